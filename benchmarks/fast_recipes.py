@@ -21,7 +21,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.tabular.record import record
-from sweeps.formatting import format_setting
+from sweeps.messages.formatting import format_setting
 from sweeps.planning.data import load_data
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from rich.console import Console
 
-from sweeps.runner import run_sweep
+from sweeps.service.running import run_sweep
 from sweeps.sweep_file.loading import parse_sweep
 
 _SHARED: Final = {"gpus_per_worker": 0.25}

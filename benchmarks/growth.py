@@ -68,7 +68,7 @@ def of_a_process(command: str, storage: str) -> None:
 
 def read(command: str, storage: str) -> None:
     """Do the work of a command, and print its duration and peak memory."""
-    from sweeps import inspect_sweeps, runner
+    from sweeps.service import reading, running
 
     if command.startswith("resume"):  # an MLflow that cannot be written: the answer waits for none
         os.environ["MLFLOW_TRACKING_URI"] = "sqlite:////proc/none/mlflow.db"
@@ -78,16 +78,16 @@ def read(command: str, storage: str) -> None:
         raise KeyboardInterrupt  # what follows is MLflow
 
     if command == "show":
-        inspect_sweeps.read_answer(NAME, storage)
+        reading.read_answer(NAME, storage)
     elif command == "best":
-        inspect_sweeps.find_best(storage)
+        reading.find_best(storage)
     elif command == "list":
-        inspect_sweeps.overviews(storage)
+        reading.overviews(storage)
     elif command == "report":
-        inspect_sweeps.write_report(NAME, storage, f"{tempfile.mkdtemp()}/report.html")
+        reading.write_report(NAME, storage, f"{tempfile.mkdtemp()}/report.html")
     else:
         with suppress(KeyboardInterrupt):
-            runner.resume_sweep(NAME, storage, None, Console(quiet=True), answered)
+            running.resume_sweep(NAME, storage, None, Console(quiet=True), answered)
     seconds = time.perf_counter() - start
     # What getrusage tells begins with what the process that started this one had.
     status = dict(row.split(":", 1) for row in Path("/proc/self/status").read_text().splitlines())

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from sweeps import runner
 from sweeps.cluster import connection
+from sweeps.service import running
 from sweeps.sweep_file.loading import parse_sweep
 from trainables.data.core.base import Dataset, Split
 from trainables.data.kinds.samples import Images
@@ -65,7 +65,7 @@ def main() -> None:
             }
         )
         watcher.start()
-        runner.run_sweep(sweep, folder, console=Console(quiet=True))
+        running.run_sweep(sweep, folder, console=Console(quiet=True))
         stop.set()
         watcher.join()
     print(f"dataset {dataset_mib:.0f} MiB, once in the object store")

@@ -18,8 +18,8 @@ import numpy as np
 from ray import tune
 from rich.console import Console
 
-from sweeps import runner
 from sweeps.cluster import connection
+from sweeps.service import running
 from sweeps.sweep_file.loading import parse_sweep
 from trainables.data.core.base import Dataset, Split
 from trainables.data.kinds.samples import Images
@@ -99,7 +99,7 @@ def ours(trials: int, folder: str) -> tuple[int, float, float]:
         }
     )
     start = time.perf_counter()
-    result = runner.run_sweep(sweep, folder, console=Console(quiet=True))
+    result = running.run_sweep(sweep, folder, console=Console(quiet=True))
     seconds = time.perf_counter() - start
     ends = sorted(record.ended or 0.0 for record in result.records)
     return trials, seconds, (ends[-1] - ends[0]) / (trials - 1)

@@ -27,10 +27,10 @@ import numpy as np
 from rich.console import Console
 
 from benchmarks.replay import CURVES, ReplayTrial
-from sweeps import runner
 from sweeps.cluster import connection
 from sweeps.search.record import TrialRecord
 from sweeps.search.study import SweepStudy
+from sweeps.service import running
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
@@ -73,7 +73,7 @@ def record(folder: str) -> str:
     """Train a few real trials; returns the folder that contains their folders."""
     sweep = _sweep("recorded", {"name": "digits"}, {"name": "small_cnn"}, trials=20)
     with connection.connected(None):
-        runner.run_sweep(sweep, folder, console=Console(quiet=True))
+        running.run_sweep(sweep, folder, console=Console(quiet=True))
     return SweepStore(folder, sweep.name).trials_folder.uri
 
 
@@ -97,7 +97,7 @@ def replay(trials: int, max_hours: float | None, folder: Path, profile: Path | N
     with connection.connected(None), meter.running():
         if profile:
             profiler.enable()
-        result = runner.run_sweep(sweep, str(folder), None, Console(quiet=True), note)
+        result = running.run_sweep(sweep, str(folder), None, Console(quiet=True), note)
         mirrored = time.time()
         profiler.disable()
     if profile:

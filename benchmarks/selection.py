@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sweeps.results.comparison import ERROR, LEAST_CHANCE
+from sweeps.evidence.comparison import ERROR, LEAST_CHANCE
 from sweeps.sweep_file.sections.search import LOOKS
 from trainables.metrics import Difference, chance_of_support, mean_difference
 

@@ -34,13 +34,13 @@ class Judgement:
         from calsweep.extras import require_sweeps
 
         require_sweeps("Judgement.html")
-        from sweeps.judging.page import render_judgement
+        from sweeps.pages.judgement import render_judgement
 
         return render_judgement(self.facts, self._models)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the page to a file; ``UserError`` if that fails."""
-        from sweeps.inspect_sweeps import write_text
+        from sweeps.service.reading import write_text
 
         write_text(self.html(), os.fspath(path), "")
 

@@ -12,10 +12,10 @@ import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from sweeps.formatting import format_loss
-from sweeps.results.figures import pareto_front, shown_trials
-from sweeps.results.predictions import Bin, reliability_panels
-from sweeps.results.svg import COLOURS, GREY
+from sweeps.messages.formatting import format_loss
+from sweeps.pages.figures import pareto_front, shown_trials
+from sweeps.pages.predictions import Bin, reliability_panels
+from sweeps.pages.svg import COLOURS, GREY
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper

@@ -11,12 +11,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.errors import UserError
-from sweeps.formatting import DEFAULT_STORAGE, format_loss
-from sweeps.inspect_sweeps import find_best, read_answer
+from sweeps.messages.formatting import DEFAULT_STORAGE, format_loss
 from sweeps.results.refinement import parts_of_nll
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
+from sweeps.service.reading import find_best, read_answer
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.report import COSTS
@@ -162,7 +162,7 @@ class Result:
             UserError: No setting was selected, the data have changed, the checkpoint was deleted,
                 or the sweep has a custom training loop without ``trainable.load``.
         """
-        from sweeps.trained import load_same_data, load_trained
+        from sweeps.service.trained import load_same_data, load_trained
 
         trial = self._judged()
         dataset = load_same_data(self._store, self._sweep)
@@ -179,7 +179,7 @@ class Result:
             UserError: There is no ensemble, because fewer than two trials qualify or one network is
                 better. Also the reasons of :meth:`model`.
         """
-        from sweeps.trained import load_ensemble, load_same_data, select_ensemble
+        from sweeps.service.trained import load_ensemble, load_same_data, select_ensemble
 
         selected = select_ensemble(self._store, self._sweep)
         dataset = load_same_data(self._store, self._sweep)

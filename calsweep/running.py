@@ -123,7 +123,7 @@ def resume(
         UserError: There is no such sweep, or it is running.
     """
     place = default_storage(storage)
-    from sweeps.runner import resume_sweep
+    from sweeps.service.running import resume_sweep
 
     try:
         resume_sweep(name, place, address, _console(progress), overrides=set or {})
@@ -164,7 +164,7 @@ def loss(name: Any, **hyperparameters: Any) -> Section:
 
 
 def _run(sweep: SweepFile, storage: str, address: str | None, progress: bool) -> Result:
-    from sweeps.runner import run_sweep
+    from sweeps.service.running import run_sweep
 
     try:
         run_sweep(sweep, storage, address, _console(progress))

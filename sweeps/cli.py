@@ -11,16 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from sweeps.cluster.internals import is_driver_of_a_job
+from sweeps.cluster.ray_internals import is_driver_of_a_job
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
-from sweeps.formatting import DEFAULT_STORAGE, calsweep_command, counted, finite, storage_option
-from sweeps.redaction import print_traceback, redact, redact_what_python_prints
+from sweeps.messages.formatting import (
+    DEFAULT_STORAGE,
+    calsweep_command,
+    counted,
+    finite,
+    storage_option,
+)
+from sweeps.messages.redaction import print_traceback, redact, redact_what_python_prints
 from sweeps.terminal.encoding import print_what_they_can
 from trainables.plugins.arguments import few
 
 if TYPE_CHECKING:
-    from sweeps.cluster.shipping import Shipment
-    from sweeps.runner import SweepResult
+    from sweeps.jobs.shipping import Shipment
+    from sweeps.service.running import SweepResult
     from sweeps.sweep_file.schema import SweepFile
 
 RUN, INSPECT, SELECT = "Run a sweep", "Inspect sweeps", "Select a setting"
@@ -143,7 +149,7 @@ def run(
 ) -> None:
     """Run a sweep on this machine, or on the Ray cluster at --address."""
     from sweeps.planning.compared_losses import with_comparison
-    from sweeps.runner import run_or_resume, run_sweep
+    from sweeps.service.running import run_or_resume, run_sweep
     from sweeps.sweep_file.loading import load_sweep
 
     sweep = with_comparison(load_sweep(file, overrides or (), name), compare, seeds)
@@ -169,11 +175,11 @@ def resume(
     With a URL as --address it continues as a job on that cluster.
     """
     if address is not None and address.startswith(("http://", "https://")):
-        from sweeps.cluster.jobs import submit_resume
+        from sweeps.jobs.jobs import submit_resume
 
         _print_job(*submit_resume(name, storage, address, overrides or (), _print_notice))
         return
-    from sweeps.runner import resume_sweep
+    from sweeps.service.running import resume_sweep
 
     result = resume_sweep(name, storage, address, None, _print_answer, overrides or ())
     _print_places(result, name, storage)
@@ -188,7 +194,7 @@ def submit(
     name: NewName = None,
 ) -> None:
     """Submit a sweep to a Ray cluster as a job; the last line is its id."""
-    from sweeps.cluster.jobs import submit as submit_job
+    from sweeps.jobs.jobs import submit as submit_job
     from sweeps.sweep_file.loading import load_sweep
 
     sweep = load_sweep(file, overrides or (), name)
@@ -198,9 +204,9 @@ def submit(
 @app.command(rich_help_panel=CLUSTER)
 def status(job: Annotated[str | None, _JOB] = None, address: Url = None) -> None:
     """List the jobs on a Ray cluster, or show the state of one."""
-    from sweeps.cluster import jobs
+    from sweeps.jobs import jobs
+    from sweeps.jobs.tables import job_facts, jobs_table
     from sweeps.terminal.console import plain_console
-    from sweeps.terminal.job_tables import job_facts, jobs_table
 
     console = plain_console()
     if job is not None:
@@ -221,7 +227,7 @@ def logs(
     ] = False,
 ) -> None:
     """Print the output of a job."""
-    from sweeps.cluster import jobs
+    from sweeps.jobs import jobs
 
     for piece in jobs.logs(jobs.find_job(job, address), address, follow):
         print(piece, end="", flush=True)
@@ -232,8 +238,8 @@ def logs(
 @app.command(rich_help_panel=CLUSTER)
 def stop(job: JobName, address: Url = None) -> None:
     """Stop a job cleanly; its sweep can be resumed."""
-    from sweeps.cluster import jobs
-    from sweeps.cluster.job_client import dashboard_url
+    from sweeps.jobs import jobs
+    from sweeps.jobs.client import dashboard_url
 
     ended = jobs.stop(jobs.find_job(job, address), address)
     print(f"{ended.id}: {ended.state}")
@@ -299,7 +305,7 @@ def _facts_of_data(sweep: SweepFile, gpu: str | None) -> tuple[SweepFile, dict[s
 @app.command(rich_help_panel=INSPECT)
 def show(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     """Print the result of a sweep, or its state so far."""
-    from sweeps.inspect_sweeps import read_answer, read_pilot
+    from sweeps.service.reading import read_answer, read_pilot
 
     finished = False
     if (pilot := read_pilot(name, storage)) is not None:
@@ -324,13 +330,13 @@ def list_sweeps(
 ) -> None:
     """List the sweeps in the storage, with progress and best setting."""
     if address is not None:
-        from sweeps.cluster.occupancy import sweeps_on
-        from sweeps.terminal.job_tables import occupancy_table
+        from sweeps.jobs.occupancy import sweeps_on
+        from sweeps.jobs.tables import occupancy_table
 
         there = sweeps_on(address)
         _print(occupancy_table(there) if there else "no sweep runs or waits on this cluster")
         return
-    from sweeps.inspect_sweeps import overviews
+    from sweeps.service.reading import overviews
     from sweeps.terminal.answers import overview_table
 
     found = overviews(storage)
@@ -340,7 +346,7 @@ def list_sweeps(
 @app.command(rich_help_panel=SELECT)
 def compare(names: SweepNames, storage: Storage = DEFAULT_STORAGE) -> None:
     """Compare the selected settings of several sweeps, loss by loss."""
-    from sweeps.inspect_sweeps import side_by_side
+    from sweeps.service.reading import side_by_side
     from sweeps.terminal.answers import side_by_side_tables
 
     first, second = side_by_side_tables(side_by_side(names, storage))
@@ -355,7 +361,7 @@ def watch(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
 
     Ctrl-C ends the view, not the sweep.
     """
-    from sweeps.inspect_sweeps import look_at, read_answer
+    from sweeps.service.reading import look_at, read_answer
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.watching import watch as follow
 
@@ -381,8 +387,8 @@ def init(
     ] = False,
 ) -> None:
     """Write a commented sweep file that fits your data."""
-    from sweeps.inspect_sweeps import write_batch_script, write_new_sweep_file
-    from sweeps.planning.draft import draft_for
+    from sweeps.drafting.draft import draft_for
+    from sweeps.service.reading import write_batch_script, write_new_sweep_file
 
     def write_script(file: str) -> None:
         script = write_batch_script(file)
@@ -422,7 +428,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Delete a sweep from the storage; its runs in MLflow stay."""
-    from sweeps.upkeep import delete_sweep
+    from sweeps.service.upkeep import delete_sweep
 
     what = "the checkpoints of sweep" if checkpoints else "sweep"
     if not yes:
@@ -445,7 +451,7 @@ def best(
 
     All sweeps in the storage or in MLflow are compared.
     """
-    from sweeps.inspect_sweeps import find_best
+    from sweeps.service.reading import find_best
     from sweeps.terminal.answers import render_best
 
     found = find_best(storage, dataset, model, objective)
@@ -471,7 +477,7 @@ def report(
     ] = "html",
 ) -> None:
     """Write an HTML report, or print a table for a paper."""
-    from sweeps.inspect_sweeps import paper_table_of, write_report, write_side_by_side, write_text
+    from sweeps.service.reading import paper_table_of, write_report, write_side_by_side, write_text
 
     if compare and form != "html":
         raise UserError(f"--format {form}: with --compare only html is allowed")
@@ -532,7 +538,7 @@ def judge(
     )
     found = judge_models(models)
     if form == "html":
-        from sweeps.judging.page import render_judgement
+        from sweeps.pages.judgement import render_judgement
 
         text, output = render_judgement(found, models), output or JUDGEMENT
     else:
@@ -540,7 +546,7 @@ def judge(
     if output is None:
         print(text, end="")
     else:
-        from sweeps.inspect_sweeps import write_text
+        from sweeps.service.reading import write_text
 
         print(f"written: {write_text(text, output)}")
 
@@ -579,7 +585,7 @@ def export(
     ] = False,
 ) -> None:
     """Export the selected classifier, calibrated, for PyTorch or ONNX."""
-    from sweeps.exporting import export_model, reads_files, register_models
+    from sweeps.service.exporting import export_model, reads_files, register_models
 
     if register and ensemble:
         raise UserError("--ensemble: with --register it is not allowed; MLflow gets one network")
@@ -621,9 +627,9 @@ def predict(
     """Print classes and probabilities of new samples, as CSV."""
     import io
 
-    from sweeps.exporting import predict as write_predictions
-    from sweeps.formatting import shortened
-    from sweeps.inspect_sweeps import write_text
+    from sweeps.messages.formatting import shortened
+    from sweeps.service.exporting import predict as write_predictions
+    from sweeps.service.reading import write_text
 
     table = io.StringIO(newline="")
     count, notes = write_predictions(model, data, table, on_bad_sample, coverage, method)
@@ -638,9 +644,9 @@ def predict(
 @app.command(rich_help_panel=INSPECT)
 def sync(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     """Write to MLflow what it missed while it was unreachable."""
+    from sweeps.service.upkeep import sync_sweep
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.progress import Progress
-    from sweeps.upkeep import sync_sweep
 
     with Progress(plain_console()) as progress:
         done = sync_sweep(name, storage, progress)
@@ -782,7 +788,7 @@ def main() -> None:
     redact_what_python_prints()
     print_what_they_can((sys.stdout, sys.stderr))
     if is_driver_of_a_job():
-        from sweeps.cluster.shipping import keep_what_was_sent
+        from sweeps.jobs.shipping import keep_what_was_sent
 
         keep_what_was_sent()
     try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeps.redaction import redact
+from sweeps.messages.redaction import redact
 
 
 class CommandError(Exception):

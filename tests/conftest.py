@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import settings
 
-from sweeps.cluster.internals import LOCAL_SETTINGS
+from sweeps.cluster.ray_internals import LOCAL_SETTINGS
 
 # Tests start hundreds of processes: where Python may not keep its byte code, as in many containers,
 # each would compile PyTorch, Ray and MLflow anew, which takes longer than all else it does.

@@ -67,7 +67,7 @@ def test_private_parts_are_used_in_internals_only() -> None:
     found = {
         path: list(private_uses(tree, own))
         for path, tree in trees.items()
-        if not path.endswith("/internals.py")
+        if not path.endswith("_internals.py")
     }
     assert {path: each for path, each in found.items() if each} == {}
 

@@ -15,7 +15,7 @@ _MOVED = {  # from trainables.NAME to trainables.PACKAGE.NAME
     "contract": "config report",
     "files": "checkpoints digests predictions storage",
     "plugins": "arguments components",
-    "runtime": "distributed internals",
+    "runtime": "distributed",
     "metrics": "own_metric",
     "engine": "batch_norm class_weights feed optimizers precision training workload",
     "trials": "loop_run outcome own_loop trial two_stage",

@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from search_spaces import published_settings, search_space
-from sweeps.formatting import format_value
+from sweeps.messages.formatting import format_value
 from sweeps.planning.plan import describe_range
 from trainables.losses import CalibrationLoss, hyperparameters, loss_class, make_loss
 from trainables.losses.registry import CATALOGUE

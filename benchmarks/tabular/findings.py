@@ -18,7 +18,7 @@ from statistics import fmean, stdev, variance
 
 from benchmarks.tabular.curves import parser_of_recordings
 from benchmarks.tabular.regret import Truth, load
-from sweeps.formatting import format_hyperparameters
+from sweeps.messages.formatting import format_hyperparameters
 from sweeps.planning.data import load_data
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep

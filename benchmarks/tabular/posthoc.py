@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from benchmarks.tabular.predictions import SPLITS, Predicted, read_predicted
-from sweeps.formatting import format_hyperparameters
+from sweeps.messages.formatting import format_hyperparameters
 from sweeps.sweep_file.loading import load_sweep
 from trainables import metrics as M
 from trainables.contract.setting import BASELINE, Setting

@@ -9,10 +9,10 @@ from typing import Any
 from ray.tune import Callback
 from ray.tune.experiment import Trial
 
-from sweeps.cluster.internals import others_took_the_memory
+from sweeps.cluster.ray_internals import others_took_the_memory
 from sweeps.cluster.shared import SharedWithTune
 from sweeps.cluster.silence import Silence
-from sweeps.reporter import LOG, Reporter
+from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.trial_queue import TrialQueue
 from trainables.contract.report import Failed, OutOfMemory, Progressed, Waiting, from_tune
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from sweeps.cluster.devices import Gpu, gpu_share, inputs_per_step, memory_needed, workload_of
 from sweeps.errors import UserError
-from sweeps.formatting import format_seconds
+from sweeps.messages.formatting import format_seconds
 from sweeps.planning.plan import most_epochs
 from sweeps.sweep_file.schema import SweepFile
 

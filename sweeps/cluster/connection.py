@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from sweeps.cluster.internals import LOCAL_SETTINGS, agents_may_be_slow, nodes_to_come
+from sweeps.cluster.ray_internals import LOCAL_SETTINGS, agents_may_be_slow, nodes_to_come
 from sweeps.cluster.versions import driver_mismatch
 from sweeps.errors import SweepFailedError, UserError, first_line
-from sweeps.reporter import LOG, Reporter
+from sweeps.messages.reporter import LOG, Reporter
 from sweeps.sweep_file.schema import ScalingSection
 
 _START_TRIES = 3
@@ -146,7 +146,7 @@ def _nodes() -> list[dict[str, float]]:
     """Resources of each living node that does not drain."""
     import ray
 
-    from trainables.wrappers.internals import draining_nodes
+    from trainables.wrappers.ray_internals import draining_nodes
 
     leaving = draining_nodes()
     return [

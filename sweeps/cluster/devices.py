@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sweeps.cluster.connection import all_nodes, worker_room
-from sweeps.cluster.internals import nodes_to_come
+from sweeps.cluster.ray_internals import nodes_to_come
 from sweeps.errors import UserError
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
 

@@ -11,9 +11,9 @@ from typing import Any
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-from sweeps.cluster.internals import nodes_to_come
+from sweeps.cluster.ray_internals import nodes_to_come
 from sweeps.errors import first_line
-from sweeps.reporter import LOG, Reporter
+from sweeps.messages.reporter import LOG, Reporter
 from sweeps.tracking.machine import Machine
 
 logger = logging.getLogger("calsweep")

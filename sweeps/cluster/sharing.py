@@ -10,8 +10,8 @@ from typing import Any
 import ray
 from ray.util import placement_group, placement_group_table, remove_placement_group
 
-from sweeps.cluster.internals import job_of_placement_group
-from sweeps.cluster.occupancy import ANNOUNCEMENT
+from sweeps.cluster.ray_internals import job_of_placement_group
+from sweeps.cluster.slots import ANNOUNCEMENT
 
 logger = logging.getLogger("calsweep")
 

@@ -6,7 +6,7 @@ import os
 import time
 from collections.abc import Callable
 
-from sweeps.reporter import Reporter
+from sweeps.messages.reporter import Reporter
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import TrialQueue
 

@@ -14,14 +14,14 @@ from ray import tune as ray_tune
 
 from sweeps.cluster.callback import QueueCallback, SweepOverError
 from sweeps.cluster.connection import concurrent_trials
-from sweeps.cluster.internals import ended_by_interrupts, killed_for_memory, processes_kept
+from sweeps.cluster.ray_internals import ended_by_interrupts, killed_for_memory, processes_kept
 from sweeps.cluster.scheduler import QueueScheduler
 from sweeps.cluster.searcher import QueueSearcher
 from sweeps.cluster.sharing import announced, fair_share
 from sweeps.cluster.slots import Slots
 from sweeps.errors import CommandError, SweepFailedError, first_line
-from sweeps.formatting import calsweep_command
-from sweeps.reporter import LOG, Reporter
+from sweeps.messages.formatting import calsweep_command
+from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import ScalingSection
@@ -61,7 +61,7 @@ def tune(
 
 def _release_placement_groups() -> None:
     """Release them here, because in the user's own Ray session no other process does."""
-    from trainables.wrappers.internals import release_abandoned_placement_groups
+    from trainables.wrappers.ray_internals import release_abandoned_placement_groups
 
     until = time.monotonic() + _SECONDS_TO_END
     with suppress(Exception):  # the cluster may have gone, which was reported before
@@ -76,7 +76,7 @@ def _tune(
     encoder: EncoderSetup | None,
     reporter: Reporter,
 ) -> None:
-    from trainables.wrappers.internals import draining_nodes
+    from trainables.wrappers.ray_internals import draining_nodes
 
     setup = _trial_setup(queue, store, store.patiently(store.sweep_id), encoder)
     trainable = _trainable(queue.sweep.scaling, dataset, setup, store.folder / "tune")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from sweeps.formatting import format_fraction, metric_heading
+from sweeps.messages.formatting import format_fraction, metric_heading
 
 Facts = dict[str, Any]
 

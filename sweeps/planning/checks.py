@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError
-from sweeps.redaction import is_redacted
+from sweeps.messages.redaction import is_redacted
 from sweeps.search.rules import rule_of
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.space import loss_space

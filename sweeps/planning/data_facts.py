@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sweeps.formatting import counted, format_seconds, metric_heading, shortened
+from sweeps.messages.formatting import counted, format_seconds, metric_heading, shortened
 from sweeps.planning.plan import most_epochs, pilot_epochs
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import SweepFile

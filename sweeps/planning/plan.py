@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
-from sweeps.formatting import counted, format_hyperparameters, format_value
+from sweeps.messages.formatting import counted, format_hyperparameters, format_value
 from sweeps.search.recorded import recorded_settings
 from sweeps.search.rules import rule_of
 from sweeps.search.space import SearchSpace

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError
-from sweeps.redaction import redact
+from sweeps.messages.redaction import redact
 from sweeps.sweep_file.schema import SweepFile
 
 _PATH_OPTIONS = ("train", "test", "root", "train_labels", "test_labels", "cache", "vectors")

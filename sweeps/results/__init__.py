@@ -1,1 +1,1 @@
-"""Results of a sweep as data, text and figures."""
+"""Results of a sweep as data and text."""

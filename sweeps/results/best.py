@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
-from sweeps.formatting import finite
+from sweeps.messages.formatting import finite
 from sweeps.results.columns import objective_metric
 from sweeps.results.leaderboard import front_rows
 from sweeps.search.ranking import Candidate, Ranking

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sweeps.formatting import metric_heading
+from sweeps.messages.formatting import metric_heading
 from trainables.contract.metric_names import MetricName
 
 _USUAL = "ece"

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, Final
 
-from sweeps.formatting import counted, format_hyperparameters, metric_heading
+from sweeps.evidence.comparison import verdict
+from sweeps.messages.formatting import counted, format_hyperparameters, metric_heading
 from sweeps.results.columns import objective_metric
-from sweeps.results.comparison import verdict
 from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.leaderboard import front_rows, leaderboard
 from sweeps.results.reference import reference_rows

@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sweeps.formatting import (
+from sweeps.evidence.comparison import UNCHANGED_BY_TEMPERATURE, Comparison, verdict
+from sweeps.messages.formatting import (
     format_hyperparameters,
     format_loss,
     format_temperature,
     objective_heading,
 )
-from sweeps.results.comparison import UNCHANGED_BY_TEMPERATURE, Comparison, verdict
 from sweeps.results.verdicts import better_than_ensemble, ensemble_is_better
 from sweeps.search.ranking import Candidate, Ranking
 from trainables.contract.metric_names import MetricName

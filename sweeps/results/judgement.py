@@ -7,7 +7,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.results.comparison import Comparison
+from sweeps.evidence.comparison import Comparison
 from sweeps.results.reference import ReferenceResult
 
 
@@ -20,8 +20,8 @@ class Judgement:
         warnings: Reasons not to use the result.
         candidates: Number of settings that the selection on these validation data considered,
             including those of earlier sweeps; None before the end.
-        ensemble: See :func:`~sweeps.results.ensemble.judge_ensemble`.
-        sets: See :func:`~sweeps.results.prediction_sets.judge_sets`.
+        ensemble: See :func:`~sweeps.evidence.ensemble.judge_ensemble`.
+        sets: See :func:`~sweeps.evidence.prediction_sets.judge_sets`.
     """
 
     comparisons: tuple[Comparison, ...] = ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from sweeps.formatting import objective_heading
+from sweeps.messages.formatting import objective_heading
 from sweeps.search.ranking import Ranking
 from sweeps.sweep_file.schema import SweepFile
 

@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Final
 
-from sweeps.formatting import counted
+from sweeps.messages.formatting import counted
 from sweeps.search.ranking import Candidate, Ranking
 from trainables.contract.setting import BASELINE_LOSS
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sweeps.formatting import counted, metric_heading
-from sweeps.results.comparison import CALIBRATION_PART, ENSEMBLE, SCALED, Comparison, deciding
+from sweeps.evidence.comparison import CALIBRATION_PART, ENSEMBLE, SCALED, Comparison, deciding
+from sweeps.messages.formatting import counted, metric_heading
 
 
 def comparisons_of(answer: dict[str, Any]) -> list[Comparison]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
-from sweeps.formatting import format_setting
+from sweeps.messages.formatting import format_setting
 from sweeps.search.entries import CompactEntry, Entry
 from trainables.contract.report import Role, TrialConfig
 from trainables.contract.setting import Setting

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Final
 
-from sweeps.formatting import objective_heading
+from sweeps.messages.formatting import objective_heading
 from sweeps.sweep_file.schema import ConstraintSection, SweepFile
 
 _ROUNDING: Final = 1e-9  # relative error up to which a value counts as equal to its limit

@@ -15,7 +15,7 @@ import optuna
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
-from sweeps.search.internals import TrialWindow
+from sweeps.search.optuna_internals import TrialWindow
 from sweeps.search.ranking import baseline_means, best_values, excesses
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from sweeps.redaction import redact
+from sweeps.messages.redaction import redact
 from sweeps.search.budget import Budget
 from sweeps.search.encoder_plan import EncoderPlan
 from sweeps.search.entries import Entry

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from sweeps.errors import first_line
-from sweeps.formatting import finite
+from sweeps.messages.formatting import finite
 from sweeps.search.record import TrialRecord
 from trainables.files.storage import Folder
 

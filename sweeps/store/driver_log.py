@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sweeps.redaction import RedactingFormatter
+from sweeps.messages.redaction import RedactingFormatter
 from sweeps.store.sweep_store import SweepStore
 
 _NOISY = ("ray", "mlflow", "alembic", "optuna")

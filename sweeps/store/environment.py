@@ -9,7 +9,7 @@ import sys
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from sweeps.redaction import redact
+from sweeps.messages.redaction import redact
 
 _SECONDS = 10.0  # timeout of git
 _PACKAGES = (

@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from sweeps.errors import NameTakenError, UserError
-from sweeps.reporter import LOG, Reporter
+from sweeps.messages.reporter import LOG, Reporter
 from trainables.files.storage import Folder
 
 NAME = "driver.lease"

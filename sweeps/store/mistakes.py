@@ -28,8 +28,8 @@ def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     """
     import numpy as np
 
-    from sweeps.results.held_out import mistakes  # slow imports, for reports only
-    from sweeps.results.predictions import probabilities
+    from sweeps.pages.held_out import mistakes  # slow imports, for reports only
+    from sweeps.pages.predictions import probabilities
     from trainables.data.core.base import OwnData
     from trainables.files.predictions import decode_predictions
 

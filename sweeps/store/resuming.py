@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 
 from sweeps.errors import SweepInterruptedError
-from sweeps.formatting import calsweep_command
+from sweeps.messages.formatting import calsweep_command
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile

@@ -9,9 +9,9 @@ from functools import partial
 from typing import Any
 
 from sweeps.errors import UserError
-from sweeps.redaction import redact
+from sweeps.evidence.comparison import Comparison
+from sweeps.messages.redaction import redact
 from sweeps.results.best import TrackedSweep, data_unlike_all, named
-from sweeps.results.comparison import Comparison
 from sweeps.results.explanation import answer
 from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.reference import ReferenceResult
@@ -117,7 +117,7 @@ def stored_report(
     store: SweepStore, sweep: SweepFile, records: Sequence[TrialRecord], judgement: Judgement
 ) -> str:
     """The report of a sweep as one HTML page, finished or not."""
-    from sweeps.results.report import render_report  # its imports for drawing take a second
+    from sweeps.pages.report import render_report  # its imports for drawing take a second
 
     return render_report(
         sweep,

@@ -21,8 +21,8 @@ from typing import Any, ParamSpec, TypeVar
 from filelock import FileLock, Timeout
 
 from sweeps.errors import NameTakenError, UserError
-from sweeps.formatting import calsweep_command, finite
-from sweeps.reporter import LOG, Reporter
+from sweeps.messages.formatting import calsweep_command, finite
+from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.record import TrialRecord, flat, known_fields
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.store.blocks import READERS, block_numbers, read_blocks

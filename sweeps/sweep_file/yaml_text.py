@@ -12,7 +12,7 @@ from ruamel.yaml import YAML
 from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
-from sweeps.redaction import redact
+from sweeps.messages.redaction import redact
 
 Location: TypeAlias = tuple[str | int, ...]
 

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 from sweeps.errors import UserError
-from sweeps.formatting import (
+from sweeps.evidence.comparison import Comparison
+from sweeps.messages.formatting import (
     format_fraction,
     format_hyperparameters,
     format_loss,
@@ -26,10 +27,9 @@ from sweeps.formatting import (
     metric_heading,
     objective_heading,
 )
-from sweeps.redaction import redact
+from sweeps.messages.redaction import redact
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric, shown_metrics
-from sweeps.results.comparison import Comparison
 from sweeps.results.overview import Overview
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.results.verdicts import basis, comparisons_of, short_name

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
-from sweeps.formatting import format_value, markdown_table
+from sweeps.messages.formatting import format_value, markdown_table
 from sweeps.terminal.style import new_table
 
 

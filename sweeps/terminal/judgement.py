@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from sweeps.formatting import metric_heading
 from sweeps.judging import words
+from sweeps.messages.formatting import metric_heading
 from sweeps.terminal.style import new_table
 
 _CLASSES = ("predicted class", "true", "predicted", "confidence", "accuracy", "gap", "")

@@ -12,9 +12,9 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
-from sweeps.formatting import budget_unit, format_rate, format_value
-from sweeps.redaction import redact
-from sweeps.reporter import Reporter
+from sweeps.messages.formatting import budget_unit, format_rate, format_value
+from sweeps.messages.redaction import redact
+from sweeps.messages.reporter import Reporter
 from sweeps.results.so_far import NONE_YET, SoFar, so_far
 from sweeps.search.ranking import Ranking
 from sweeps.search.remaining import epochs_left

@@ -10,7 +10,7 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from sweeps.formatting import format_rate
+from sweeps.messages.formatting import format_rate
 from sweeps.results.overview import Overview
 from sweeps.results.so_far import SoFar
 from sweeps.terminal.trial_counts import best_lines, count_trials, ended, progress_bar

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from sweeps.errors import UserError
-from sweeps.redaction import without_credentials
+from sweeps.messages.redaction import without_credentials
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.sqlite import sqlite_path, sqlite_uri
 from trainables.files.storage import Folder, absolute

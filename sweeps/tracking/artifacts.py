@@ -43,7 +43,7 @@ def collect_artifacts(
     after temperature scaling, and the `shared` files of all trials.
     """
     # Imported here, because torch takes seconds and Ray should start first.
-    from sweeps.results.reliability import reliability_svg
+    from sweeps.pages.reliability import reliability_svg
     from trainables.files.checkpoints import read_checkpoint
     from trainables.files.predictions import decode_predictions, layout_of
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from sweeps.formatting import format_fraction, format_temperature
+from sweeps.messages.formatting import format_fraction, format_temperature
 from sweeps.results.columns import one_line, shown_metrics
 from sweeps.results.refinement import parts_of_nll
 from sweeps.search.ranking import Ranking

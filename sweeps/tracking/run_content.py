@@ -11,7 +11,8 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from sweeps.errors import first_line
-from sweeps.formatting import (
+from sweeps.evidence.comparison import Comparison
+from sweeps.messages.formatting import (
     counted,
     escaped_markdown,
     format_fraction,
@@ -20,10 +21,9 @@ from sweeps.formatting import (
     markdown_table,
     metric_heading,
 )
-from sweeps.redaction import redact
+from sweeps.messages.redaction import redact
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import one_line, shown_metrics
-from sweeps.results.comparison import Comparison
 from sweeps.results.judgement import Judgement
 from sweeps.results.so_far import so_far
 from sweeps.results.verdicts import basis, comparisons_of
@@ -105,7 +105,7 @@ def result_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[st
 
     Figures that cannot be drawn, for example because predictions are damaged, are omitted.
     """
-    from sweeps.results import figures
+    from sweeps.pages import figures
 
     ranking, answer = ending.ranking, ending.answer
     classifiers = [record for record in ranking.records if record.role != "encoder"]

@@ -12,7 +12,7 @@ import tempfile
 import time
 
 from sweeps.errors import SweepFailedError, UserError
-from sweeps.redaction import redact, without_credentials
+from sweeps.messages.redaction import redact, without_credentials
 from sweeps.tracking.address import (
     artifact_location,
     check_answers,

@@ -7,8 +7,8 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from sweeps.formatting import finite
-from sweeps.redaction import redact
+from sweeps.messages.formatting import finite
+from sweeps.messages.redaction import redact
 from sweeps.results.columns import shown_metrics
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import Identity, read_environment, read_identity

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from sweeps.errors import first_line
-from sweeps.formatting import counted
-from sweeps.reporter import LOG, Reporter
+from sweeps.messages.formatting import counted
+from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
 from sweeps.tracking.mirror import Mirror

@@ -160,6 +160,6 @@ def test_an_interruption_says_how_to_continue_from_python(
     def interrupt(*_: Any) -> None:
         raise calsweep.SweepInterruptedError("interrupted; `calsweep resume cut` continues it")
 
-    monkeypatch.setattr("sweeps.runner.run_sweep", interrupt)
+    monkeypatch.setattr("sweeps.service.running.run_sweep", interrupt)
     with pytest.raises(calsweep.SweepInterruptedError, match=r"; calsweep\.resume\('cut', storage"):
         calsweep.run(dataset="digits", losses=["focal"], name="cut", storage=tmp_path)

@@ -70,7 +70,7 @@ def test_unnamed_sweeps_that_start_at_once_take_the_next_free_names(
 ) -> None:
     """Another process holds the first name, without having created its sweep."""
     new_store(tmp_path, make_sweep("sweep-2"))
-    monkeypatch.setattr("sweeps.runner.check_answers", lambda uri: None)
+    monkeypatch.setattr("sweeps.service.running.check_answers", lambda uri: None)
     monkeypatch.setattr("sweeps.store.sweep_store.SweepStore.check_free", stop_named)
     held = SweepStore(str(tmp_path), "sweep-1").locked()
     with held, pytest.raises(RuntimeError, match=r"^sweep-3$"):

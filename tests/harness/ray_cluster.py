@@ -24,7 +24,7 @@ _BIN = Path(sys.executable).parent
 _START_SECONDS = 180
 _RAY = """
 from ray.scripts.scripts import main
-from sweeps.cluster.internals import agents_may_be_slow
+from sweeps.cluster.ray_internals import agents_may_be_slow
 with agents_may_be_slow():
     main()
 """  # the command `ray`, on a machine that has other things to do

@@ -17,8 +17,8 @@ import psutil
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from sweeps.cluster.jobs import find_job, logs
 from sweeps.errors import UserError
+from sweeps.jobs.jobs import find_job, logs
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import CommandError, UserError
-from sweeps.inspect_sweeps import find_best, overviews, read_answer, write_report
 from sweeps.results.explanation import answer
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
-from sweeps.upkeep import sync_sweep
+from sweeps.service.reading import find_best, overviews, read_answer, write_report
+from sweeps.service.upkeep import sync_sweep
 from tests.builders import make_sweep, new_store
 from tests.harness.tracked import make_records, make_store
 

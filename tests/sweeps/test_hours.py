@@ -7,7 +7,7 @@ import pytest
 
 from sweeps.cluster.connection import connected
 from sweeps.errors import UserError
-from sweeps.runner import resume_sweep, run_sweep
+from sweeps.service.running import resume_sweep, run_sweep
 from tests.builders import make_sweep
 
 SLOW_NET = """

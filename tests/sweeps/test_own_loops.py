@@ -13,13 +13,13 @@ from rich.console import Console
 from calsweep import load
 from sweeps.cluster import connection as cluster
 from sweeps.errors import UserError
-from sweeps.exporting import export_model
-from sweeps.inspect_sweeps import find_best
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.plan import plan_facts
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
 from sweeps.results.best import as_sweep_file
-from sweeps.runner import SweepResult, _fitted_data, run_sweep
+from sweeps.service.exporting import export_model
+from sweeps.service.reading import find_best
+from sweeps.service.running import SweepResult, _fitted_data, run_sweep
 from sweeps.store.identity import identify
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import load_sweep, parse_sweep

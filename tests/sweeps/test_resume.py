@@ -8,8 +8,8 @@ from rich.console import Console
 
 from sweeps.cluster import connection
 from sweeps.errors import UserError
-from sweeps.inspect_sweeps import write_report
-from sweeps.runner import resume_sweep, run_sweep
+from sweeps.service.reading import write_report
+from sweeps.service.running import resume_sweep, run_sweep
 from sweeps.store.identity import read_environment
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import facts, make_sweep

@@ -10,18 +10,18 @@ import torch
 
 import calsweep
 from sweeps.errors import UserError
-from sweeps.exporting import export_model, predict, reads_files
-from sweeps.inspect_sweeps import write_report
+from sweeps.evidence.comparison import compare
 from sweeps.planning.data import load_data
 from sweeps.planning.data_facts import data_facts
 from sweeps.planning.data_fit import fit_to_data
-from sweeps.results.comparison import compare
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
+from sweeps.service.exporting import export_model, predict, reads_files
+from sweeps.service.reading import write_report
+from sweeps.service.trained import load_same_data, load_trained
 from sweeps.store.mistakes import keep_mistakes, load_mistakes
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
-from sweeps.trained import load_same_data, load_trained
 from tests.builders import make_sweep
 from tests.harness.trained import train_sweep
 from tests.harness.voc import CLASSES, write_voc

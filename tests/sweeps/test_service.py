@@ -20,19 +20,19 @@ from rich.console import Console
 
 from sweeps.cluster import connection as cluster
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
-from sweeps.inspect_sweeps import write_report
 from sweeps.results.best import best_settings
-from sweeps.runner import SweepResult, _fitted_data, resume_sweep, run_sweep
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
+from sweeps.service.reading import write_report
+from sweeps.service.running import SweepResult, _fitted_data, resume_sweep, run_sweep
+from sweeps.service.upkeep import sync_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.reader import tracked_sweeps
-from sweeps.upkeep import sync_sweep
 from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.recording_losses import RECORDING, recorded_processes
 from tests.harness.tracked import runs_of

@@ -17,9 +17,9 @@ from rich.console import Console
 
 from sweeps.cluster import connection as cluster
 from sweeps.planning.data import load_data
-from sweeps.runner import SweepResult, run_sweep
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
+from sweeps.service.running import SweepResult, run_sweep
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
 from tests.harness.interrupting import interrupted, wait_for_cpus
@@ -28,7 +28,7 @@ from tests.harness.recording_losses import RECORDING, recorded_processes
 from tests.harness.workplace import workplace_of
 from trainables.contract.config import TrialSetup
 from trainables.trials.trial import TrialRun
-from trainables.wrappers.internals import release_abandoned_placement_groups
+from trainables.wrappers.ray_internals import release_abandoned_placement_groups
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 

@@ -21,7 +21,7 @@ from trainables.data.core.base import Dataset
 from trainables.files.storage import Folder
 from trainables.runtime.devices import DeviceFailedError
 from trainables.runtime.distributed import rank, world_size
-from trainables.runtime.internals import lost_a_peer
+from trainables.runtime.torch_internals import lost_a_peer
 from trainables.trials.own_loop import Host, Loop, Reported, Trial, trainable_function
 from trainables.trials.trial import TrialRun
 

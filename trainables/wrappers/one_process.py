@@ -17,7 +17,7 @@ from trainables.data.core.base import Data
 from trainables.runtime.devices import DeviceFailedError, release_memory
 from trainables.trials.runs import make_run
 from trainables.trials.trial import TrialRun
-from trainables.wrappers.internals import draining_nodes
+from trainables.wrappers.ray_internals import draining_nodes
 from trainables.wrappers.worker import SECONDS_BETWEEN_TRIES
 
 _SECONDS_BETWEEN_QUESTIONS = 2.0  # between checks for draining nodes

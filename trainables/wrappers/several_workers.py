@@ -13,8 +13,8 @@ from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from trainables.contract.config import TrialSetup, trial_folder
 from trainables.contract.report import Failed, Report, TrialConfig, Waiting, to_tune
-from trainables.wrappers.internals import TRAIN_SETTINGS, release_abandoned_placement_groups
 from trainables.wrappers.process_group import ProcessGroup
+from trainables.wrappers.ray_internals import TRAIN_SETTINGS, release_abandoned_placement_groups
 from trainables.wrappers.worker import Mail, Order, TrialFailedError, Work, run_worker
 
 _SECONDS_BETWEEN_LOOKS = 5.0

@@ -75,7 +75,7 @@ def run_worker(loop_config: dict[str, Work]) -> None:
     from torch import distributed
 
     from trainables.runtime.devices import DeviceFailedError, release_memory
-    from trainables.runtime.internals import lost_a_peer
+    from trainables.runtime.torch_internals import lost_a_peer
     from trainables.trials.runs import make_run
     from trainables.wrappers.process_group import worker_device
 

@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Strict, model_validator
 
-from sweeps.redaction import without_credentials
+from sweeps.messages.redaction import without_credentials
 from sweeps.sweep_file.sections.fields import Name, NamedSection, Section
 
 _TELL_NOTHING = {

@@ -12,10 +12,10 @@ from rich.console import Console
 import trainables.engine.precision
 from sweeps.cluster import connection, devices
 from sweeps.cluster.devices import Gpu, gpu_share, settle_devices
-from sweeps.cluster.internals import agents_may_be_slow
+from sweeps.cluster.ray_internals import agents_may_be_slow
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.planning.data import load_data
-from sweeps.runner import run_sweep
+from sweeps.service.running import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep
 from tests.harness.ray_cluster import RayCluster

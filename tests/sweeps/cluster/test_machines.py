@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.runner import run_sweep
+from sweeps.service.running import run_sweep
 from sweeps.terminal.console import plain_console
 from tests.builders import make_sweep
 from tests.harness.ray_cluster import RayCluster

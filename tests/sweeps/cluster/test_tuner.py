@@ -12,8 +12,8 @@ from sweeps.cluster import connection
 from sweeps.cluster.callback import QueueCallback
 from sweeps.cluster.slots import Slots
 from sweeps.errors import SweepFailedError
-from sweeps.runner import SweepResult, run_sweep
 from sweeps.search.trial_queue import TrialQueue
+from sweeps.service.running import SweepResult, run_sweep
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import Noted, make_sweep, new_store, queue_of
 from trainables.contract.report import OutOfMemory, to_tune

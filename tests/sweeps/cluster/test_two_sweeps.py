@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cluster.occupancy import sweeps_on
 from sweeps.cluster.sharing import share_of
+from sweeps.jobs.occupancy import sweeps_on
 from sweeps.store.sweep_store import SweepStore
 from tests.harness.command import calsweep, exit_code, start_calsweep
 from tests.harness.ray_cluster import RayCluster

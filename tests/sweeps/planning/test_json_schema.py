@@ -9,8 +9,8 @@ import pytest
 from jsonschema import Draft7Validator
 from ruamel.yaml import YAML
 
-from sweeps.cluster.shipping import stage
 from sweeps.errors import UserError
+from sweeps.jobs.shipping import stage
 from sweeps.planning.json_schema import json_schema, schema_text, sections
 from sweeps.sweep_file.loading import (
     FIRST_LINE,

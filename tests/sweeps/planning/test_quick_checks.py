@@ -12,7 +12,7 @@ RUN = """
 import sys
 from sweeps.errors import UserError
 from sweeps.sweep_file.loading import load_sweep
-from sweeps.runner import run_sweep
+from sweeps.service.running import run_sweep
 for override in sys.argv[1:]:
     try:
         run_sweep(load_sweep("quickstart", [override]), "store")

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, replace
 
-from sweeps.results.comparison import ENSEMBLE, SCALED, Comparison
+from sweeps.evidence.comparison import ENSEMBLE, SCALED, Comparison
 from sweeps.results.explanation import answer, explain_choice, failure_summary, reasons
 from sweeps.results.judgement import Judgement
 from sweeps.results.leaderboard import leaderboard

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.results.comparison import ENSEMBLE, SCALED, Comparison, Verdict
+from sweeps.evidence.comparison import ENSEMBLE, SCALED, Comparison, Verdict
 from sweeps.results.headline import headline
 from tests.builders import baseline, ranked, trial
 

@@ -3,8 +3,8 @@
 import re
 from xml.etree import ElementTree as ET
 
-from sweeps.results.figures import across_sweeps
-from sweeps.results.report import render_side_by_side
+from sweeps.pages.figures import across_sweeps
+from sweeps.pages.report import render_side_by_side
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.inspect_sweeps import look_at
 from sweeps.search.pilot import PilotQueue, common_epochs
 from sweeps.search.record import TrialRecord
+from sweeps.service.reading import look_at
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import budgets_asked
 from tests.builders import make_sweep, new_store

@@ -556,8 +556,8 @@ def test_a_crash_in_a_long_sweep_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With many trials, Optuna gets only some: the same ones after a resume."""
-    monkeypatch.setattr("sweeps.search.internals.LATEST", 8)
-    monkeypatch.setattr("sweeps.search.internals.BEST", 3)
+    monkeypatch.setattr("sweeps.search.optuna_internals.LATEST", 8)
+    monkeypatch.setattr("sweeps.search.optuna_internals.BEST", 3)
     sweep = simulated(trials=40)
     whole = queue_of(sweep, new_store(tmp_path / "whole", sweep))
     for _ in steps(whole):

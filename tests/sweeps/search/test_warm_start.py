@@ -12,10 +12,10 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.planning.plan import plan_facts
 from sweeps.results.best import as_sweep_file
-from sweeps.runner import run_sweep
 from sweeps.search.record import TrialRecord, flat
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.search.warm_start import EarlierTrial, earlier_trials
+from sweeps.service.running import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from sweeps.sweep_file.schema import SweepFile

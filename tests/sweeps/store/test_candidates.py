@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from sweeps.evidence.comparison import compare
 from sweeps.results.best import as_sweep_file, best_settings
-from sweeps.results.comparison import compare
 from sweeps.search.record import State
 from sweeps.store.candidates import candidate_files, earlier_candidates, read_earlier_candidates
 from sweeps.store.identity import Identity, identity_files
@@ -15,7 +15,7 @@ from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import baseline, finalist, make_sweep, new_store, ranked, trial
-from tests.sweeps.results.test_comparison import sweep_of, written
+from tests.sweeps.evidence.test_comparison import sweep_of, written
 from trainables import metrics as M
 
 DATA = "ab12"

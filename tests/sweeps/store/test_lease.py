@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.runner import _terminated_as_interrupted
+from sweeps.service.running import _terminated_as_interrupted
 from sweeps.store import lease as module
 from sweeps.store.lease import NAME, lease
 from tests.builders import Noted, baseline, make_sweep, new_store, trial

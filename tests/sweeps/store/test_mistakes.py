@@ -9,9 +9,9 @@ import pytest
 import torch
 from PIL import Image
 
-from sweeps.inspect_sweeps import write_report
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
+from sweeps.service.reading import write_report
 from sweeps.store.mistakes import keep_mistakes, load_mistakes
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, make_sweep, new_store, trial

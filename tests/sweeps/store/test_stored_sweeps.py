@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.inspect_sweeps import find_best, overviews
 from sweeps.results.best import best_settings
+from sweeps.service.reading import find_best, overviews
 from sweeps.store.stored_sweeps import stored_sweeps
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.reader import tracked_sweeps

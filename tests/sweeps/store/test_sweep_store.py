@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from sweeps.cli import app
-from sweeps.cluster.jobs import submit_resume
 from sweeps.errors import NameTakenError, UserError
-from sweeps.inspect_sweeps import overviews, read_answer
-from sweeps.results.comparison import Comparison
-from sweeps.runner import resume_sweep, run_sweep
+from sweeps.evidence.comparison import Comparison
+from sweeps.jobs.jobs import submit_resume
 from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import EarlierTrial
+from sweeps.service.reading import overviews, read_answer
+from sweeps.service.running import resume_sweep, run_sweep
+from sweeps.service.upkeep import delete_sweep, sync_sweep
 from sweeps.store import lease
 from sweeps.store.driver_log import driver_log
 from sweeps.store.stored_sweeps import load_judgement
 from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
-from sweeps.upkeep import delete_sweep, sync_sweep
 from tests.builders import Noted, baseline, make_sweep, new_store, trial
 from trainables.contract.setting import Setting
 from trainables.files.storage import Folder

@@ -11,16 +11,16 @@ from rich.console import Console
 
 import sweeps
 from sweeps import cli
-from sweeps.cluster.jobs import Job
-from sweeps.results.comparison import Comparison
+from sweeps.evidence.comparison import Comparison
+from sweeps.jobs.jobs import Job
+from sweeps.jobs.tables import job_facts, jobs_table
 from sweeps.results.explanation import answer
 from sweeps.results.leaderboard import leaderboard
-from sweeps.runner import SweepResult
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
+from sweeps.service.running import SweepResult
 from sweeps.terminal.answers import leaderboard_table, verdict_table
 from sweeps.terminal.console import plain_console
-from sweeps.terminal.job_tables import job_facts, jobs_table
 from sweeps.terminal.plan_tables import plan_tables
 from sweeps.terminal.progress import Progress
 from tests.builders import baseline, make_sweep, shown, trial

@@ -11,12 +11,12 @@ from mlflow import MlflowClient
 from sklearn.datasets import load_digits
 
 from sweeps.errors import SweepFailedError, UserError
+from sweeps.service.upkeep import sync_sweep
 from sweeps.tracking.address import check_answers
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import tracked_sweeps
 from sweeps.tracking.registered_models import ModelToRegister, Registry
 from sweeps.tracking.writer import MlflowWriter
-from sweeps.upkeep import sync_sweep
 from tests.builders import Noted
 from tests.harness import command
 from tests.harness.secured_mlflow import PASSWORD, SecuredMlflow

@@ -11,12 +11,12 @@ import pytest
 
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.search.record import TrialRecord
+from sweeps.service.upkeep import sync_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import tracked_sweeps
 from sweeps.tracking.writer import MlflowWriter
-from sweeps.upkeep import sync_sweep
 from tests.builders import Noted
 from tests.harness.tracked import (
     client_of,

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import distributed
 
-from trainables.runtime.internals import lost_a_peer
+from trainables.runtime.torch_internals import lost_a_peer
 
 
 def main(number: int, folder: Path) -> None:

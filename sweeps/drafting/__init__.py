@@ -1,0 +1,1 @@
+"""Files that ``calsweep init`` writes."""

@@ -1,0 +1,384 @@
+"""Drafts a commented sweep file from the user's data."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sweeps.drafting.draft_columns import LABELS, label_column, unusable_columns
+from sweeps.errors import UserError, first_line
+from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
+from trainables.data.kinds.dates import is_dates
+from trainables.models.recipes import usual_recipe
+from trainables.plugins.arguments import did_you_mean, few
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_TEXTS: Final = ("text", "content", "sentence", "document", "body", "review")
+_INPUTS: Final = ("x", "inputs", "data", "features", "images")
+_TELL_NOTHING: Final = ("train", "training", "data", "dataset", "images")
+_ROWS: Final = 2_000  # that are looked at where rows hold images
+_FEW_COLUMNS: Final = 2  # besides a text; with more it is a table
+_A_TEXT: Final = 25  # characters on average
+_LARGE: Final = 64  # pixels; larger images are resized in the draft
+_PIXEL_LOSSES: Final = ("focal", "dual_focal", "inverse_focal", "mbls", "cals_alm")
+_VOC: Final = "voc"
+_VOC_CLASSES: Final = 21
+_SEEN_VOC: Final = "A class of each pixel, in the form of PASCAL VOC."
+_MASKS: Final = 200  # that are looked at
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """The parts of a sweep file for a kind of data: models, and comments about further keys."""
+
+    default: str
+    model: str
+    hints: tuple[str, ...] = ()
+
+
+_KINDS: Final = {
+    "image": _Kind(
+        "small_cnn",
+        "{name: timm/resnet18, pretrained: true}",
+        ("# evaluation: {ood: [svhn]}              # evaluate the finalists on these too",),
+    ),
+    "pixel": _Kind("small_fcn", "deeplabv3_mobilenet_v3_large"),
+    "table": _Kind("table_mlp", "{name: table_mlp, width: 512, depth: 3}"),
+    "array": _Kind("mlp", "{name: mlp, width: 512, depth: 3}"),
+    "text": _Kind(
+        "text_mlp",
+        "huggingface/distilbert-base-uncased   # with dataset.tokenizer: the same name",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """The content of a file: options of ``dataset``, a key of :data:`_KINDS`, words, comments."""
+
+    options: dict[str, Any]
+    kind: str
+    words: str
+    comments: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Draft:
+    """The parts of a sweep file that depend on the data, with a description of the data."""
+
+    name: str
+    dataset: dict[str, Any]
+    kind: str
+    seen: str
+    losses: tuple[str, ...] = ("focal", "dual_focal", "inverse_focal", "mbls", "mmce")
+    comments: tuple[str, ...] = ()
+
+    @property
+    def training(self) -> dict[str, Any]:
+        """The section ``training`` for the default model, shown as a comment."""
+        return usual_recipe(_KINDS[self.kind].default, {})
+
+
+def draft_for(data: str) -> Draft:
+    """A draft for data at a path, or for a dataset that calsweep knows by name.
+
+    Args:
+        data: A folder with a folder of images per class, or in the format of PASCAL VOC; a CSV,
+            Parquet or npz file, or a folder of such files; or the name of a dataset.
+
+    Raises:
+        UserError: There are no such data, or a sweep cannot learn from them.
+    """
+    path = Path(data).expanduser()
+    if not path.exists():
+        return _by_name(data)
+    try:
+        if path.is_dir():
+            return _folder(path)
+        return _file(path, path)
+    except (OSError, ValueError) as error:  # pyarrow and numpy raise ValueErrors
+        raise UserError(f"{data}: {first_line(error)}") from None
+
+
+def sweep_file_text(draft: Draft, name: str, trials: int) -> str:
+    """A commented sweep file that tries so many settings."""
+    return FIRST_LINE + _TEMPLATE.format(
+        name=name,
+        seen=draft.seen,
+        dataset="\n".join(
+            [_indented(draft.dataset), *(f"  # {comment}" for comment in draft.comments)]
+        ),
+        default=_KINDS[draft.kind].default,
+        model=_KINDS[draft.kind].model,
+        hints="".join(f"{hint}\n" for hint in _KINDS[draft.kind].hints),
+        training="\n".join(f"#   {line}" for line in to_yaml(draft.training).splitlines()),
+        losses="\n".join(f"  - {loss}" for loss in draft.losses),
+        trials=trials,
+    )
+
+
+_TEMPLATE: Final = """\
+# {seen}
+# `calsweep check` prints the plan of this file, `calsweep run` starts it.
+name: {name}
+dataset:
+{dataset}
+# model: {default}       # the default for this kind of data; `calsweep models` lists others
+# model: {model}
+
+losses:                  # the cross-entropy baseline is always added; `calsweep losses` lists all
+{losses}
+  # - {{name: focal_calibration, space: {{gamma: {{low: 1, high: 5}}}}}}    # your own range
+  # - my_package.my_losses:MyLoss                                       # your own loss
+
+# training:              # the same for all trials; by default the recipe of the model, here:
+{training}
+
+search:
+  trials: {trials}             # settings to try at most
+  sampler: guided        # ends when no better setting is expected; tpe: published settings first
+  objective: val_ece     # the metric to minimise; `calsweep metrics` lists all, each also _scaled
+  guard: 0.01            # how far the validation error may exceed the baseline's
+  # max_hours: 8         # for the whole sweep; also max_epochs and max_gpu_hours
+  # stop_at_noise: true  # end when no further trial could be shown to be better
+  seed: 0
+
+# scheduler: {{name: asha}}                # stops poor trials early
+selection:
+  finalists: 3           # the best settings are trained again
+  seeds: 2               # fresh seeds of each: the best of many is partly luck
+# scaling: {{gpus_per_worker: 0.5}}        # two trials on each GPU
+{hints}tracking:
+  register_model: true   # register the selected classifier in MLflow as champion
+"""
+
+
+def _indented(section: dict[str, Any]) -> str:
+    return "".join(f"  {line}\n" for line in to_yaml(section).splitlines()).rstrip()
+
+
+def _by_name(name: str) -> Draft:
+    from trainables.data import available_datasets, dataset_options
+    from trainables.plugins.components import REQUIRED
+
+    known = available_datasets()
+    if name not in known:
+        raise UserError(
+            f"--data {name}: there is no such file or folder, nor a dataset of that name"
+            f"{did_you_mean(name, known)}; by name there are: {', '.join(known)}"
+        )
+    options = {key: f"./{key}" for key, value in dataset_options(name).items() if value is REQUIRED}
+    if name == _VOC:
+        return Draft(name, {"name": name, **options}, "pixel", _SEEN_VOC, _PIXEL_LOSSES)
+    return Draft(name, {"name": name, **options}, "image", f"The dataset {name}.")
+
+
+def _folder(path: Path) -> Draft:
+    for suffix in (".parquet", ".csv", ".npz"):
+        files = sorted(path.glob(f"*{suffix}"))
+        if files:
+            train = next((file for file in files if "train" in file.stem.lower()), None)
+            return _file(train, path) if train is not None else _file(files[0], path, whole=path)
+    if (path / "SegmentationClass").is_dir():
+        return _pixels(path)
+    return _image_folder(path)
+
+
+def _pixels(path: Path) -> Draft:
+    import numpy as np
+    from PIL import Image
+
+    from trainables.data.core.tasks import IGNORED
+
+    masks = sorted((path / "SegmentationClass").glob("*.png"))
+    found = {0}
+    for file in islice(masks, _MASKS):
+        with Image.open(file) as mask:
+            found |= set(np.unique(np.asarray(mask)).tolist())
+    count = max(found - {IGNORED}) + 1
+    options: dict[str, Any] = {"name": _VOC, "root": str(path)}
+    seen = f"Seen: {len(masks):,} masks of {count} classes, in the form of PASCAL VOC."
+    if count != _VOC_CLASSES:
+        options["classes"] = [f"class {number}" for number in range(count)]
+        seen += " Give the classes their names."
+    return Draft(_name(path), options, "pixel", seen, _PIXEL_LOSSES)
+
+
+def _image_folder(path: Path) -> Draft:
+    from trainables.data.readers.image_folder import SUFFIXES
+
+    parent = path / "train" if (path / "train").is_dir() else path
+    classes = sorted(d for d in parent.iterdir() if d.is_dir() and not d.name.startswith("."))
+    found = {
+        folder.name: [file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES]
+        for folder in classes
+    }
+    found = {name: files for name, files in found.items() if files}
+    if len(found) < 2:
+        raise UserError(
+            f"--data {path}: not understood; allowed: a folder with a folder of images for each "
+            "class (also under train/ and test/), in the form of PASCAL VOC, or with CSV, Parquet "
+            "or npz files, or such a file"
+        )
+    count = sum(map(len, found.values()))
+    options: dict[str, Any] = {"name": "image_folder", "root": str(path)}
+    sizes = _sizes([files[0] for files in found.values()])
+    if len(sizes) > 1 or max(max(size) for size in sizes) > _LARGE:
+        options["image_size"] = min(_LARGE, max(max(size) for size in sizes))
+    seen = f"Seen: {count:,} images of {len(found)} classes ({few(found)})."
+    return Draft(_name(path), options, "image", seen)
+
+
+def _sizes(files: Sequence[Path]) -> set[tuple[int, int]]:
+    from PIL import Image
+
+    sizes = set()
+    for file in islice(files, 50):
+        with Image.open(file) as image:
+            sizes.add(image.size)
+    return sizes
+
+
+def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
+    """A draft for a file, and the test file next to it if there is one.
+
+    `given` is the path that the user gave; `whole` the training data, if not that file.
+    """
+    if path.suffix == ".npz":
+        found = _arrays(path)
+    elif path.suffix in (".csv", ".parquet"):
+        found = _rows(path)
+    else:
+        raise UserError(f"--data {path}: not understood; allowed: a .csv, .parquet or .npz file")
+    files = {"train": str(whole or path)}
+    test = path.with_name(re.sub("train", "test", path.name, flags=re.IGNORECASE))
+    if whole is None and test != path and test.exists():
+        files["test"] = str(test)
+    return Draft(
+        _name(given),
+        {"name": path.suffix[1:], **files, **found.options},
+        found.kind,
+        f"Seen: {found.words}.",
+        comments=found.comments,
+    )
+
+
+def _arrays(path: Path) -> _Seen:
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name].shape for name in file.files}
+    label = _called(arrays, LABELS)
+    inputs = _called(arrays, _INPUTS)
+    if label is None or inputs is None:
+        raise UserError(
+            f"--data {path}: which of its arrays ({', '.join(arrays)}) are inputs and labels is "
+            f"not clear; call them {_INPUTS[0]} and {LABELS[0]}, or write the sweep file by hand"
+        )
+    seen = f"{arrays[inputs][0]:,} arrays of {' x '.join(map(str, arrays[inputs][1:]))}"
+    return _Seen({"inputs": inputs, "label": label}, "array", seen)
+
+
+def _rows(path: Path) -> _Seen:
+    table = _all_rows(path)
+    names = table.column_names
+    label = label_column(table)
+    if label is None:
+        raise UserError(
+            f"--data {path}: none of its columns ({few(names)}) looks like a label; call one "
+            f"{LABELS[0]}, or write the sweep file by hand"
+        )
+    classes = len(set(table[label].to_pylist()) - {None})
+    others = [name for name in names if name != label]
+    seen = f"{table.num_rows:,} rows, {classes} classes in column {label}"
+    unusable = unusable_columns(table, others)
+    usable = [name for name in others if name not in unusable]
+    image, text = _image_column(table, others), _text(table, others)
+    if len([name for name in usable if name != text]) > _FEW_COLUMNS:
+        text = None  # free text among the columns of a table
+    if image is not None:
+        return _Seen({"label": label, "image": image}, "image", f"{seen}, images in column {image}")
+    if text is not None:
+        return _Seen({"label": label, "text": text}, "text", f"{seen}, texts in column {text}")
+    dates = [name for name in unusable if is_dates(table[name])]
+    unusable = {name: reason for name, reason in unusable.items() if name not in dates}
+    if not (usable or dates):
+        reasons = ", ".join(f"{name} ({reason})" for name, reason in unusable.items())
+        raise UserError(f"--data {path}: none of its columns can be a feature: {reasons}")
+    options: dict[str, Any] = {"label": label}
+    if unusable:
+        options["exclude"] = list(unusable)
+    if dates:
+        options["dates"] = dates
+    comments = [f"{name} is excluded: {reason}" for name, reason in unusable.items()]
+    comments += [f"{name}: its year, month and weekday are features" for name in dates]
+    return _Seen(
+        options, "table", f"{seen}; features are {few([*usable, *dates])}", tuple(comments)
+    )
+
+
+def _all_rows(path: Path) -> pa.Table:
+    """All rows; only the first ones if a Parquet file has images, because they may be large."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    from trainables.data.readers.rows import content_of, open_rows
+
+    if path.suffix == ".parquet":
+        file = pq.ParquetFile(path)
+        if not any(content_of(field.type) == "bytes" for field in file.schema_arrow):
+            return file.read()
+        return pa.Table.from_batches(list(islice(file.iter_batches(_ROWS), 1)))
+    table = open_rows("csv", "--data", path).files[0].table
+    assert table is not None
+    return table
+
+
+def _called(names: Sequence[str] | dict[str, Any], wanted: Sequence[str]) -> str | None:
+    """The first of the wanted names that exists, ignoring upper and lower case."""
+    by_lower = {name.lower(): name for name in names}
+    return next((by_lower[name] for name in wanted if name in by_lower), None)
+
+
+def _image_column(table: pa.Table, names: Sequence[str]) -> str | None:
+    from trainables.data.readers.image_folder import SUFFIXES
+    from trainables.data.readers.rows import content_of
+
+    for name in names:
+        content = content_of(table[name].type)
+        if content == "bytes":
+            return name
+        if content == "text":
+            values = [value for value in table[name].to_pylist() if value]
+            if values and all(value.lower().endswith(tuple(SUFFIXES)) for value in values):
+                return name
+    return None
+
+
+def _text(table: pa.Table, names: Sequence[str]) -> str | None:
+    from trainables.data.readers.rows import content_of
+
+    texts = {}
+    for name in names:
+        if content_of(table[name].type) == "text":
+            values = [value for value in table[name].to_pylist() if value]
+            texts[name] = sum(map(len, values)) / max(1, len(values))
+    named = _called(texts, _TEXTS)
+    longest = max(texts, key=lambda name: texts[name], default=None)
+    if named is None and longest is not None and texts[longest] >= _A_TEXT:
+        return longest
+    return named
+
+
+def _name(path: Path) -> str:
+    stem = path.stem
+    if stem.lower() in _TELL_NOTHING and path.absolute().parent.name:
+        stem = path.absolute().parent.name
+    words = re.sub(r"[^A-Za-z0-9_.-]+", "-", stem).strip("-._")
+    return words[:100] or "sweep"

@@ -1,0 +1,1 @@
+"""Numbers with intervals: what a sweep has shown."""

@@ -1,0 +1,223 @@
+"""Sweeps as jobs of a Ray cluster, through Ray's job API."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import secrets
+import shlex
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sweeps.cluster.ray_internals import SECONDS_TO_STOP
+from sweeps.cluster.versions import check_jobs_version
+from sweeps.errors import SweepFailedError, UserError
+from sweeps.jobs.client import ask, connected_client, dashboard_url
+from sweeps.messages.formatting import calsweep_command
+from trainables.plugins.arguments import did_you_mean
+
+if TYPE_CHECKING:
+    from sweeps.jobs.shipping import Shipment
+    from sweeps.sweep_file.schema import SweepFile
+
+OnNotice = Callable[[str], object]
+
+# A stopped driver first brings MLflow up to date.
+_SECONDS_TO_STOP = 90
+JOBS: Final = "/api/jobs/"
+ENDED: Final = ("STOPPED", "SUCCEEDED", "FAILED")
+_PROGRESS = re.compile(r"^\d+/\d+ trials\b.*", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Job:
+    """A sweep that was submitted to a cluster; times in seconds since the epoch.
+
+    Attributes:
+        state: PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED.
+        message: Ray's message about the state.
+    """
+
+    id: str
+    sweep: str
+    storage: str
+    entrypoint: str
+    state: str
+    message: str
+    started: float
+    ended: float | None
+
+
+def submit(
+    sweep: SweepFile, storage: str, address: str | None, on_notice: OnNotice
+) -> tuple[str, Shipment]:
+    """Submit a new sweep to a cluster; returns the job's id and the files that were sent.
+
+    A cluster stores the command, metadata and environment variables of a job unencrypted, readable
+    by all its users. So no environment variable of this machine is sent. The nodes need their own
+    credentials for the storage (a path or URI as they know it) and MLflow, preferably a role.
+
+    Raises:
+        UserError: Something is wrong with the input; nothing was sent.
+    """
+    # Imported here, so that asking for the state of a job is fast.
+    from sweeps.jobs.shipping import SWEEP_FILE
+    from sweeps.planning.checks import check_sweep
+    from sweeps.planning.portability import check_reachable
+
+    uri = sweep.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI")
+    sweep = sweep.model_copy(update={"tracking": sweep.tracking.model_copy(update={"uri": uri})})
+    check_reachable(storage, sweep)
+    dashboard_url(address)  # reports a malformed URL before the slow import of torch
+    check_sweep(sweep)
+    return _submit(["run", SWEEP_FILE], sweep.name, storage, address, sweep, on_notice)
+
+
+def submit_resume(
+    name: str, storage: str, address: str | None, overrides: Sequence[str], on_notice: OnNotice
+) -> tuple[str, Shipment]:
+    """Continue a sweep on a cluster, with other budgets if given; see :func:`submit`."""
+    from sweeps.planning.portability import check_reachable
+    from sweeps.sweep_file.loading import check_budgets
+
+    check_reachable(storage)
+    _check_exists(name, storage)
+    check_budgets(overrides)  # all users of the cluster can read a job's command
+    command = ["resume", name, *(f"--set={override}" for override in overrides)]
+    return _submit(command, name, storage, address, None, on_notice)
+
+
+def _check_exists(name: str, storage: str) -> None:
+    """Refuse a name that no sweep has, as far as it is known on this machine."""
+    from sweeps.store.sweep_store import SweepStore
+
+    store = SweepStore(storage, name)
+    if os.path.isdir(storage):
+        store.load_sweep()
+
+
+def _submit(
+    command: list[str],
+    name: str,
+    storage: str,
+    address: str | None,
+    sweep: SweepFile | None,
+    on_notice: OnNotice,
+) -> tuple[str, Shipment]:
+    from sweeps.jobs.shipping import stage
+
+    cluster = ask(address, "/api/version")["ray_version"]
+    if (notice := check_jobs_version(cluster, dashboard_url(address))) is not None:
+        on_notice(notice)
+    arguments = [*command, "--address", "auto", "--storage", storage]
+    with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
+        shipment = stage(Path.cwd(), Path(folder), sweep)
+        for job in list_jobs(address):
+            if (job.sweep, job.storage) == (name, storage) and job.state not in ENDED:
+                raise UserError(
+                    f"sweep {name!r} is being run by job {job.id}; wait for it, or end it by "
+                    f"`calsweep stop {job.id} --address {dashboard_url(address)}`"
+                )
+        with connected_client(address) as client:
+            submitted = client.submit_job(
+                entrypoint=shlex.join(["python", "-m", "sweeps.cli", *arguments]),
+                submission_id=f"{name}-{secrets.token_hex(3)}",
+                runtime_env={
+                    "working_dir": folder,
+                    "env_vars": {SECONDS_TO_STOP: str(_SECONDS_TO_STOP)},
+                },
+                metadata={"calsweep_sweep": name, "calsweep_storage": storage},
+            )
+    return submitted, shipment
+
+
+def list_jobs(address: str | None) -> list[Job]:
+    """The sweeps that were submitted to a cluster, newest first."""
+    found = [_job(details) for details in ask(address, JOBS) if is_ours(details)]
+    return sorted(found, key=lambda job: job.started, reverse=True)
+
+
+def find_job(name: str, address: str | None) -> Job:
+    """The job with this id, or the latest job of this sweep; UserError if there is none."""
+    jobs = list_jobs(address)
+    for job in jobs:
+        if name in (job.id, job.sweep):
+            return job
+    known = [job.id for job in jobs]
+    raise UserError(
+        f"no job {name!r} at {dashboard_url(address)}{did_you_mean(name, known)}; "
+        f"there {'are: ' + ', '.join(known) if known else 'is none'}"
+    )
+
+
+def progress(job: Job, address: str | None) -> tuple[str, str]:
+    """The last progress line of a job (empty before its first trial), and its last line."""
+    text = _said(job, address).strip()
+    said = _PROGRESS.findall(text)
+    return (said[-1] if said else "", text.rpartition("\n")[2])
+
+
+def logs(job: Job, address: str | None, follow: bool) -> Iterator[str]:
+    """The output of a job; with ``follow``, until it ends. SweepFailedError if contact is lost."""
+    if not follow:
+        yield _said(job, address)
+        return
+    with connected_client(address) as client:
+        pieces = client.tail_job_logs(job.id)
+        loop = asyncio.new_event_loop()
+        try:
+            while True:
+                yield loop.run_until_complete(anext(pieces))
+        except StopAsyncIteration:
+            return
+        except RuntimeError as error:
+            again = calsweep_command(f"resume {job.sweep}", job.storage)
+            raise SweepFailedError(
+                f"the connection to {dashboard_url(address)} was lost ({error}); what the sweep "
+                f"did is in {job.storage}, and {again} continues if it ended"
+            ) from None
+        finally:
+            loop.close()
+
+
+def stop(job: Job, address: str | None) -> Job:
+    """Stop a job, resumably, and wait; SweepFailedError if it does not end."""
+    with connected_client(address) as client:
+        client.stop_job(job.id)
+        until = time.monotonic() + _SECONDS_TO_STOP + 30
+        while time.monotonic() < until:
+            now = _job(ask(address, f"{JOBS}{job.id}"))
+            if now.state in ENDED:
+                return now
+            time.sleep(0.5)
+    raise SweepFailedError(f"job {job.id} was asked to stop, and is still {now.state}")
+
+
+def _said(job: Job, address: str | None) -> str:
+    return str(ask(address, f"{JOBS}{job.id}/logs")["logs"])
+
+
+def is_ours(details: dict[str, Any]) -> bool:
+    """Whether a job that Ray lists is a sweep that was submitted."""
+    known = details.get("metadata") or {}
+    return bool(details.get("submission_id") and known.get("calsweep_sweep"))
+
+
+def _job(details: dict[str, Any]) -> Job:
+    ended = details.get("end_time")
+    return Job(
+        id=details["submission_id"],
+        sweep=details["metadata"]["calsweep_sweep"],
+        storage=details["metadata"]["calsweep_storage"],
+        entrypoint=details["entrypoint"],
+        state=details["status"],
+        # Ray appends the end of the log to its message; the user has seen the log.
+        message=(details.get("message") or "").partition(", last available logs")[0],
+        started=(details.get("start_time") or 0) / 1000,
+        ended=ended / 1000 if ended else None,
+    )

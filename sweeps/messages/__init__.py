@@ -1,0 +1,1 @@
+"""What every message consists of: formatted values, no credentials."""

@@ -1,0 +1,327 @@
+"""The report's figures of trials' metrics, as inline SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from html import escape
+
+from sweeps.evidence.comparison import Comparison
+from sweeps.messages.formatting import (
+    format_fraction,
+    format_hyperparameters,
+    format_loss,
+    objective_heading,
+)
+from sweeps.pages.svg import COLOURS, GREY, Axis, Chart, Mark, axis, marks
+from sweeps.results.importance import finished_searches
+from sweeps.results.side_by_side import Beside
+from sweeps.search.ranking import Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.search.stopping import make_stopper
+from sweeps.sweep_file.schema import SweepFile
+
+_BEYOND_GUARD = 3.0  # times the guard's limit is shown; a single trial must not spoil the scale
+_FEWEST_IN_SLICE, _FEWEST_IN_MAP = 4, 6  # trials at least
+_DASHES = ("", "5 3", "2 2", "8 2 2 2")
+_SEARCHED = Mark(COLOURS[0])
+_PUBLISHED = Mark(COLOURS[1], "diamond", size=5.5)
+_SHADES = ("#08306b", "#2171b5", "#6baed6", "#bdd7e7", "#eff3ff")  # the best fifth of trials first
+
+
+def error_against_objective(ranking: Ranking) -> str:
+    """The objective against the validation error: every trial, the guard, the Pareto front."""
+    objective = ranking.rule.objective
+    name = objective_heading(objective)
+    shown = shown_trials(ranking)
+    limit = None if ranking.reference is None else ranking.reference + ranking.rule.guard
+    near = _near(shown, limit)
+    errors = [r.outcome["val_error"] for r in near]
+    chart = Chart(
+        f"Validation {name} against validation error; hollow marks were stopped early",
+        axis("validation error", errors if limit is None else [*errors, limit]),
+        axis(f"validation {name}", [r.outcome[objective] for r in shown], log=True),
+    )
+
+    def draw(records: Iterable[TrialRecord], mark: Mark, what: str = "") -> None:
+        records = list(records)
+        chart.points(
+            [r.outcome["val_error"] for r in records],
+            [r.outcome[objective] for r in records],
+            mark,
+            [what + _tip(r, objective) for r in records],
+        )
+
+    if limit is not None:
+        chart.band(limit, chart.x.high)
+        chart.vertical(limit, "guard")
+    if further := len(shown) - len(near):
+        chart.note(f"{further} further right")
+    chart.line(*_staircase(pareto_front(ranking)), GREY, width=1.2, dash="3 3")
+    losses = dict.fromkeys(r.loss for r in ranking.records if r.role != "encoder")
+    for loss, mark in marks(list(losses)).items():
+        for state in ("stopped", "finished"):
+            own = (r for r in near if (r.loss, r.state) == (loss, state))
+            draw(own, replace(mark, hollow=state == "stopped"))
+        chart.name(mark, format_loss(loss))
+    if ranking.chosen is not None:
+        ring = Mark("var(--ink,#222)", hollow=True, size=8)
+        draw(ranking.chosen.trials, ring, "selected: ")
+        chart.name(replace(ring, size=6), "selected")
+    chart.name_line(GREY, "Pareto front", "3 3")
+    return chart.svg()
+
+
+def shown_trials(ranking: Ranking) -> list[TrialRecord]:
+    """The trials in the figure of the objective against the error: those that have both."""
+    both = {ranking.rule.objective, "val_error"}
+    return [
+        r
+        for r in ranking.records
+        if r.state in ("finished", "stopped") and both <= r.outcome.keys() and r.role != "encoder"
+    ]
+
+
+def _near(shown: Sequence[TrialRecord], limit: float | None) -> list[TrialRecord]:
+    """The trials without those whose large error would compress the scale."""
+    if limit is None:
+        return list(shown)
+    most = max(_BEYOND_GUARD * limit, limit + 0.02)
+    return [r for r in shown if r.outcome["val_error"] <= most]
+
+
+def pareto_front(ranking: Ranking) -> list[tuple[float, float]]:
+    """Error and objective of the finished trials that no trial beats in both, sorted by error."""
+    points = sorted(
+        (r.outcome["val_error"], r.outcome[ranking.rule.objective])
+        for r in shown_trials(ranking)
+        if r.state == "finished"
+    )
+    front: list[tuple[float, float]] = []
+    for error, value in points:
+        if not front or value < front[-1][1]:
+            front.append((error, value))
+    return front
+
+
+def _staircase(front: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
+    xs: list[float] = []
+    ys: list[float] = []
+    for error, value in front:
+        if ys:
+            xs.append(error)
+            ys.append(ys[-1])
+        xs.append(error)
+        ys.append(value)
+    return xs, ys
+
+
+def curves(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
+    """The scheduler's metric by epoch: stopped trials grey, rungs as dotted lines."""
+    metric = sweep.scheduler.metric
+    heading = objective_heading(metric)
+    drawn = [r for r in records if r.history]
+    values = [entry.get(metric, math.nan) for r in drawn for entry in r.history]
+    last = max((r.epochs for r in drawn), default=1)
+    chart = Chart(
+        f"Validation {heading} by epoch; grey: stopped early, dotted: where trials are compared",
+        Axis("epoch", 0, float(max(last, 1))),
+        axis(f"validation {heading}", values, log=True),
+    )
+    for rung in make_stopper(sweep).rungs:
+        chart.vertical(rung, dash="1 3")
+    losses = dict.fromkeys(r.loss for r in drawn)
+    looks = {
+        loss: (COLOURS[i % len(COLOURS)], _DASHES[i // len(COLOURS) % len(_DASHES)])
+        for i, loss in enumerate(losses)
+    }
+    for r in sorted(drawn, key=lambda r: r.state == "finished"):
+        whole = r.state == "finished"
+        epochs = [entry["epoch"] for entry in r.history]
+        own = [entry.get(metric, math.nan) for entry in r.history]
+        colour, dash = looks[r.loss] if whole else (GREY, "")
+        width, tip = 1.2 if whole else 0.7, f"{r.label}: {r.state}"
+        chart.line(epochs, own, colour, width=width, dash=dash, tip=tip)
+    for loss, (colour, dash) in looks.items():
+        chart.name_line(colour, format_loss(loss), dash)
+    if any(r.state == "stopped" for r in drawn):
+        chart.name_line(GREY, "stopped early")
+    return chart.svg()
+
+
+def saved_by_stopping(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
+    """The epochs saved by early stopping, in words."""
+    full = sweep.training.epochs
+    ended = [r for r in records if r.state in ("finished", "stopped")]
+    stopped = [r for r in ended if r.state == "stopped"]
+    if not stopped:
+        return "No trial was stopped early."
+    spared = sum(full - r.epochs for r in stopped)
+    whole = full * len(ended)
+    return (
+        f"{len(stopped)} of {len(ended)} trials were stopped early, which saved {spared:,} of "
+        f"{whole:,} epochs ({spared / whole:.0%})."
+    )
+
+
+@dataclass(frozen=True)
+class Searched:
+    """The finished trials of the search with one loss that have a number for one hyperparameter."""
+
+    loss: str
+    name: str
+    trials: tuple[TrialRecord, ...]
+
+    @property
+    def values(self) -> list[float]:
+        return [float(r.hyperparameters[self.name]) for r in self.trials]
+
+
+def searched(records: Iterable[TrialRecord], objective: str) -> list[Searched]:
+    """The searched hyperparameters that have enough trials for a chart.
+
+    Only completed trials count, because an early ECE does not predict a late one.
+    """
+    usable = finished_searches(records, objective)
+    found = []
+    for loss in dict.fromkeys(r.loss for r in usable):
+        own = tuple(r for r in usable if r.loss == loss)
+        for name in own[0].hyperparameters:
+            values = [r.hyperparameters.get(name) for r in own]
+            numbers = all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+            if numbers and len(own) >= _FEWEST_IN_SLICE and len(set(values)) > 1:
+                found.append(Searched(loss, name, own))
+    return found
+
+
+def one_slice(group: Searched, objective: str) -> str:
+    """The objective of the trials of one loss against one of its hyperparameters."""
+    heading = f"{format_loss(group.loss)}: {_symbol(group.name)}"
+    chart = Chart(
+        f"{objective} against {group.name} of {group.loss}",
+        _hyperparameter_axis(group, heading),
+        axis(objective_heading(objective), [r.outcome[objective] for r in group.trials]),
+        width=300,
+        height=200,
+    )
+    for mark, published in ((_SEARCHED, False), (_PUBLISHED, True)):
+        own = [r for r in group.trials if (r.role == "published") == published]
+        chart.points(
+            [float(r.hyperparameters[group.name]) for r in own],
+            [r.outcome[objective] for r in own],
+            mark,
+            [_tip(r, objective) for r in own],
+        )
+    return chart.svg()
+
+
+def maps(groups: Sequence[Searched], objective: str) -> list[str]:
+    """The objective over the first two hyperparameters of each loss; darker is better."""
+    drawn = []
+    for loss in dict.fromkeys(group.loss for group in groups):
+        own = [group for group in groups if group.loss == loss]
+        if len(own) > 1 and len(own[0].trials) >= _FEWEST_IN_MAP:
+            drawn.append(_map(own[0], own[1], objective))
+    return drawn
+
+
+def _map(across: Searched, up: Searched, objective: str) -> str:
+    name = format_loss(across.loss)
+    chart = Chart(
+        f"{objective} over {across.name} and {up.name} of {across.loss}; darker is better",
+        _hyperparameter_axis(across, f"{name}: {_symbol(across.name)}"),
+        _hyperparameter_axis(up, _symbol(up.name)),
+        width=300,
+        height=220,
+    )
+    ranked = sorted(across.trials, key=lambda r: r.outcome[objective])
+    for place, record in enumerate(ranked):
+        shade = _SHADES[len(_SHADES) * place // len(ranked)]
+        shape = "diamond" if record.role == "published" else "circle"
+        where = [float(record.hyperparameters[group.name]) for group in (across, up)]
+        for mark in (Mark(shade, shape, size=6), Mark(GREY, shape, hollow=True, size=6)):
+            chart.points([where[0]], [where[1]], mark, [_tip(record, objective)])
+    return chart.svg()
+
+
+def across_sweeps(sweeps: Sequence[Beside]) -> list[str]:
+    """A chart per hyperparameter, with a row per sweep: the values of its finished trials.
+
+    Darker is better among the trials of the same sweep and loss; the best has a ring.
+    """
+    groups: dict[tuple[str, str], dict[int, Searched]] = {}
+    for row, each in enumerate(sweeps):
+        for group in searched(each.ranking.records, each.ranking.rule.objective):
+            groups.setdefault((group.loss, group.name), {})[row] = group
+    return [_across(rows, sweeps) for rows in groups.values() if len(rows) > 1]
+
+
+def _across(rows: Mapping[int, Searched], sweeps: Sequence[Beside]) -> str:
+    one = next(iter(rows.values()))
+    together = replace(one, trials=tuple(t for group in rows.values() for t in group.trials))
+    chart = Chart(
+        f"{one.name} of {one.loss} in each sweep; darker is better, the best has a ring",
+        _hyperparameter_axis(together, f"{format_loss(one.loss)}: {_symbol(one.name)}"),
+        Axis("", 0, len(rows) + 1, silent=True),
+        height=80 + 30 * len(rows),
+        left=150,
+    )
+    for height, (row, group) in enumerate(sorted(rows.items(), reverse=True), start=1):
+        objective = sweeps[row].ranking.rule.objective
+        chart.name_row(height, sweeps[row].sweep.name)
+        ranked = sorted(group.trials, key=lambda r: r.outcome[objective])
+        for place, record in reversed(list(enumerate(ranked))):
+            mark = Mark(_SHADES[len(_SHADES) * place // len(ranked)], size=5)
+            at = [float(record.hyperparameters[group.name])]
+            for each in (mark, replace(mark, colour=GREY, hollow=True)):
+                chart.points(at, [height], each, [_tip(record, objective)])
+            if place == 0:
+                ring = Mark(COLOURS[1], hollow=True, size=8)
+                chart.points(at, [height], ring, [f"best: {_tip(record, objective)}"])
+    return chart.svg()
+
+
+def interval_bars(comparisons: Sequence[Comparison]) -> list[str]:
+    """A small figure of each interval relative to 0; the same metric has the same scale."""
+    furthest = {
+        metric: max(abs(end) for c in comparisons if c.metric == metric for end in (c.low, c.high))
+        for metric in {each.metric for each in comparisons}
+    }
+    return [_interval_bar(each, furthest[each.metric] or 1.0) for each in comparisons]
+
+
+def _interval_bar(each: Comparison, furthest: float) -> str:
+    width, height = 180, 18
+    low, value, high = (
+        round(width / 2 * (1 + 0.94 * end / furthest), 1)
+        for end in (each.low, each.value, each.high)
+    )
+    middle = height / 2
+    tip = f"{each.ours} less {each.theirs}: {each.difference}"
+    return (
+        f'<svg class="interval" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
+        'role="img">'
+        f"<title>{escape(tip)}</title>"
+        f'<path d="M{width / 2} 0V{height}" stroke="{GREY}"/>'
+        f'<path d="M{low} {middle}H{high}" stroke="{COLOURS[0]}" stroke-width="3"/>'
+        f'<circle cx="{value}" cy="{middle}" r="4.5" fill="{COLOURS[1]}"/></svg>'
+    )
+
+
+def _hyperparameter_axis(group: Searched, label: str) -> Axis:
+    low, high = min(group.values), max(group.values)
+    return axis(label, group.values, log=low > 0 and high / low > 20)
+
+
+def _symbol(name: str) -> str:
+    return format_hyperparameters({name: 0}).partition("=")[0]
+
+
+def _tip(record: TrialRecord, objective: str) -> str:
+    value, error = record.outcome[objective], record.outcome["val_error"]
+    name = objective_heading(objective)
+    return (
+        f"{record.number}: {record.label}, {record.state} – {name} {format_fraction(value)}, "
+        f"error {format_fraction(error)}"
+    )

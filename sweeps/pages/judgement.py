@@ -1,0 +1,31 @@
+"""A judgement as one HTML page, in the style of the report."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from markupsafe import Markup
+
+from sweeps.judging import words
+from sweeps.judging.inputs import Predicted
+from sweeps.messages.formatting import metric_heading
+from sweeps.pages.reliability import reliability_svg
+from sweeps.pages.report import page
+
+
+def render_judgement(found: dict[str, Any], models: Sequence[Predicted]) -> str:
+    return page(
+        "pages/judge.html.j2",
+        found=found,
+        words=words,
+        heading=metric_heading,
+        diagrams=[
+            Markup(
+                reliability_svg(
+                    each.logits.numpy(), each.labels.numpy(), judged["temperature"], each.name
+                )
+            )
+            for each, judged in zip(models, found["models"], strict=True)
+        ],
+    )

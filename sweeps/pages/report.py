@@ -1,0 +1,323 @@
+"""The report: gathers what the page shows and fills the template."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from sweeps.errors import first_line
+from sweeps.evidence.comparison import Comparison
+from sweeps.messages.formatting import counted, format_hyperparameters, format_loss, metric_heading
+from sweeps.messages.redaction import redact
+from sweeps.pages import figures
+from sweeps.pages.predictions import (
+    parts_of_error,
+    probabilities,
+    reliability_bins,
+    top_label,
+)
+from sweeps.results.columns import one_line, shown_metrics
+from sweeps.results.explanation import evaluation_rows, failure_summary, reasons
+from sweeps.results.headline import Headline, headline
+from sweeps.results.importance import importances
+from sweeps.results.judgement import Judgement
+from sweeps.results.leaderboard import leaderboard
+from sweeps.results.reference import reference_rows, reference_warnings
+from sweeps.results.refinement import refinement_rows
+from sweeps.results.side_by_side import Beside, best_by_loss
+from sweeps.results.verdicts import basis, short_name
+from sweeps.search.ranking import Candidate, Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.search.rules import rule_of
+from sweeps.sweep_file.loading import to_yaml
+from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.metric_names import MetricName
+from trainables.files.predictions import Array, decode_predictions, layout_of
+
+logger = logging.getLogger("calsweep")
+
+_FACTS = ("number", "role", "loss", "setting", "seed", "state", "epochs")
+_MOST_IN_A_MATRIX = 15  # classes
+
+_UNKNOWN = "not known: the sweep was started by a calsweep that did not keep it"
+
+
+def render_report(
+    sweep: SweepFile,
+    records: Sequence[TrialRecord],
+    judgement: Judgement,
+    read_predictions: Callable[[int], bytes],
+    environment: Mapping[str, Any] | None,
+    shown_samples: Mapping[int, str] = MappingProxyType({}),
+    skipped: str = "",
+    classes: Sequence[str] = (),
+    labels: Sequence[str] = (),
+) -> str:
+    """One HTML page that shows what a sweep found, finished or not.
+
+    `read_predictions` returns a trial's predictions on the test split, or raises OSError. If the
+    names of classes are unknown, they are numbered. `shown_samples` are some samples of the test
+    split, as text or as an image in a ``data:`` URI; `labels` the names of the decisions on a
+    sample, if there are several; `skipped` lists samples, one per line.
+    """
+    ranking = Ranking(records, rule_of(sweep))
+    metrics = {name: one_line(h) for name, h in shown_metrics(sweep.objective).items()}
+    predictions = _Predictions(read_predictions)
+    began = time.localtime(min((r.started for r in records), default=0))
+    return page(
+        "pages/report.html.j2",
+        sweep=sweep,
+        objective=metric_heading(sweep.objective),
+        states=Counter(record.state for record in records),
+        records=records,
+        when=time.strftime("%Y-%m-%d %H:%M", began),
+        minutes=_minutes(records),
+        headline=_headline(ranking, judgement) if records else None,
+        verdicts=_verdicts(judgement),
+        basis=basis(judgement.all_comparisons),
+        why=reasons(ranking, sweep.training.adapt_share, judgement) if records else [],
+        warnings=_warnings(ranking, environment) if records else [],
+        failures=failure_summary(records),
+        rows=[
+            *leaderboard(ranking),
+            *reference_rows(judgement.references, sweep.objective),
+            *judgement.rows,
+        ],
+        refinement=refinement_rows(ranking),
+        sets=judgement.all_sets,
+        metrics=metrics,
+        columns=[*_FACTS, *metrics.values()],
+        trials=[_trial_row(record, metrics) for record in records],
+        diagrams=_drawn(_diagrams(ranking, predictions, labels)),
+        **_search_figures(ranking, sweep),
+        on_test=_on_test(ranking, predictions, classes, labels),
+        shown_samples=shown_samples,
+        skipped=skipped,
+        skipped_counts=[each for each in skipped.splitlines() if each.endswith("skipped:")],
+        evaluation_sets=evaluation_rows(ranking),
+        sweep_yaml=to_yaml(sweep.model_dump(mode="json")),
+        environment=_UNKNOWN if environment is None else json.dumps(environment, indent=1),
+    )
+
+
+def _search_figures(ranking: Ranking, sweep: SweepFile) -> dict[str, Any]:
+    classifiers = [record for record in ranking.records if record.role != "encoder"]
+    groups = figures.searched(classifiers, sweep.objective)
+    return {
+        "scatter": Markup(figures.error_against_objective(ranking)),
+        "curves": Markup(figures.curves(classifiers, sweep)),
+        "saved": figures.saved_by_stopping(classifiers, sweep),
+        "importances": importances(classifiers, sweep),
+        "slices": _drawn(figures.one_slice(group, sweep.objective) for group in groups),
+        "maps": _drawn(figures.maps(groups, sweep.objective)),
+    }
+
+
+def _drawn(drawings: Iterable[str]) -> list[Markup]:
+    return [Markup(svg) for svg in drawings]
+
+
+def _verdicts(judgement: Judgement) -> list[tuple[Comparison, Markup]]:
+    found = judgement.all_comparisons
+    return [(c, Markup(bar)) for c, bar in zip(found, figures.interval_bars(found), strict=True)]
+
+
+def render_side_by_side(sweeps: Sequence[Beside]) -> str:
+    return page(
+        "pages/side_by_side.html.j2",
+        sweeps=sweeps,
+        by_loss=best_by_loss(sweeps),
+        metrics=[metric_heading(each.sweep.objective) for each in sweeps],
+        figures=_drawn(figures.across_sweeps(sweeps)),
+    )
+
+
+def page(template: str, **content: Any) -> str:
+    """A page from the template at a path in this package."""
+    templates = Environment(
+        loader=PackageLoader("sweeps", "."), autoescape=True, undefined=StrictUndefined
+    )
+    templates.filters |= {
+        "fraction": _fraction,
+        "hyperparameters": format_hyperparameters,
+        "loss": format_loss,
+        "metric": metric_heading,
+        "short": short_name,
+    }
+    return redact(templates.get_template(template).render(content))
+
+
+class _Predictions:
+    """Logits and labels of trials on the test split, each read once."""
+
+    def __init__(self, read: Callable[[int], bytes]) -> None:
+        self._read = read
+        self._kept: dict[int, tuple[Array, Array] | None] = {}
+        self.cluster_size = 1
+
+    def of(self, record: TrialRecord) -> tuple[Array, Array] | None:
+        """A trial's predictions; None if it was stopped before making any, or they are damaged."""
+        if record.number not in self._kept:
+            self._kept[record.number] = self._load(record)
+        return self._kept[record.number]
+
+    def _load(self, record: TrialRecord) -> tuple[Array, Array] | None:
+        try:
+            data = self._read(record.number)
+            _, self.cluster_size = layout_of(data)
+            return decode_predictions(data)
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, KeyError) as error:  # pyarrow raises ValueErrors
+            logger.warning(
+                "trial %d: predictions_test.parquet cannot be read (%s); the report is without its "
+                "diagram",
+                record.number,
+                first_line(error),
+            )
+            return None
+
+
+def _diagrams(ranking: Ranking, predictions: _Predictions, about: Sequence[str]) -> list[str]:
+    """Reliability diagrams of the best setting of each loss: the selected one, then by rank."""
+    from sweeps.pages.reliability import reliability_svg
+
+    best = ranking.best_by_loss.values()
+    drawings = []
+    for candidate in sorted(best, key=lambda c: (c != ranking.chosen, c != ranking.baseline)):
+        record = candidate.judged[0]
+        found = predictions.of(record)
+        if found is not None:
+            title = record.label + (" (selected)" if candidate == ranking.chosen else "")
+            temperature = record.outcome["temperature"]
+            rows = max(1, len(about)), predictions.cluster_size
+            drawings.append(reliability_svg(*found, temperature, title, *rows))
+    return drawings
+
+
+def _on_test(
+    ranking: Ranking, predictions: _Predictions, classes: Sequence[str], about: Sequence[str]
+) -> dict[str, Any] | None:
+    """Results of the selected classifier on the test split; None if its predictions are missing."""
+    from sweeps.pages import held_out
+
+    chosen, baseline = ranking.chosen, ranking.baseline
+    found = predictions.of(chosen.judged[0]) if chosen is not None else None
+    if chosen is None or found is None:
+        return None
+    logits, labels = found
+    probs = probabilities(logits)
+    known = len(classes) == probs.shape[1]
+    names = list(classes) if known else [str(index) for index in range(probs.shape[1])]
+    counts = held_out.confusion(probs, labels)
+    curves = {chosen.judged[0].label: (probs, labels)}
+    theirs = predictions.of(baseline.judged[0]) if baseline not in (None, chosen) else None
+    if baseline is not None and theirs is not None:
+        curves[baseline.judged[0].label] = probabilities(theirs[0]), theirs[1]
+    confidence, predicted = top_label(probs)
+    by_class, by_label = held_out.by_class, held_out.by_label
+    rows = by_label(probs, labels, about) if about else by_class(probs, labels, names)
+    return {
+        "label": chosen.judged[0].label,
+        "samples": len(labels) // predictions.cluster_size // max(1, len(about)),
+        "pixels": predictions.cluster_size,
+        "about": list(about),
+        "sure": float(confidence.mean()),
+        "right": float((predicted == labels).mean()),
+        "parts": None if about else parts_of_error(reliability_bins(probs, labels)),
+        "classes": Markup(held_out.class_chart(rows)),
+        "coverage": Markup(held_out.coverage_chart(curves)),
+        "names": names,
+        "matrix": counts if len(names) <= _MOST_IN_A_MATRIX else None,
+        "pairs": held_out.confused_pairs(counts, names),
+        "mistakes": held_out.mistakes(probs, labels, names, about, predictions.cluster_size),
+    }
+
+
+def _headline(ranking: Ranking, judgement: Judgement) -> Headline:
+    worse = reference_warnings(ranking, judgement.references)
+    if any(warning not in worse for warning in judgement.warnings):
+        return Headline(" ".join(judgement.warnings), ())
+    found = headline(ranking, judgement.comparisons, judgement.all_comparisons)
+    return Headline(" ".join([*worse, found.advice]), found.facts)
+
+
+def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> list[str]:
+    found = []
+    failed = sum(record.state == "failed" for record in ranking.records)
+    if failed:
+        found.append(f"{counted(failed, 'trial')} failed; the reasons are below.")
+    if ranking.baseline is None:
+        found.append(
+            "The cross-entropy baseline did not finish: the guard compares with the lowest "
+            "validation error instead, and the selected setting has no verdict."
+        )
+    chosen = ranking.chosen
+    if chosen is not None:
+        found += _of_choice(chosen, ranking.rule.objective)
+    resumed = (environment or {}).get("resumed", ())
+    if resumed:
+        found.append(
+            "The sweep continued with other package versions than it was started with (see the "
+            "environment below), which may change the results of trials."
+        )
+    return found
+
+
+def _of_choice(chosen: Candidate, objective: str) -> list[str]:
+    found = []
+    if not chosen.seeds:
+        found.append(
+            "The selected setting was trained with one seed. The best of many is partly luck: "
+            "expect it to do worse when trained again."
+        )
+    if any(record.outcome.get("temperature_at_bound") for record in chosen.judged):
+        found.append(
+            "The temperature of the selected setting is at a limit of its range: do not trust it."
+        )
+    perfect = chosen.mean(MetricName.parse(objective).with_statistic("calibrated_high"))
+    if chosen.objective <= perfect:
+        found.append(
+            f"There are too few validation samples to distinguish the selected setting "
+            f"({objective} {chosen.objective:.4f}) from a perfectly calibrated model (up to "
+            f"{perfect:.4f})."
+        )
+    return found
+
+
+def _trial_row(record: TrialRecord, metrics: Iterable[str]) -> list[tuple[Any, str]]:
+    values: dict[str, Any] = {
+        **record.outcome,
+        "number": record.number,
+        "role": record.role,
+        "loss": format_loss(record.loss),
+        "setting": format_hyperparameters(record.hyperparameters),
+        "seed": record.seed,
+        "state": record.state,
+        "epochs": record.epochs,
+    }
+    row = []
+    for key in (*_FACTS, *metrics):
+        value = values.get(key, "")
+        row.append((value, _fraction(value) if isinstance(value, float) else str(value)))
+    return row
+
+
+def _fraction(value: float) -> str:
+    return f"{value:.4f}" if not math.isnan(value) else "–"
+
+
+def _minutes(records: Sequence[TrialRecord]) -> str:
+    if not records:
+        return "0"
+    last = max(record.ended or record.started for record in records)
+    return f"{(last - min(record.started for record in records)) / 60:.1f}"

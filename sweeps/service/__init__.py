@@ -1,0 +1,1 @@
+"""A sweep from its start to its end, and what is done with it afterwards."""

@@ -1,0 +1,172 @@
+"""How a sweep ends: reference models, verdicts on the selected setting, why the search ended."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from sweeps.errors import first_line
+from sweeps.evidence.comparison import compare, compare_losses, compare_on_test_split, look
+from sweeps.evidence.ensemble import judge_ensemble
+from sweeps.evidence.learning import learning_warnings
+from sweeps.evidence.prediction_sets import judge_sets
+from sweeps.messages.formatting import counted, format_value
+from sweeps.messages.reporter import Reporter
+from sweeps.results.columns import objective_metric
+from sweeps.results.explanation import answer
+from sweeps.results.judgement import Judgement
+from sweeps.results.reference import ReferenceResult, reference_warnings
+from sweeps.search.finalist_plan import Look
+from sweeps.search.noise import calibrated_bound, first_at_noise
+from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
+from sweeps.search.trial_queue import TrialQueue
+from sweeps.store.candidates import read_earlier_candidates
+from sweeps.store.stored_sweeps import sweeps_on_test_split
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SelectionSection, SweepFile
+from sweeps.tracking.run_content import Ending
+
+if TYPE_CHECKING:
+    from trainables.data.core.base import Data
+
+P = ParamSpec("P")
+T = TypeVar("T")
+logger = logging.getLogger("calsweep")
+
+
+def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Reporter) -> Ending:
+    """Fit the reference models, judge the selected setting, and say why the search ended."""
+    references = _references(queue.sweep, dataset, reporter)
+    reporter.stage("Comparing the selected setting with cross-entropy")
+    ranking = Ranking(queue.records, rule_of(queue.sweep))
+    judgement = _judge(ranking, store, queue.sweep.selection)
+    worse = reference_warnings(ranking, references)
+    judgement = replace(judgement, references=references, warnings=(*judgement.warnings, *worse))
+    found = answer(ranking, queue.sweep, judgement)
+    ends = [said for said in (_on_budget(queue), _on_further_seeds(queue, ranking)) if said]
+    if ends:
+        found["why"] += ends
+        found["on_budget"] = " ".join(ends)
+    return Ending(ranking, judgement, found)
+
+
+def _references(sweep: SweepFile, dataset: Data, reporter: Reporter) -> tuple[ReferenceResult, ...]:
+    """Metrics of the reference models; empty if they cannot be fitted."""
+    from trainables.data.core.base import Dataset
+
+    if sweep.reference == "none" or not isinstance(dataset, Dataset):
+        return ()
+    from trainables.metrics import EPOCH_METRICS, METRICS
+    from trainables.trials.reference import reference_models
+
+    reporter.stage("Fitting the reference models")
+    try:
+        names = dict.fromkeys((*EPOCH_METRICS, objective_metric(rule_of(sweep).objective)))
+        found = reference_models(dataset, sweep.search.seed, [n for n in names if n in METRICS])
+    except (ValueError, MemoryError) as error:  # scikit-learn raises ValueErrors
+        logger.error("there is no reference model", exc_info=error)
+        reporter.notice(f"no reference model: {first_line(error)}")
+        return ()
+    return tuple(ReferenceResult(*each, len(dataset.test)) for each in found.items())
+
+
+def _on_budget(queue: TrialQueue) -> str | None:
+    """A message about the budget that ended the search or the sweep; empty if there was none."""
+    spent = queue.budget.used_up if queue.cut_short else None
+    key = spent or queue.ended_by
+    if key is None:
+        return None
+    searched = counted(sum(record.searched for record in queue.records), "setting")
+    if key == "stop_at_noise":
+        return _on_noise(queue, searched)
+    if key == "sampler":
+        return (
+            f"The search ended after {searched}: no other setting was expected to lower "
+            f"{queue.sweep.search.objective} by more than {queue.least_gain:.4f}, half of its "
+            "standard error."
+        )
+    budget = f"search.{key} = {format_value(getattr(queue.sweep.search, key))}"
+    if spent is None:
+        return f"The search ended by {budget}, after {searched}."
+    ended = sum(record.state != "running" for record in queue.records)
+    return (
+        f"{budget} is spent: {ended} of {queue.planned} trials have ended. `calsweep resume "
+        f"{queue.sweep.name} --set search.{key}=MORE` continues it."
+    )
+
+
+def _on_noise(queue: TrialQueue, searched: str) -> str:
+    rule = rule_of(queue.sweep)
+    first = first_at_noise(queue.records, rule)
+    assert first is not None  # the budget ended the search
+    value, calibrated = (first.outcome[name] for name in (rule.objective, calibrated_bound(rule)))
+    return (
+        f"The search ended by search.stop_at_noise, after {searched}: {first.label} reached "
+        f"{rule.objective} {value:.4f}, and a perfectly calibrated model would show up to "
+        f"{calibrated:.4f} with so few samples, so nothing further could be shown to be better."
+    )
+
+
+def _on_further_seeds(queue: TrialQueue, ranking: Ranking) -> str | None:
+    """Why ``selection.seeds: auto`` ended where it did; None without it or before its end."""
+    selection, chosen = queue.sweep.selection, ranking.chosen
+    if selection.seeds != "auto" or chosen is None or not chosen.seeds or queue.cut_short:
+        return None
+    ended_by = queue.seeds_ended_by
+    reason = {
+        None: "the most there are",
+        "decided": "the verdicts on the validation split are decided",
+        "hopeless": "more were unlikely to give a supported verdict on the validation split",
+    }.get(ended_by, f"search.{ended_by} leaves no room for more")
+    count = f"{counted(chosen.seeds, 'fresh seed')} of at most {selection.most_seeds}"
+    return f"selection.seeds = auto ended after {count}: {reason}."
+
+
+def take_look(sweep: SweepFile, store: SweepStore, ranking: Ranking) -> Look:
+    """Whether further seeds of the selected setting and the baseline may change a verdict."""
+    earlier = store.patiently(read_earlier_candidates, store.folder)
+    validation = partial(_read_predictions, store, "validation")
+    looks = sweep.selection.looks
+    return look(_as_far_as_readable(compare, ranking, validation, earlier, looks))
+
+
+def _judge(ranking: Ranking, store: SweepStore, selection: SelectionSection) -> Judgement:
+    read = partial(_read_predictions, store)
+    sweeps = store.patiently(sweeps_on_test_split, store)
+    earlier = store.patiently(read_earlier_candidates, store.folder)
+    validation, test = partial(read, "validation"), partial(read, "test")
+    pairs = _as_far_as_readable(compare_losses, ranking, test, sweeps) if selection.per_loss else []
+    return Judgement(
+        (
+            *_as_far_as_readable(compare_on_test_split, ranking, test, sweeps),
+            *_as_far_as_readable(compare, ranking, validation, earlier, selection.looks),
+        ),
+        tuple(_as_far_as_readable(learning_warnings, ranking, validation)),
+        len(ranking.candidates) + earlier,
+        pairs=tuple(pairs),
+        ensemble=next(iter(_as_far_as_readable(judge_ensemble, ranking, read, sweeps)), None),
+        sets=tuple(_as_far_as_readable(judge_sets, ranking, read)),
+    )
+
+
+def _read_predictions(store: SweepStore, split: str, number: int) -> bytes:
+    folder, name = store.trial_folder(number), f"predictions_{split}.parquet"
+    data = store.patiently(folder.read_if_exists, name)
+    if data is None:
+        raise FileNotFoundError(f"{folder.uri}/{name} is not there")
+    return data
+
+
+def _as_far_as_readable(
+    judge: Callable[P, list[T]], *arguments: P.args, **more: P.kwargs
+) -> list[T]:
+    """A function's result on predictions; None if they are missing or damaged."""
+    try:
+        return judge(*arguments, **more)
+    except (OSError, ValueError) as error:  # pyarrow raises ValueErrors
+        logger.error("the selected setting cannot be judged: %s", error)
+        return []

@@ -1,0 +1,476 @@
+"""Exports the selected classifier to a folder, and predicts new samples with it."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TextIO, TypeVar
+
+from sweeps.errors import SweepFailedError, UserError
+from sweeps.evidence.prediction_sets import sets_of_trial
+from sweeps.messages.formatting import calsweep_command, counted
+from sweeps.messages.redaction import redact
+from sweeps.planning.checks import use_working_folder
+from sweeps.search.ranking import Candidate, Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.search.rules import rule_of
+from sweeps.service.trained import load_ensemble, load_same_data, load_trained, select_ensemble
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.tracking.address import check_answers, tracking_uri
+from sweeps.tracking.registered_models import ModelToRegister, Registry
+
+if TYPE_CHECKING:
+    from torch import Tensor
+    from torch.export import ExportedProgram
+
+    from sweeps.evidence.ensemble import Selected
+    from trainables.data.core.bad_samples import OnBadSample
+    from trainables.data.core.base import Dataset
+    from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
+    from trainables.posthoc.conformal import SetMethod
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PROGRAM: Final = "model.pt2"
+_ONNX: Final = "model.onnx"
+_ABOUT: Final = "model.json"
+_TOLERANCE: Final = 1e-3  # tolerance of a probability, because other machines round differently
+_CHECKED: Final = 256  # test samples
+
+
+@dataclass(frozen=True)
+class _Built:
+    files: dict[str, bytes]
+    program: ExportedProgram  # as it is read back from its file
+    about: dict[str, Any]
+
+
+def export_model(
+    name: str,
+    storage: str,
+    output: str | None = None,
+    onnx: bool = False,
+    ensemble: bool = False,
+) -> tuple[str, str]:
+    """Write the selected classifier of a sweep, or the ensemble of its networks, to a new folder.
+
+    ``model.pt2`` maps samples to calibrated probabilities and needs only PyTorch. The folder, by
+    default ``<name>-model``, also contains the weights, a description ``model.json``, requirements,
+    a page on its use, and if asked for ``model.onnx``. Returns the folder, and a description.
+
+    Raises:
+        UserError: There is no such sweep, it has no selected setting, its data have changed, its
+            checkpoint is gone, or the folder already exists.
+        SweepFailedError: The exported classifier does not reproduce the trial's predictions.
+    """
+    folder = Path(output or f"{name}-model").absolute()
+    if os.path.lexists(folder):
+        raise UserError(f"--output {folder}: already exists; name another folder, or delete it")
+    if onnx:
+        _check_onnx_is_there()
+    store, sweep, ranking = _chosen(name, storage)
+    builder = _Builder(store, sweep, load_same_data(store, sweep))
+    assert ranking.chosen is not None
+    if ensemble:
+        built = builder.build_ensemble(select_ensemble(store, sweep))
+    else:
+        built = builder.build(ranking.chosen)
+    if onnx:
+        built.files[_ONNX] = builder.as_onnx(built.program)
+    try:
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".calsweep-") as temporary:
+            made = Path(temporary) / "made"
+            made.mkdir()
+            for file, data in built.files.items():
+                (made / file).write_bytes(data)
+            made.replace(folder)
+    except OSError as error:
+        raise UserError(f"--output {folder}: cannot be written: {error.strerror}") from None
+    return str(folder), built.about["label"]
+
+
+def reads_files(folder: str) -> bool:
+    """Whether :func:`predict` can use the folder that :func:`export_model` wrote."""
+    about = json.loads((Path(folder) / _ABOUT).read_bytes())
+    return len(about["outputs"]) == 1  # otherwise it classifies pixels
+
+
+def register_models(name: str, storage: str) -> list[str]:
+    """Register the selected classifier in MLflow as ``champion``, the runner-up as ``challenger``.
+
+    Returns their addresses, ``models:/calsweep-digits@champion``.
+
+    Raises:
+        UserError: See :func:`export_model`; or MLflow does not answer, or does not have the sweep.
+    """
+    store, sweep, ranking = _chosen(name, storage)
+    check_answers(tracking_uri(storage, sweep))
+    return register_choice(store, sweep, ranking, lambda: load_same_data(store, sweep))
+
+
+def register_choice(
+    store: SweepStore, sweep: SweepFile, ranking: Ranking, load: Callable[[], Dataset]
+) -> list[str]:
+    """Like :func:`register_models`, for a sweep that has just ended, whose data `load` returns.
+
+    A classifier that this sweep has already registered is not built again.
+    """
+    parent, _ = store.load_run_ids()
+    if parent is None:
+        sync = calsweep_command(f"sync {sweep.name}", store.storage)
+        raise UserError(f"MLflow does not have sweep {sweep.name!r} yet; {sync} writes it")
+    registry = Registry(
+        tracking_uri(store.storage, sweep), parent, f"calsweep-{sweep.dataset.label}"
+    )
+    wanted = {"champion": ranking.chosen, "challenger": _runner_up(ranking)}
+    builder: _Builder | None = None
+    registered = []
+    for alias, candidate in wanted.items():
+        if candidate is None:
+            continue
+        number = candidate.judged[0].number
+        if not registry.has(alias, number):
+            builder = builder or _Builder(store, sweep, load())
+            built = builder.build(candidate)
+            model = ModelToRegister(
+                alias, number, built.files[PROGRAM], built.about, builder.example
+            )
+            registry.register(model)
+        registered.append(registry.address(alias))
+    return registered
+
+
+def _chosen(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
+    """A sweep that has a selected setting; UserError if there is none."""
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    ranking = Ranking(store.load_records(), rule_of(sweep))
+    if ranking.chosen is None:
+        show = calsweep_command(f"show {name}", storage)
+        raise UserError(f"sweep {name!r} has no selected setting yet; see {show}")
+    use_working_folder()
+    return store, sweep, ranking
+
+
+def _runner_up(ranking: Ranking) -> Candidate | None:
+    second = ranking.candidates[1] if len(ranking.candidates) > 1 else None
+    return second if second is not None and second.feasible else None
+
+
+class _Builder:
+    def __init__(self, store: SweepStore, sweep: SweepFile, dataset: Dataset) -> None:
+        self._store = store
+        self._sweep = sweep
+        self._dataset = dataset
+
+    @property
+    def _checked(self) -> int:
+        """Number of test samples that check an export; fewer if a sample has many outputs."""
+        return max(2, _CHECKED // self._dataset.task.cluster_size)
+
+    @property
+    def example(self) -> Any:
+        return self._dataset.test.rows(slice(2))
+
+    def build(self, candidate: Candidate) -> _Built:
+        """The classifier of the first judged trial of a candidate."""
+        from trainables.export.prediction_sets import COVERAGES
+
+        read = self._store.predictions
+        record = candidate.judged[0]
+        classifier = load_trained(self._store, self._sweep, self._dataset, record)
+        on_test = _if_readable(self._on_test, record)
+        expected = None if on_test is None else on_test / record.outcome["temperature"]
+        names = ("ece", "ece_scaled", "error", "nll", "nll_scaled")
+        about = {
+            "loss": candidate.loss,
+            "hyperparameters": record.hyperparameters,
+            "seed": record.seed,
+            "temperature": record.outcome["temperature"],
+            "test": {key: record.outcome[f"test_{key}"] for key in names},
+            "prediction_sets": _if_readable(sets_of_trial, record, read, COVERAGES) or {},
+            "verdict": self._store.verdict,
+        }
+        state = classifier.network.state_dict()
+        return self._build(record.label, classifier, state, expected, about)
+
+    def build_ensemble(self, selected: Selected) -> _Built:
+        from trainables.export.prediction_sets import COVERAGES
+
+        ensemble = load_ensemble(self._store, self._sweep, self._dataset, selected)
+        on_test = _if_readable(selected.on_test, self._store.predictions)
+        about = {
+            "loss": "ensemble",
+            "members": [trial.number for trial in selected.trials],
+            "networks": selected.networks,
+            "hyperparameters": {},
+            "temperature": selected.ensemble.temperature,
+            "prediction_sets": {} if on_test is None else selected.sets(on_test, COVERAGES),
+            "verdict": None,
+        }
+        label = f"ensemble of {counted(selected.networks, 'network')}"
+        expected = None if on_test is None else on_test[0]
+        return self._build(label, ensemble, ensemble.state_dict(), expected, about)
+
+    def _build(
+        self,
+        label: str,
+        classifier: CalibratedClassifier | CalibratedEnsemble,
+        state: dict[str, Any],
+        expected: Tensor | None,
+        own: dict[str, Any],
+    ) -> _Built:
+        """The exported files; checks the program against the trials' stored test logits."""
+        import torch
+
+        from trainables.export.exported import export_program, load_program
+
+        try:
+            data = export_program(classifier, self.example)
+        except ValueError as error:
+            raise UserError(f"{label}: {error}") from None
+        program = load_program(data)
+        if expected is not None:
+            self._check(program, label, expected)
+        about = {"label": label, **self._about(), **own}
+        files = {
+            PROGRAM: data,
+            "weights.pt": _bytes_of(state),
+            _ABOUT: json.dumps(about, indent=1, ensure_ascii=False).encode(),
+            "requirements.txt": f"torch=={torch.__version__.partition('+')[0]}\nnumpy\n".encode(),
+            "README.md": _page(about).encode(),
+        }
+        return _Built(files, program, about)
+
+    def as_onnx(self, program: ExportedProgram) -> bytes:
+        """The program as ONNX, checked on the first test samples."""
+        import torch
+
+        from trainables.export.exported import export_onnx, run_onnx
+
+        try:
+            data = export_onnx(program)
+        except ValueError as error:
+            raise UserError(f"--onnx: {error}") from None
+        rows = self._dataset.test.rows(slice(self._checked))
+        with torch.no_grad():
+            expected = program.module()(torch.from_numpy(rows))
+        _compare("model.onnx", torch.from_numpy(run_onnx(data, rows)), expected)
+        return data
+
+    def _on_test(self, record: TrialRecord) -> Tensor:
+        from trainables.trials.outcome import read_predictions
+
+        return read_predictions(self._store.predictions("test", record.number))[0]
+
+    def _check(self, program: ExportedProgram, label: str, logits: Tensor) -> None:
+        import torch
+
+        from trainables.data.core.tasks import at_places
+
+        task, test = self._dataset.task, self._dataset.test
+        count = self._checked
+        with torch.no_grad():
+            found = program.module()(torch.from_numpy(test.rows(slice(count))))
+        places = task.drawn(test.labels[:count])
+        if places is not None:
+            found = at_places(found, torch.from_numpy(places))
+        decided = logits[: count * task.decisions * task.cluster_size]
+        expected = task.as_outputs(torch.softmax(decided, dim=1))
+        _compare(f"{label}: the exported classifier", found, expected)
+
+    def _about(self) -> dict[str, Any]:
+        from trainables.export.raw_samples import describe_samples
+
+        sweep, dataset = self._sweep, self._dataset
+        return {
+            "sweep": sweep.name,
+            "dataset": sweep.dataset.label,
+            "digest": dataset.digest(),
+            "text_column": sweep.dataset.options.get("text"),
+            "model": sweep.model_label,
+            "classes": list(dataset.task.names or dataset.classes),
+            "several": bool(dataset.task.names),
+            "outputs": [
+                len(dataset.task.names or dataset.classes),
+                *(dataset.input_shape[1:] if dataset.samples.each_pixel else ()),
+            ],
+            "dtype": str(dataset.test.inputs.dtype),
+            "shape": list(dataset.test.inputs.shape[1:]),
+            "samples": describe_samples(dataset.samples),
+            "calsweep": version("calsweep"),
+        }
+
+
+def _if_readable(get: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | None:
+    """The result of a function that reads predictions; None if they are damaged or gone."""
+    try:
+        return get(*arguments, **options)
+    except (OSError, ValueError):
+        return None
+
+
+def _compare(who: str, found: Tensor, expected: Tensor) -> None:
+    furthest = float((found - expected).abs().max())
+    if not furthest <= _TOLERANCE:
+        raise SweepFailedError(
+            f"{who} differs from what the trial predicted, by up to {furthest:.3g}"
+        )
+
+
+def _check_onnx_is_there() -> None:
+    if any(find_spec(package) is None for package in ("onnx", "onnxscript", "onnxruntime")):
+        raise UserError(
+            '--onnx needs further packages; install them by: pip install "calsweep[onnx]"'
+        )
+
+
+_PAGE: Final = """\
+# {label} on {dataset}
+
+A classifier that `calsweep` selected, with calibrated probabilities (T = {temperature:.4f}).
+`{program}` contains preprocessing, weights and temperature, and needs only PyTorch:
+
+```python
+import torch
+
+classify = torch.export.load("{program}").module()
+probabilities = classify(samples)  # {dtype}, ({axes}) -> float32, ({outputs})
+```
+
+For a GPU, move the program first, because `.to("cuda")` leaves the module's constants on the CPU:
+
+```python
+from torch.export.passes import move_to_device_pass
+
+classify = move_to_device_pass(torch.export.load("{program}"), "cuda").module()
+```
+
+`model.json` contains the names of the classes (or of several labels, each with its own
+probability), the data, the metrics, and the thresholds of the prediction sets. `weights.pt`
+contains the weights alone. With calsweep installed, `calsweep predict FOLDER FILE` classifies
+files, unless each pixel has a class.
+"""
+
+
+def _page(about: dict[str, Any]) -> str:
+    axes, outputs = (", ".join(map(str, ("N", *about[key]))) for key in ("shape", "outputs"))
+    return _PAGE.format(**{**about, "program": PROGRAM, "axes": axes, "outputs": outputs})
+
+
+def _bytes_of(state: dict[str, Any]) -> bytes:
+    import io
+
+    import torch
+
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    return buffer.getvalue()
+
+
+def predict(
+    folder: str,
+    data: str,
+    output: TextIO,
+    on_bad_sample: OnBadSample = "error",
+    coverage: float | None = None,
+    method: SetMethod = "lac",
+    batch_size: int = 256,
+) -> tuple[int, tuple[str, ...]]:
+    """Write the predictions of an exported classifier for new samples, as CSV.
+
+    A line has the sample's name, the predicted class, its probability, and the probabilities of all
+    classes. With several labels per sample: the labels with a probability above one half, the
+    lowest probability of these decisions, and the probability of each label.
+
+    Args:
+        folder: Of :func:`export_model`.
+        data: See :func:`~trainables.export.raw_samples.read_raw`.
+        output: Receives a header, then the lines.
+        on_bad_sample: ``skip`` leaves out samples that cannot be used.
+        coverage: If given, a column ``set`` contains classes that include the true class with this
+            probability.
+        method: Method of these sets, see :class:`~trainables.posthoc.conformal.PredictionSets`.
+        batch_size: Samples at a time.
+
+    Returns:
+        The number of classified samples, and notes about skipped samples.
+
+    Raises:
+        UserError: There is no exported classifier, the samples do not fit it, it classifies pixels,
+            or it has no prediction sets of this coverage.
+    """
+    import torch
+
+    from trainables.export.exported import load_program
+    from trainables.export.raw_samples import read_raw, samples_of
+    from trainables.posthoc.conformal import PredictionSets
+
+    try:
+        about = json.loads((Path(folder) / _ABOUT).read_bytes())
+        classify = load_program((Path(folder) / PROGRAM).read_bytes()).module()
+        samples = samples_of(about["samples"])
+    except (OSError, ValueError, KeyError, RuntimeError) as error:
+        raise UserError(
+            f"{folder}: not a folder that `calsweep export` has written ({error})"
+        ) from None
+    if samples.each_pixel:
+        raise UserError(
+            f"{folder}: gives probabilities of each pixel, (N, {len(about['classes'])}, height, "
+            f"width), which make no lines of CSV; load {PROGRAM} in Python, as its README.md shows"
+        )
+    threshold = None if coverage is None else _threshold(about, coverage, method)
+    try:
+        rows, names, notes = read_raw(samples, Path(data), about["text_column"], on_bad_sample)
+    except (OSError, ValueError, TypeError) as error:
+        raise UserError(redact(str(error))) from None
+    classes = about["classes"]
+    writer = csv.writer(output)
+    columns = ["sample", "class", "confidence", *([] if threshold is None else ["set"])]
+    writer.writerow([*columns, *(f"p({name})" for name in classes)])
+    for start in range(0, len(rows), batch_size):
+        with torch.no_grad():
+            probs = classify(torch.from_numpy(rows[start : start + batch_size]))
+        inside = None
+        if coverage is not None:  # each batch has a seed of its own
+            inside = PredictionSets(method, coverage, start, threshold)(probs)
+        part = names[start : start + batch_size]
+        for row, (name, each) in enumerate(zip(part, probs.tolist(), strict=True)):
+            found, confidence = _decided(classes, each, about.get("several", False))
+            cells = [name, found, f"{confidence:.6f}"]
+            if inside is not None:
+                held = inside[row].tolist()
+                cells.append("|".join(c for c, yes in zip(classes, held, strict=True) if yes))
+            writer.writerow([*cells, *(f"{p:.6f}" for p in each)])
+    return len(rows), notes
+
+
+def _decided(classes: list[str], probs: list[float], several: bool) -> tuple[str, float]:
+    """The class of a sample and its probability; for several labels as in :func:`predict`."""
+    if several:
+        found = "|".join(c for c, p in zip(classes, probs, strict=True) if p > 0.5)
+        return found, min(max(p, 1 - p) for p in probs)
+    confidence = max(probs)
+    return classes[probs.index(confidence)], confidence
+
+
+def _threshold(about: dict[str, Any], coverage: float, method: SetMethod) -> float:
+    """The threshold of the prediction sets; UserError if there are none of this coverage."""
+    sets = (about.get("prediction_sets") or {}).get(method)
+    if not sets:
+        raise UserError(
+            f"--coverage {coverage:g}: this classifier has no prediction sets; they need one class "
+            "per sample, enough validation samples, and an export by this version of calsweep"
+        )
+    if f"{coverage:g}" not in sets:
+        raise UserError(f"--coverage {coverage:g}: allowed: {', '.join(sets)}")
+    return float(sets[f"{coverage:g}"]["threshold"])

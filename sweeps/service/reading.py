@@ -1,0 +1,245 @@
+"""Reads sweeps, finished or not: results, best settings, the report.
+
+All functions raise UserError if there is no such sweep or the storage cannot be read.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.errors import UserError
+from sweeps.messages.formatting import calsweep_command
+from sweeps.pages.paper_table import Form, paper_table
+from sweeps.results.best import best_settings
+from sweeps.results.overview import Overview, overview
+from sweeps.results.side_by_side import Beside
+from sweeps.results.so_far import so_far
+from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
+from sweeps.store.stored_sweeps import (
+    answer_so_far,
+    load_judgement,
+    read_stored_file,
+    readable_sweeps,
+    stored_report,
+    stored_sweeps,
+)
+from sweeps.store.sweep_store import SweepStore, sweep_names, tells_storage_faults
+from sweeps.sweep_file.loading import load_sweep, read_sweep
+from sweeps.terminal.watching import Glimpse
+from sweeps.tracking.address import tracking_uri
+
+if TYPE_CHECKING:
+    from sweeps.drafting.draft import Draft
+    from sweeps.sweep_file.schema import SweepFile
+
+
+@tells_storage_faults
+def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
+    """The result, see :func:`~sweeps.results.explanation.answer`, and whether it is final."""
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    records = store.load_records()
+    if not records:
+        begin = calsweep_command(f"resume {name}", storage)
+        raise UserError(f"sweep {name!r} has no trial yet; {begin} begins")
+    for record in records:
+        if record.state == "running" and (done := store.epochs_done(record.number)):
+            record.history = [{"epoch": done}]  # the record of a trial is written when it ends
+    _, found, final = answer_so_far(store, sweep, Ranking(records, rule_of(sweep)))
+    return found, final
+
+
+@tells_storage_faults
+def read_pilot(name: str, storage: str) -> str | None:
+    """The progress of a sweep's pilot; None if it has ended or there is none.
+
+    Raises:
+        UserError: There is no such sweep.
+    """
+    store = SweepStore(storage, name)
+    return _progress_of_pilot(store, store.load_sweep())
+
+
+def _progress_of_pilot(store: SweepStore, sweep: SweepFile) -> str | None:
+    own = store.pilot()
+    for record in own.load_records(lambda _: None):  # it may be in the middle of a write
+        if record.state == "running":
+            from sweeps.search.pilot import progress_of  # imports Optuna
+
+            return progress_of(own.epochs_done(record.number), sweep.training.epochs)
+    return None
+
+
+@tells_storage_faults
+def look_at(name: str, storage: str) -> Glimpse:
+    """The state of a sweep now, wherever it runs."""
+    from sweeps.planning.plan import planned_trials  # Optuna takes a quarter of a second
+
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    records = store.load_records(lambda _: None)  # it may be in the middle of a write
+    full = sweep.training.epochs
+    encoder = sweep.encoder.training.epochs if sweep.encoder else full
+    running = [
+        (r.label, store.epochs_done(r.number), encoder if r.role == "encoder" else full)
+        for r in records
+        if r.state == "running"
+    ]
+    done = sum(r.epochs for r in records if r.state != "running")
+    ranking = Ranking(records, rule_of(sweep))
+    return Glimpse(
+        overview(sweep, ranking, store.load_answer() is not None),
+        so_far(ranking),
+        planned_trials(sweep),
+        running,
+        done + sum(epochs for _, epochs, _ in running),
+        _progress_of_pilot(store, sweep),
+    )
+
+
+@tells_storage_faults
+def side_by_side(names: Sequence[str], storage: str) -> list[Beside]:
+    found = []
+    for name in names:
+        store = SweepStore(storage, name)
+        sweep = store.load_sweep()
+        records = store.load_records()
+        if not records:
+            raise UserError(f"sweep {name!r} has no trial yet")
+        verdict = store.verdict
+        found.append(Beside(sweep, Ranking(records, rule_of(sweep)), verdict))
+    return found
+
+
+@dataclass(frozen=True)
+class Best:
+    """The result of :func:`find_best`: entries, and what reads the sweep file that found one."""
+
+    entries: list[dict[str, Any]]
+    read_sweep_file: Callable[[dict[str, Any]], str]
+
+
+@tells_storage_faults
+def find_best(
+    storage: str, dataset: str | None = None, model: str | None = None, objective: str | None = None
+) -> Best:
+    """The best setting of each dataset, model and objective, or of the given ones.
+
+    It reads the sweeps in the storage. If there are none, or ``MLFLOW_TRACKING_URI`` names a shared
+    server, it reads the sweeps in MLflow.
+    """
+    if sweep_names(storage) and not os.environ.get("MLFLOW_TRACKING_URI"):
+        place = storage
+        sweeps = stored_sweeps(storage, dataset, model)
+        read = _read_from_store(storage)
+    else:
+        from sweeps.tracking.reader import tracked_sweeps
+
+        place = tracking_uri(storage)
+        sweeps = tracked_sweeps(place, dataset, model)
+        read = _read_from_mlflow(place)
+    entries = best_settings([s for s in sweeps if objective in (None, s.objective)])
+    if not entries:
+        given = {"dataset": dataset, "model": model, "objective": objective}
+        wanted = " ".join(f"{key}={value}" for key, value in given.items() if value)
+        raise UserError(f"{place} has no finished sweep{f' of {wanted}' if wanted else ''} yet")
+    return Best(entries, read)
+
+
+def _read_from_store(storage: str) -> Callable[[dict[str, Any]], str]:
+    return lambda entry: read_stored_file(storage, entry["sweep"])
+
+
+def _read_from_mlflow(uri: str) -> Callable[[dict[str, Any]], str]:
+    from sweeps.tracking.reader import read_sweep_file
+
+    return lambda entry: read_sweep_file(uri, entry["parent_run_id"])
+
+
+@tells_storage_faults
+def overviews(storage: str) -> list[Overview]:
+    found = [
+        overview(
+            sweep, Ranking(store.load_records(), rule_of(sweep)), store.load_answer() is not None
+        )
+        for store, sweep in readable_sweeps(storage)
+    ]
+    return sorted(found, key=lambda each: each.started or math.inf, reverse=True)
+
+
+@tells_storage_faults
+def paper_table_of(name: str, storage: str, form: Form) -> str:
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    return paper_table(Ranking(store.load_records(), rule_of(sweep)), sweep, form)
+
+
+def write_text(text: str, output: str, option: str = "--output ") -> str:
+    """Write a text to a file, completely or not at all; returns the path.
+
+    A UserError about a file that cannot be written names `option`.
+    """
+    path = Path(output).absolute()
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise UserError(f"{option}{path}: cannot be written: {error.strerror}") from None
+    return str(path)
+
+
+def write_new_sweep_file(draft: Draft, name: str, trials: int, file: str) -> str:
+    """Write a commented sweep file that tries so many settings; returns its path.
+
+    Raises:
+        UserError: The file already exists or cannot be written, or a name or number is not allowed.
+    """
+    from sweeps.drafting.draft import sweep_file_text
+    from sweeps.planning.checks import check_sweep
+
+    if os.path.lexists(file):
+        raise UserError(f"{file}: already exists; name another file, or delete it")
+    text = sweep_file_text(draft, name, trials)
+    check_sweep(read_sweep(text, file))
+    return os.path.relpath(write_text(text, file, ""))
+
+
+def write_batch_script(file: str) -> str:
+    """Write a Slurm batch script for a sweep file, next to it; returns its path.
+
+    Raises:
+        UserError: There is no such sweep file, it is wrong, or the script already exists.
+    """
+    from sweeps.drafting.slurm import batch_script
+
+    sweep = load_sweep(file)
+    script = str(Path(file).with_suffix(".sbatch"))
+    if os.path.lexists(script):
+        raise UserError(f"{script}: already exists; delete it, or give the sweep file another name")
+    write_text(batch_script(sweep.name, os.path.relpath(file)), script, "")
+    return os.path.relpath(script)
+
+
+def write_side_by_side(names: Sequence[str], storage: str, output: str | None = None) -> str:
+    """Write a page that compares sweeps, by default ``comparison.html``; returns its path."""
+    from sweeps.pages.report import render_side_by_side
+
+    return write_text(
+        render_side_by_side(side_by_side(names, storage)), output or "comparison.html"
+    )
+
+
+@tells_storage_faults
+def write_report(name: str, storage: str, output: str | None = None) -> str:
+    """Write the report of a sweep, by default ``<name>-report.html``; returns its path."""
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    page = stored_report(store, sweep, store.load_records(), load_judgement(store))
+    return write_text(page, output or f"{name}-report.html")

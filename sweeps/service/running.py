@@ -1,0 +1,387 @@
+"""Runs a sweep from its file to the result, or continues an interrupted one."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sweeps.cluster import connection
+from sweeps.cluster.devices import settle_devices
+from sweeps.cluster.rehearsal import Rehearsal
+from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
+from sweeps.evidence.learning import FirstEpochs
+from sweeps.messages.formatting import calsweep_command, shortened
+from sweeps.planning.checks import check_sweep
+from sweeps.planning.data import load_data
+from sweeps.planning.data_fit import fit_to_data
+from sweeps.planning.quick_checks import check_at_once_if_doubtful
+from sweeps.results.explanation import failure_summary
+from sweeps.search.ranking import Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.search.trial_queue import Past, TrialQueue
+from sweeps.search.warm_start import earlier_trials
+from sweeps.service.ending import end_of, take_look
+from sweeps.service.pilot_run import with_common_epochs
+from sweeps.store.blocks import BlockWriter
+from sweeps.store.candidates import candidate_files, earlier_candidates
+from sweeps.store.driver_log import driver_log
+from sweeps.store.encoders import encoder_setup, trained_encoders
+from sweeps.store.identity import changes_since_start, identify, identity_files
+from sweeps.store.mistakes import keep_mistakes
+from sweeps.store.recorded_sweeps import read_recorded, recorded_files, recorded_for
+from sweeps.store.resuming import interrupted, load_records
+from sweeps.store.skipped import skipped_files
+from sweeps.store.sweep_store import SweepStore, check_storage
+from sweeps.sweep_file.loading import budgets_asked, with_other_budgets
+from sweeps.sweep_file.schema import OWN_DATA, SweepFile
+from sweeps.terminal.console import plain_console
+from sweeps.terminal.progress import Progress
+from sweeps.tracking.address import check_answers, tracking_uri
+from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.run_content import Ending
+from sweeps.tracking.writer import MlflowWriter
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from trainables.contract.config import EncoderSetup
+    from trainables.data.core.base import Data
+
+logger = logging.getLogger("calsweep")
+
+_PATIENCE_SECONDS = 20.0
+
+
+OnAnswer = Callable[[dict[str, Any]], None]
+
+
+def _nothing(summary: dict[str, Any]) -> None: ...
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """How a sweep ended.
+
+    Attributes:
+        answer: The result, see :func:`~sweeps.results.explanation.answer`.
+        unsynced: Trials that are incomplete in MLflow, because it did not answer or their files are
+            damaged.
+        tracking_uri: MLflow's address.
+    """
+
+    records: list[TrialRecord]
+    answer: dict[str, Any]
+    unsynced: int
+    fault: str | None
+    tracking_uri: str
+
+
+def run_sweep(
+    sweep: SweepFile,
+    storage: str,
+    address: str | None = None,
+    console: Console | None = None,
+    on_answer: OnAnswer = _nothing,
+) -> SweepResult:
+    """Run a new sweep on the Ray cluster at an address, or on this machine.
+
+    `on_answer` is called with the result as soon as it exists, while MLflow is still being written.
+
+    Raises:
+        UserError: The input is wrong; nothing was started or written.
+        SweepFailedError: Every trial failed.
+        SweepInterruptedError: By Ctrl-C or SIGTERM; :func:`resume_sweep` continues.
+    """
+    store = SweepStore(storage, sweep.name)
+    check_storage(storage)
+    if store.exists():
+        store.create(sweep)  # raises the error that the name is taken
+    return _run(sweep, store, address, console, on_answer, True)
+
+
+def resume_sweep(
+    name: str,
+    storage: str,
+    address: str | None = None,
+    console: Console | None = None,
+    on_answer: OnAnswer = _nothing,
+    overrides: Sequence[str] | Mapping[str, Any] = (),
+) -> SweepResult:
+    """Continue a sweep: finished trials stay, interrupted ones continue from their checkpoints.
+
+    `overrides` are changed budgets, see :func:`~sweeps.sweep_file.loading.with_other_budgets`.
+    Errors are those of :func:`run_sweep`; a sweep that is running, or has finished and cannot use
+    the budget, is a UserError.
+    """
+    store = SweepStore(storage, name)
+    sweep = with_other_budgets(store.load_sweep(), overrides)
+    check_storage(storage)
+    if overrides and store.load_answer() is not None:
+        raise UserError(
+            f"sweep {name!r} has finished, and has no use for another budget; a new "
+            f"sweep with search.warm_start = {name} learns from it"
+        )
+    return _run(sweep, store, address, console, on_answer, False)
+
+
+def run_or_resume(
+    sweep: SweepFile,
+    storage: str,
+    address: str | None = None,
+    console: Console | None = None,
+    on_answer: OnAnswer = _nothing,
+) -> SweepResult:
+    """Resume the sweep if one of this name exists, otherwise start it.
+
+    A job that is killed, preempted or recreated can call this repeatedly. Errors are those of
+    :func:`run_sweep`; a sweep file changed in anything but the budgets is a UserError.
+    """
+    store = SweepStore(storage, sweep.name)
+    check_storage(storage)
+    if not store.exists():
+        return run_sweep(sweep, storage, address, console, on_answer)
+    budgets = budgets_asked(sweep, store.load_sweep())
+    return resume_sweep(sweep.name, storage, address, console, on_answer, budgets)
+
+
+def _run(
+    sweep: SweepFile,
+    store: SweepStore,
+    address: str | None,
+    console: Console | None,
+    on_answer: OnAnswer,
+    new: bool,
+) -> SweepResult:
+    check_at_once_if_doubtful(sweep)
+    named = _named_sweeps(sweep, store.storage) if new else {}
+    earlier = earlier_trials(sweep, named) if new else []
+    recorded = recorded_for(sweep, store.storage) if new else []
+    check_answers(tracking_uri(store.storage, sweep))
+    with (
+        Progress(console or plain_console(stderr=True)) as progress,
+        _terminated_as_interrupted() as interrupt,
+        store.locked(progress, interrupt),  # first of all, because two processes may start at once
+    ):
+        if new:
+            store.check_free()
+        where = "starting Ray" if address is None else f"joining Ray at {address}"
+        progress.stage(f"Loading {sweep.dataset.label} and {where}")
+        with ThreadPoolExecutor(1) as aside:
+            # Importing torch and starting Ray take some seconds each and can overlap.
+            loading = aside.submit(_fitted_data, sweep)
+            identifying = aside.submit(lambda: identify(*loading.result()))
+            with (
+                connection.connected(address, progress),
+                # Again, because Ray has installed its own handler, which aborts after 3 seconds.
+                _terminated_as_interrupted(),
+            ):
+                connection.check_room(sweep.scaling, address)
+                sweep, dataset = loading.result()
+                for note in dataset.notes:
+                    progress.notice(shortened(note))
+                sweep, decided = settle_devices(sweep, dataset)
+                if decided is not None:
+                    progress.notice(decided)
+                    connection.check_room(sweep.scaling, address)
+                identity = identifying.result()
+                if new:
+                    count = earlier_candidates(sweep, identity.digest, store.storage, named)
+                    files = {**identity_files(identity), **candidate_files(count)}
+                    files |= skipped_files(dataset) | recorded_files(recorded)
+                    store.create(sweep, earlier, files)
+                else:
+                    store.change(sweep)
+                with driver_log(store) as log:
+                    known = store.folder, identity
+                    for line in () if new else changes_since_start(sweep.name, *known):
+                        progress.notice(line)
+                        logger.warning(line)
+                    return _carry_out(sweep, store, dataset, progress, on_answer, log)
+
+
+def _carry_out(
+    sweep: SweepFile,
+    store: SweepStore,
+    dataset: Data,
+    progress: Progress,
+    on_answer: OnAnswer,
+    log: Path,
+) -> SweepResult:
+    first_epochs = FirstEpochs(dataset, progress)
+    sweep, pilot = with_common_epochs(sweep, store, dataset, progress, first_epochs, log)
+    mirror, blocks, encoder, past = store.patiently(_read_store, sweep, store, dataset, progress)
+    writer = MlflowWriter(mirror, progress)
+    queue = TrialQueue(
+        sweep,
+        store.save,
+        dataset.num_classes,
+        replace(past, pilot=pilot),
+        listeners=(
+            blocks.take,
+            writer.submit,
+            progress.tick,
+            Rehearsal(sweep, dataset, progress, connection.all_nodes).take,
+            first_epochs.take,
+        ),
+        take_look=partial(take_look, sweep, store),
+    )
+    for record in past.records:
+        writer.submit(record)
+    progress.stage("Starting the first trials")
+    progress.follow(queue)
+    try:
+        if not queue.exhausted:
+            from sweeps.cluster.tuner import tune
+
+            with _machines_watched(sweep, writer, progress):
+                tune(queue, store, dataset, encoder, progress)
+    except BaseException as error:
+        progress.stage("Writing to MLflow")
+        writer.close(_PATIENCE_SECONDS)
+        if not isinstance(error, KeyboardInterrupt):
+            raise
+        raise interrupted(store) from None
+    ending = end_of(queue, store, dataset, progress)
+    if not queue.cut_short:
+        store.save_answer(ending.answer)
+        keep_mistakes(store, ending.ranking, dataset)
+    failed = ending.status == "FAILED"
+    if not failed:
+        progress.end()
+        on_answer(ending.answer)
+    unsynced = _write_the_rest(writer, None if queue.cut_short else ending, store)
+    if failed:
+        raise SweepFailedError(
+            f"every trial of {sweep.name!r} failed:\n{failure_summary(queue.records)}\n"
+            f"more is in the log, {log}"
+        )
+    if sweep.tracking.register_model and not queue.cut_short and ending.ranking.chosen is not None:
+        _register(store, sweep, ending.ranking, dataset, writer.fault, progress)
+    uri = tracking_uri(store.storage, sweep)
+    return SweepResult(queue.records, ending.answer, unsynced, writer.fault, uri)
+
+
+def _read_store(
+    sweep: SweepFile, store: SweepStore, dataset: Data, progress: Progress
+) -> tuple[Mirror, BlockWriter, EncoderSetup | None, Past]:
+    records = load_records(sweep, store, progress.notice)
+    encoder = encoder_setup(sweep, store, dataset)
+    past = Past(
+        records,
+        store.load_earlier(),
+        trained_encoders(sweep, encoder),
+        read_recorded(store.folder),
+    )
+    return Mirror(sweep, store), BlockWriter(store.folder, records), encoder, past
+
+
+def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepStore) -> int:
+    """Bring MLflow up to date; returns the number of trials that failed.
+
+    Without an ending (the sweep can be resumed), the sweep's own run in MLflow stays open.
+    """
+    try:
+        return writer.close(_PATIENCE_SECONDS, ending)
+    except KeyboardInterrupt:
+        raise SweepInterruptedError(
+            "interrupted; the sweep store has all of it, and "
+            f"{calsweep_command(f'sync {store.name}', store.storage)} brings MLflow up to date"
+        ) from None
+
+
+def _machines_watched(
+    sweep: SweepFile, writer: MlflowWriter, progress: Progress
+) -> AbstractContextManager[None]:
+    if not sweep.tracking.system_metrics:
+        return nullcontext()
+    from sweeps.cluster.machines import watched
+
+    return watched(writer.submit_sample, progress)
+
+
+def _register(
+    store: SweepStore,
+    sweep: SweepFile,
+    ranking: Ranking,
+    dataset: Data,
+    fault: str | None,
+    progress: Progress,
+) -> None:
+    from sweeps.service.exporting import register_choice
+    from trainables.data.core.base import Dataset
+
+    assert isinstance(dataset, Dataset)  # custom loops are refused
+    progress.stage("Registering the selected setting in MLflow")
+    try:
+        if fault is not None:
+            raise UserError("MLflow is not up to date")
+        registered = register_choice(store, sweep, ranking, lambda: dataset)
+    except Exception as error:  # the model cannot be traced, or MLflow fails
+        logger.error("the selected setting is not registered", exc_info=error)
+        progress.notice(
+            f"not registered in MLflow: {first_line(error)}; "
+            f"{calsweep_command(f'export {sweep.name} --register', store.storage)} tries again"
+        )
+    else:
+        progress.notice(f"registered: {', '.join(registered)}")
+
+
+def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]]:
+    """The trials of the sweeps in ``search.warm_start``."""
+    found = {}
+    for name in sweep.search.warm_start:
+        store = SweepStore(storage, name)
+        try:
+            store.load_sweep()
+        except UserError as error:
+            raise UserError(f"search.warm_start: {error}") from None
+        found[name] = store.load_records()
+    return found
+
+
+def _fitted_data(sweep: SweepFile) -> tuple[SweepFile, Data]:
+    check_sweep(sweep)
+    if sweep.dataset.name == OWN_DATA:
+        from trainables.data.core.base import OwnData
+
+        return sweep, OwnData(sweep.dataset.label, **sweep.dataset.options)
+    dataset = load_data(sweep)
+    return fit_to_data(sweep, dataset), dataset
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[Callable[[], None]]:
+    """Context: SIGTERM ends a sweep like Ctrl-C, cleanly and resumable.
+
+    Yields:
+        A function that does so from another thread. Outside the main thread, where signals cannot
+        be handled, it does nothing, because SIGTERM would end the whole process.
+    """
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        previous = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # only the main thread may handle signals
+        yield lambda: None
+        return
+    try:
+        yield _terminate_main_thread
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _terminate_main_thread() -> None:
+    """Interrupt it by SIGTERM, even if it sleeps; ``_thread.interrupt_main`` does not wake it."""
+    main = threading.main_thread().ident
+    assert main is not None
+    signal.pthread_kill(main, signal.SIGTERM)

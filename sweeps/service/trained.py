@@ -1,0 +1,126 @@
+"""The trained classifiers of a sweep."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+from sweeps.errors import UserError, first_line
+from sweeps.planning.checks import use_working_folder
+from sweeps.planning.data import load_data
+from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
+from sweeps.store.encoders import encoder_setup
+from sweeps.store.identity import read_identity
+
+if TYPE_CHECKING:
+    from sweeps.evidence.ensemble import Selected
+    from sweeps.search.record import TrialRecord
+    from sweeps.store.sweep_store import SweepStore
+    from sweeps.sweep_file.schema import SweepFile, TrainableSection
+    from trainables.data.core.base import Dataset
+    from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
+
+
+def load_same_data(store: SweepStore, sweep: SweepFile) -> Dataset:
+    """The data that a sweep was started with.
+
+    Raises:
+        UserError: The data have changed, or the sweep's classifiers cannot be built from them.
+    """
+    if sweep.trainable is not None and sweep.trainable.load is None:
+        raise UserError(
+            f"sweep {sweep.name!r} was trained by a loop of your own, {sweep.trainable.name}, "
+            "which alone can build its model: name a function that loads it as trainable.load; "
+            f"what it has kept lies in {store.trials_folder.uri}/NUMBER/checkpoints, and in MLflow"
+        )
+    dataset = load_data(sweep)
+    identity = read_identity(store.folder)
+    if identity is not None and identity.digest != dataset.digest():
+        raise UserError(
+            f"the data are not those that sweep {sweep.name!r} was started with: what new samples "
+            "are normalised by is unknown; put the data back as they were"
+        )
+    return dataset
+
+
+def load_ensemble(
+    store: SweepStore, sweep: SweepFile, dataset: Dataset, selected: Selected
+) -> CalibratedEnsemble:
+    """The ensemble selected from a sweep's trained classifiers; UserError without checkpoints."""
+    from trainables.export.calibrated import CalibratedEnsemble
+
+    weights = Counter(trial.number for trial in selected.trials)
+    own = zip(selected.trials, selected.ensemble.temperatures, strict=True)
+    members = []
+    for trial, temperature in {trial.number: (trial, t) for trial, t in own}.values():
+        member = load_trained(store, sweep, dataset, trial)
+        member.temperature.fill_(temperature)
+        members.append(member)
+    return CalibratedEnsemble(members, list(weights.values()), selected.ensemble.temperature)
+
+
+def select_ensemble(store: SweepStore, sweep: SweepFile) -> Selected:
+    """The ensemble of a sweep's classifiers; UserError if there is none or files are damaged."""
+    from sweeps.evidence.ensemble import select
+
+    try:
+        selected = select(Ranking(store.load_records(), rule_of(sweep)), store.predictions)
+    except (OSError, ValueError) as error:
+        raise UserError(
+            f"sweep {sweep.name!r}: predictions of its trials cannot be read: {first_line(error)}"
+        ) from None
+    if selected is None or selected.networks < 2:
+        why = (
+            "fewer than two finished trials pass the guard, or samples have several decisions"
+            if selected is None
+            else f"the best is one network, trial {selected.trials[0].number}; export that"
+        )
+        raise UserError(f"sweep {sweep.name!r} has no ensemble: {why}")
+    return selected
+
+
+def load_trained(
+    store: SweepStore, sweep: SweepFile, dataset: Dataset, record: TrialRecord
+) -> CalibratedClassifier:
+    """A trial's classifier with its temperature; UserError if its checkpoint is gone."""
+    if sweep.trainable is not None:
+        return _load_of_loop(store, sweep.trainable, dataset, record)
+    from trainables.export.calibrated import load_calibrated
+
+    encoder = encoder_setup(sweep, store, dataset)
+    try:
+        return load_calibrated(
+            dataset,
+            (sweep.model.name, sweep.model.options),
+            record.config,
+            store.trial_folder(record.number),
+            record.outcome["temperature"],
+            None if encoder is None else encoder.uri,
+        )
+    except (FileNotFoundError, ValueError) as error:
+        raise UserError(f"{record.label}: its weights are gone: {error}") from None
+
+
+def _load_of_loop(
+    store: SweepStore, trainable: TrainableSection, dataset: Dataset, record: TrialRecord
+) -> CalibratedClassifier:
+    """As :func:`load_trained`, by the user's function."""
+    from trainables.export.loop_models import load_of_loop
+    from trainables.plugins.arguments import describe_error
+
+    assert trainable.load is not None  # load_same_data refuses the rest
+    use_working_folder()
+    try:
+        return load_of_loop(
+            dataset,
+            (trainable.name, trainable.options),
+            trainable.load,
+            record.config,
+            store.trial_folder(record.number),
+            record.outcome["temperature"],
+        )
+    except Exception as error:  # whatever the user's function raises
+        raise UserError(
+            f"{record.label}: trainable.load = {trainable.load} fails: {describe_error(error)}"
+        ) from error

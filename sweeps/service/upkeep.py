@@ -1,0 +1,91 @@
+"""Maintenance of sweeps that do not run: writing to MLflow, deleting."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sweeps.errors import SweepFailedError, first_line
+from sweeps.messages.formatting import calsweep_command
+from sweeps.messages.reporter import LOG, Reporter
+from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
+from sweeps.store.stored_sweeps import answer_so_far
+from sweeps.store.sweep_store import SweepStore, tells_storage_faults
+from sweeps.tracking.address import check_answers, tracking_uri
+from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
+from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.refusals import RunDeletedError, RunRefusedError
+from sweeps.tracking.run_content import Ending
+from sweeps.tracking.writer import mlflow_lacks
+
+
+@dataclass(frozen=True)
+class SyncResult:
+    """The result of :func:`sync_sweep`: trials, and how many of them have deleted runs."""
+
+    trials: int
+    deleted: int
+
+
+@tells_storage_faults
+def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
+    """Bring MLflow up to date with the sweep store.
+
+    Raises:
+        UserError: There is no such sweep, it is being run, or MLflow does not answer.
+        SweepFailedError: The files of some trials are damaged, or MLflow refuses their runs;
+            everything else is up to date. Or MLflow stopped answering.
+    """
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    check_answers(tracking_uri(storage, sweep))
+    with store.locked():
+        left: list[str] = []
+        records = store.load_records(left.append)
+        mirror = Mirror(sweep, store)
+        try:
+            mirror.connect()
+            deleted = 0
+            for done, record in enumerate(records):
+                reporter.left(mlflow_lacks(len(records) - done))
+                try:
+                    mirror.sync(record)
+                except RunDeletedError:
+                    deleted += 1
+                except (ArtifactError, FilesAwayError, RunRefusedError) as error:
+                    left.append(str(error))
+            ranking = Ranking(records, rule_of(sweep))
+            judgement, found, final = answer_so_far(store, sweep, ranking)
+            if final:
+                ending = Ending(ranking, judgement, found)
+                mirror.answer(ending)
+                mirror.end(ending)
+            else:
+                mirror.tell_progress()
+        except RunRefusedError as error:  # the sweep's own run
+            left.append(str(error))
+        except Exception as error:  # any error of MLflow or the network
+            raise SweepFailedError(
+                f"MLflow is not up to date: {first_line(error)}; "
+                f"{calsweep_command(f'sync {name}', storage)} continues from here"
+            ) from error
+    if left:
+        raise SweepFailedError("not in MLflow in full:\n" + "\n".join(left))
+    return SyncResult(len(records), deleted)
+
+
+@tells_storage_faults
+def delete_sweep(name: str, storage: str, checkpoints: bool = False) -> None:
+    """Delete a sweep, even if partly deleted, or only its checkpoints.
+
+    Raises:
+        UserError: There is no such sweep, or it is being run.
+    """
+    store = SweepStore(storage, name)
+    if checkpoints or not store.is_left():
+        store.load_sweep()  # raises if there is no such sweep
+    with store.locked():
+        if checkpoints:
+            store.delete_checkpoints()
+        else:
+            store.delete()

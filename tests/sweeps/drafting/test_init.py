@@ -1,0 +1,193 @@
+"""`calsweep init` writes a sweep file that loads the given data."""
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+
+from sweeps.drafting.draft import draft_for, sweep_file_text
+from sweeps.errors import UserError
+from sweeps.planning.data import load_data
+from sweeps.planning.data_fit import fit_to_data
+from sweeps.service.reading import write_new_sweep_file
+from sweeps.sweep_file.loading import FIRST_LINE, load_sweep, read_sweep
+from tests.harness.command import CALSWEEP, calsweep
+from tests.harness.voc import write_voc
+
+WORDS = "a text of some more words than a category would have, number"
+
+
+def images(folder: Path) -> Path:
+    for part in ("train", "test"):
+        for name in ("owl", "wren"):
+            place = folder / "birds" / part / name
+            place.mkdir(parents=True)
+            for number in range(20):
+                Image.new("RGB", (70, 50 + number), (number, 9, 9)).save(place / f"{number}.png")
+    return folder / "birds"
+
+
+def table(folder: Path) -> Path:
+    rows = [f"{i},{i / 3:.2f},{'red' if i % 3 else 'blue'},{i % 2}" for i in range(60)]
+    for name in ("train.csv", "test.csv"):
+        (folder / name).write_text("\n".join(["a,b,colour,outcome", *rows]))
+    return folder / "train.csv"
+
+
+def customers(folder: Path) -> Path:
+    """A realistic table: ids, dates, free text, a constant column, late missing values."""
+    rows = [
+        f"{1000 + i},2024-01-{1 + i % 28:02d},{i / 3:.2f},{i % 7},{'ab'[i % 2]},"
+        f'"{WORDS} {i}",same,{"x" if i > 2_500 else 1},{"yes" if i % 3 else "no"}'
+        for i in range(2_600)
+    ]
+    header = "customer_id,joined,income,visits,kind,remarks,source,late,has_churn"
+    (folder / "customers.csv").write_text("\n".join([header, *rows]))
+    return folder / "customers.csv"
+
+
+def half_empty(folder: Path) -> Path:
+    (folder / "pets" / "nothing").mkdir(parents=True)
+    for name in ("cat", "dog"):
+        (folder / "pets" / name).mkdir()
+        for number in range(20):
+            Image.new("RGB", (30, 30), (number, 9, 9)).save(
+                folder / "pets" / name / f"{number}.png"
+            )
+    return folder / "pets"
+
+
+def texts(folder: Path) -> Path:
+    columns = {
+        "id": list(range(60)),
+        "what_was_said": [f"{WORDS} {i}" for i in range(60)],
+        "Topic": ["sport" if i % 2 else "money" for i in range(60)],
+    }
+    pq.write_table(pa.table(columns), folder / "news.parquet")
+    return folder / "news.parquet"
+
+
+def parts(folder: Path) -> Path:
+    (folder / "parts").mkdir()
+    for part in range(2):
+        columns = {"a": np.arange(60.0), "kind": ["x" if i % 3 else "y" for i in range(60)]}
+        pq.write_table(pa.table(columns), folder / "parts" / f"part-{part}.parquet")
+    return folder / "parts"
+
+
+def arrays(folder: Path) -> Path:
+    inputs = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
+    np.savez(folder / "signals.npz", X=inputs, y=np.arange(60) % 3)
+    return folder / "signals.npz"
+
+
+def scenes(folder: Path) -> Path:
+    return write_voc(folder / "scenes", train=8, val=4)
+
+
+@pytest.mark.parametrize(
+    ("make", "name", "dataset", "classes"),
+    [
+        (images, "birds", {"name": "image_folder", "image_size": 64}, 2),
+        (table, "mine", {"name": "csv", "label": "outcome", "test": "test.csv"}, 2),
+        (texts, "news", {"name": "parquet", "label": "Topic", "text": "what_was_said"}, 2),
+        (
+            customers,
+            "customers",
+            {
+                "name": "csv",
+                "label": "has_churn",
+                "exclude": ["customer_id", "remarks", "source"],
+                "dates": ["joined"],
+            },
+            2,
+        ),
+        (half_empty, "pets", {"name": "image_folder"}, 2),
+        (parts, "parts", {"name": "parquet", "label": "kind"}, 2),
+        (arrays, "signals", {"name": "npz", "inputs": "X", "label": "y"}, 3),
+        (scenes, "scenes", {"name": "voc"}, 3),
+    ],
+)
+def test_the_file_fits_the_data(
+    tmp_path: Path, make: Any, name: str, dataset: dict[str, Any], classes: int
+) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    draft = draft_for(str(make(folder)))
+    assert draft.name == name
+    path = write_new_sweep_file(draft, draft.name, 7, str(tmp_path / "sweep.yaml"))
+    assert Path(path).read_text().startswith(FIRST_LINE)
+    sweep = load_sweep(path)
+    assert (sweep.name, sweep.search.trials) == (name, 7)
+    given = {"name": sweep.dataset.name, **sweep.dataset.options}
+    assert all(str(given[key]).endswith(str(value)) for key, value in dataset.items())
+    loaded = load_data(sweep)
+    assert loaded.num_classes == classes
+    fitted = fit_to_data(sweep, loaded)
+    assert fitted.losses == sweep.losses  # all losses support such data
+    assert f"# model: {fitted.model.name} " in Path(path).read_text()
+    with pytest.raises(UserError, match="already exists"):
+        write_new_sweep_file(draft, name, 7, str(tmp_path / "sweep.yaml"))
+
+
+def test_what_is_not_understood_is_reported(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "a.csv").write_text("a,b\n" + "\n".join(f"{i},{i}" for i in range(20)))
+    (tmp_path / "broken.parquet").write_bytes(b"PAR1")
+    (tmp_path / "b.txt").write_text("?")
+    np.savez(tmp_path / "c.npz", one=np.zeros(3))
+    for data, message in (
+        ("digit", "did you mean 'digits'"),
+        ("empty", "a folder of images for each class"),
+        ("a.csv", r"none of its columns \(a, b\) looks like a label"),
+        ("broken.parquet", "broken.parquet: "),
+        ("b.txt", "allowed: a .csv, .parquet or .npz file"),
+        ("c.npz", r"which of its arrays \(one\)"),
+    ):
+        with pytest.raises(UserError, match=message):
+            draft_for(data if data == "digit" else str(tmp_path / data))
+
+
+def test_comments_match_the_kind_of_data(tmp_path: Path) -> None:
+    about = {}
+    for make in (customers, half_empty, texts):
+        folder = tmp_path / make.__name__
+        folder.mkdir()
+        about[make] = sweep_file_text(draft_for(str(make(folder))), "a", 5)
+    assert "# customer_id is excluded: numbers of the rows" in about[customers]
+    assert "# joined: its year, month and weekday are features" in about[customers]
+    assert "# source is excluded: constant" in about[customers]
+    other = "model: {name: timm/resnet18, pretrained: true}"
+    assert f"\n# {other}\n" in about[half_empty]
+    changed = read_sweep(about[half_empty].replace(f"# {other}", other), "a.yaml")
+    training = fit_to_data(changed, load_data(changed)).training
+    assert (training.optimizer, training.lr) == ("adamw", 1e-4)  # its own recipe
+    for make in (customers, texts):
+        assert "timm" not in about[make]
+        assert "svhn" not in about[make]
+
+
+@pytest.mark.slow
+def test_the_command_asks_what_is_left_out(tmp_path: Path) -> None:
+    asked = subprocess.run(
+        [CALSWEEP, "init"],
+        input="\nfirst\n12\n",
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "written: first.yaml" in asked.stdout
+    sweep = load_sweep(str(tmp_path / "first.yaml"))
+    assert (sweep.name, sweep.search.trials, sweep.dataset.name) == ("first", 12, "digits")
+    named = calsweep(tmp_path, "init", "second.yaml", "--data", "cifar10", "--trials", "5")
+    assert named.returncode == 0, named.stderr
+    assert load_sweep(str(tmp_path / "second.yaml")).dataset.options == {"root": "./root"}
+    bad = calsweep(tmp_path, "init", "--data", "digits", "--name", "no spaces")
+    assert (bad.returncode, bad.stdout) == (2, "")
+    assert not (tmp_path / "no spaces.yaml").exists()

@@ -1,0 +1,287 @@
+"""The selected setting compared with cross-entropy, raw and temperature-scaled."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sweeps.evidence.comparison import (
+    Comparison,
+    compare,
+    compare_losses,
+    compare_on_test_split,
+    look,
+    verdict,
+)
+from sweeps.results.verdicts import basis, conclusion
+from sweeps.search.record import TrialRecord
+from tests.builders import baseline, finalist, ranked, trial
+from trainables import metrics as M
+from trainables.files.storage import Folder
+from trainables.trials.outcome import write_predictions
+
+
+def logits_of(factor: float, samples: int = 4000) -> tuple[torch.Tensor, torch.Tensor]:
+    """Logits that are too large by a factor, on the same samples for all factors."""
+    generator = torch.Generator().manual_seed(0)
+    honest = 1.5 * torch.randn(samples, 5, generator=generator)
+    labels = torch.multinomial(torch.softmax(honest, 1), 1, generator=generator)[:, 0]
+    return factor * honest, labels
+
+
+def sweep_of(ours: float, theirs: float) -> tuple[list[TrialRecord], dict[int, float]]:
+    """A sweep whose finalists have logits that are too large by these factors for all seeds."""
+    first, other = baseline(val_ece=0.05), trial(1, val_ece=0.01)
+    records = [first, other]
+    records += [finalist(2 + seed, first, seed, val_ece=0.05) for seed in (1, 2)]
+    records += [finalist(4 + seed, other, seed, val_ece=0.01) for seed in (1, 2)]
+    return records, {3: theirs, 4: 1.02 * theirs, 5: ours, 6: 1.02 * ours}
+
+
+def written(folder: Path, factors: dict[int, float]) -> Callable[[int], bytes]:
+    """Writes the predictions of the trials; returns a function that reads them."""
+    place = Folder(str(folder))
+    for number, factor in factors.items():
+        write_predictions(place / str(number), "validation", logits_of(factor))
+    return lambda number: (place / str(number)).read("predictions_validation.parquet")
+
+
+def compared(
+    folder: Path, ours: float, theirs: float, objective: str = "val_ece"
+) -> list[Comparison]:
+    records, factors = sweep_of(ours, theirs)
+    for record in records:
+        record.outcome.setdefault("val_ece_scaled", record.outcome["val_ece"])
+    ranking = ranked(records, search={"objective": objective})
+    return compare(ranking, written(folder, factors))
+
+
+def test_a_better_setting_is_supported_only_against_the_raw_baseline(tmp_path: Path) -> None:
+    """Temperature scaling makes cross-entropy equally good, so it is recommended."""
+    plain, scaled = compared(tmp_path, ours=1.0, theirs=2.0)
+    assert (plain.theirs, plain.verdict) == ("cross_entropy", "supported")
+    assert scaled.theirs == "cross_entropy + temperature scaling"
+    assert scaled.verdict == "not supported"
+    assert plain.seeds == scaled.seeds == 2
+    assert verdict([plain, scaled]) == "not supported"
+    (line,) = conclusion([plain, scaled], [])
+    assert line.startswith(
+        "No setting is shown to beat cross_entropy + temperature scaling, by ECE on the validation "
+        "split: use that"
+    )
+
+
+@pytest.mark.parametrize("objective", ["val_ece", "val_smooth_ece"])
+def test_the_calibration_part_decides_where_ece_cannot(tmp_path: Path, objective: str) -> None:
+    """Its difference is a mean over samples, while smooth ECE has no interval for differences."""
+    records, factors = sweep_of(1.0, 1.2)
+    for record in records:
+        record.outcome["val_smooth_ece"] = record.outcome["val_ece"]
+        record.outcome["temperature"] = 1.2 if record.loss == "cross_entropy" else 1.0
+    place = Folder(str(tmp_path))
+    for number, factor in factors.items():
+        write_predictions(place / str(number), "test", logits_of(factor, samples=1500))
+    found = compare_on_test_split(
+        ranked(records, search={"objective": objective}),
+        lambda number: (place / str(number)).read("predictions_test.parquet"),
+    )
+    verdicts = {(each.metric, each.theirs): each.verdict for each in found}
+    assert verdicts.pop(("nll_calibration", "cross_entropy")) == "supported"
+    assert set(verdicts.values()) == ({"not supported"} if objective == "val_ece" else set())
+    assert "NLL calibration is the part of the NLL that a temperature removes." in basis(found)
+    assert conclusion(found, [])[0] == (
+        "Better calibrated than cross_entropy without a temperature: supported, by NLL calibration "
+        "on the test split."
+    )
+
+
+def test_looks_share_the_allowed_error(tmp_path: Path) -> None:
+    """With two of at most eight seeds, the interval is wider; it says whether more may help."""
+    records, factors = sweep_of(1.0, 2.0)
+    read = written(tmp_path, factors)
+    once = compare(ranked(records), read)
+    found = compare(ranked(records), read, looks={2: 0.1, 8: 0.9})
+    assert [each.looks for each in found] == [2, 2]
+    assert all(each.chance is None for each in once)
+    for wide, narrow in zip(found, once, strict=True):
+        assert wide.value == narrow.value
+        assert wide.high > narrow.high
+    plain, scaled = found
+    assert plain.verdict == "supported"
+    assert scaled.chance is not None
+    assert scaled.chance < 0.1
+    assert look(found) == "hopeless"
+    assert look(found[:1]) == "decided"
+    assert look([replace(scaled, chance=0.5), plain]) == "open"
+    assert look([]) == "hopeless"
+    assert basis(found)[-1].endswith("among 1 setting and for 2 looks at the verdict.")
+    last = compare(ranked(records), read, looks={1: 0.5, 2: 0.5})
+    assert last[1].chance is None
+    assert look(last) == "hopeless"
+
+
+def test_a_worse_choice_is_reported(tmp_path: Path) -> None:
+    *_, scaled = compared(tmp_path, ours=2.0, theirs=1.0)
+    assert scaled.verdict == "worse"
+    assert scaled.value > 0
+
+
+def test_after_scaling_both_are_scaled(tmp_path: Path) -> None:
+    plain, scaled = compared(tmp_path, ours=2.0, theirs=2.0, objective="val_ece_scaled")
+    assert plain.ours == scaled.ours == "focal + temperature scaling"
+    assert plain.verdict == "supported"
+    assert scaled.value == pytest.approx(0, abs=0.002)
+
+
+def test_a_chosen_baseline_is_compared_with_its_temperature_alone(tmp_path: Path) -> None:
+    first = baseline(val_ece=0.01)
+    again = [finalist(n, first, n, val_ece=0.01) for n in (1, 2)]
+    (only,) = compare(ranked([first, *again]), written(tmp_path, {1: 2.0, 2: 2.1}))
+    assert only.theirs == "cross_entropy + temperature scaling"
+    assert only.verdict == "worse"
+
+
+def test_without_a_choice_or_a_baseline_there_is_nothing_to_compare() -> None:
+    failed = baseline(state="failed", history=[])
+    assert compare(ranked([failed]), lambda number: b"") == []
+    assert compare(ranked([failed, trial(1)]), lambda number: b"") == []
+    assert verdict([]) is None
+    assert conclusion([], []) == basis([]) == []
+
+
+def test_predictions_of_other_samples_are_not_compared(tmp_path: Path) -> None:
+    records, factors = sweep_of(1.0, 2.0)
+    read = written(tmp_path, factors)
+    logits, labels = logits_of(1.0)
+    write_predictions(Folder(str(tmp_path / "4")), "validation", (logits, labels.flip(0)))
+    with pytest.raises(ValueError, match="predicts other samples than the trials before it"):
+        compare(ranked(records), read)
+
+
+def test_no_run_is_counted_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The runs of both sides are not among `others`, which also estimate the seed variance."""
+    calls: list[dict[str, Any]] = []
+
+    def spy(name: str, ours: Any, theirs: Any, labels: Any, **more: Any) -> M.Difference:
+        calls.append({"ours": ours, "theirs": theirs, **more})
+        return M.Difference(name, 0.0, 0.0, 0.0, "not supported")
+
+    monkeypatch.setattr(M, "difference", spy)
+    records, factors = sweep_of(1.0, 2.0)
+    third = trial(7, val_ece=0.03)
+    records += [third, *(finalist(7 + seed, third, seed, val_ece=0.03) for seed in (1, 2))]
+    compare(ranked(records), written(tmp_path, {**factors, 8: 1.3, 9: 1.31}))
+    assert len(calls) == 2
+    for call in calls:
+        groups = [call["ours"], call["theirs"], *call["others"]]
+        assert [len(group) for group in groups] == [2, 2, 2]
+        runs = [run for group in groups for run in group]
+        assert not any(a.equal(b) for i, a in enumerate(runs) for b in runs[:i])
+
+
+def test_the_interval_is_that_of_the_runs_themselves(tmp_path: Path) -> None:
+    records, factors = sweep_of(1.0, 2.0)
+    plain, *_ = compare(ranked(records), written(tmp_path, factors))
+    runs = {n: logits_of(factor)[0].softmax(dim=1) for n, factor in factors.items()}
+    _, labels = logits_of(1.0)
+    expected = M.difference("ece", [runs[5], runs[6]], [runs[3], runs[4]], labels)
+    assert (plain.low, plain.high) == pytest.approx((expected.low, expected.high), abs=1e-6)
+
+
+@pytest.mark.parametrize("objective", ["val_error", "val_error_scaled"])
+def test_with_error_as_objective_the_verdict_is_about_the_error(
+    tmp_path: Path, objective: str
+) -> None:
+    """There is no comparison with temperature scaling, which does not change the error."""
+    records, factors = sweep_of(1.0, 2.0)
+    for record in records:
+        if record.loss == "focal":
+            record.outcome["val_error"] = 0.09
+        record.outcome["val_error_scaled"] = record.outcome["val_error"]
+    (only,) = found = compare(
+        ranked(records, search={"objective": objective}), written(tmp_path, factors)
+    )
+    assert (only.ours, only.theirs, only.metric) == ("focal", "cross_entropy", "error")
+    assert verdict(found) == "not supported"  # the predictions have the same errors
+    assert conclusion(found, [])[-1].startswith(
+        "No setting is shown to beat cross_entropy, by error on the validation split:"
+    )
+
+
+def written_for_test(folder: Path, factors: dict[int, float]) -> Callable[[int], bytes]:
+    """Like ``written``, for the test split."""
+    place = Folder(str(folder))
+    for number, factor in factors.items():
+        write_predictions(place / str(number), "test", logits_of(factor))
+    return lambda number: (place / str(number)).read("predictions_test.parquet")
+
+
+def test_the_verdict_on_the_test_split_comes_first(tmp_path: Path) -> None:
+    """Temperatures come from the validation split; here they are too high for cross-entropy."""
+    records, factors = sweep_of(ours=1.0, theirs=1.0)
+    for record in records:
+        record.outcome["temperature"] = 2.0 if record.loss == "cross_entropy" else 1.0
+    on_test = compare_on_test_split(ranked(records), written_for_test(tmp_path, factors))
+    assert [each.verdict for each in on_test] == ["not supported", "worse", "supported"]
+    assert {each.split for each in on_test} == {"test"}
+    on_validation = compare(ranked(records), written(tmp_path, factors))
+    assert verdict(on_validation) == "not supported"
+    assert verdict([*on_test, *on_validation]) == "supported"
+    lines = basis([*on_test, *on_validation])
+    assert "The test split took no part in the selection." in lines
+    assert lines[-1].endswith("corrected for the selection among 1 setting.")
+    assert conclusion([*on_test, *on_validation], []) == [
+        "Better calibrated than cross_entropy without a temperature: worse, by NLL calibration on "
+        "the test split.",
+        "focal is shown to beat cross_entropy + temperature scaling, by ECE on the test split.",
+    ]
+
+
+def test_losses_are_compared_in_pairs_that_share_the_error(tmp_path: Path) -> None:
+    records, factors = sweep_of(ours=1.0, theirs=2.0)
+    third = trial(7, "mbls", val_ece=0.03)
+    records += [third, *(finalist(7 + seed, third, seed, val_ece=0.03) for seed in (1, 2))]
+    for record in records:
+        record.outcome["temperature"] = 1.0
+    read = written_for_test(tmp_path, {**factors, 8: 2.0, 9: 2.04})
+    pair, part = compare_losses(ranked(records), read)
+    assert (part.ours, part.theirs, part.metric) == ("focal", "mbls", "nll_calibration")
+    assert (pair.ours, pair.theirs, pair.split) == ("focal", "mbls", "test")
+    assert pair.verdict == "supported"
+    assert verdict(compare_on_test_split(ranked(records), read)) == "supported"
+    fourth = trial(10, "brier", val_ece=0.04)
+    records += [fourth, *(finalist(10 + seed, fourth, seed, val_ece=0.04) for seed in (1, 2))]
+    for record in records:
+        record.outcome["temperature"] = 1.0
+    read = written_for_test(tmp_path, {**factors, 8: 2.0, 9: 2.04, 11: 2.0, 12: 2.04})
+    several = compare_losses(ranked(records), read)
+    assert [(each.ours, each.theirs) for each in several if each.metric == "ece"] == [
+        ("focal", "mbls"),
+        ("focal", "brier"),
+        ("mbls", "brier"),
+    ]
+    assert several[0].low < pair.low
+
+
+def test_every_sweep_that_the_test_split_judges_widens_the_interval(tmp_path: Path) -> None:
+    records, factors = sweep_of(1.0, 1.3)
+    read = written_for_test(tmp_path, factors)
+    once, *_ = compare_on_test_split(ranked(records), read)
+    often, *_ = compare_on_test_split(ranked(records), read, sweeps=20)
+    assert often.low < once.low
+    assert once.high < often.high
+    assert "corrected for the 20 sweeps evaluated on it" in " ".join(basis([often]))
+
+
+def test_on_the_test_split_only_the_finalists_are_corrected_for(tmp_path: Path) -> None:
+    records, factors = sweep_of(1.0, 1.3)
+    more = [*records, *(trial(n, val_ece=0.2) for n in range(10, 40))]
+    read = written_for_test(tmp_path, factors)
+    assert compare_on_test_split(ranked(records), read) == compare_on_test_split(ranked(more), read)
+    narrow, wide = (
+        compare(ranked(each), written(tmp_path, factors))[0] for each in (records, more)
+    )
+    assert wide.high - wide.low > narrow.high - narrow.low

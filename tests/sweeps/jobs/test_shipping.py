@@ -1,0 +1,156 @@
+"""Files that are sent to a cluster: none that git ignores, also if git fails."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from sweeps.cluster.ray_internals import JOB_CONFIGURATION
+from sweeps.errors import UserError
+from sweeps.jobs import shipping
+from sweeps.jobs.shipping import keep_what_was_sent, stage
+
+
+def git(folder: Path, *arguments: str) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    allowed = ("-c", "protocol.file.allow=always")
+    subprocess.run(["git", *identity, *allowed, "-C", str(folder), *arguments], check=True)
+
+
+def repository(folder: Path) -> Path:
+    """A repository with a module to send, and one that git ignores."""
+    folder.mkdir(parents=True)
+    git(folder, "init", "--quiet")
+    (folder / ".gitignore").write_text("secrets_*.py\n")
+    (folder / "model.py").touch()
+    (folder / "secrets_own.py").touch()
+    return folder
+
+
+def sent(source: Path, target: Path) -> tuple[str, ...]:
+    target.mkdir(exist_ok=True)
+    return stage(source, target, None).modules
+
+
+def test_a_repository_whose_owner_is_another_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = repository(tmp_path / "work")
+    assert sent(folder, tmp_path / "before") == ("model.py",)
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    with pytest.raises(UserError, match="dubious ownership") as refused:
+        sent(folder, tmp_path / "after")
+    assert f"safe.directory {folder}" in str(refused.value)
+    assert list((tmp_path / "after").iterdir()) == []
+
+
+def test_a_repository_without_git_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = repository(tmp_path / "work")
+    (folder / "inner").mkdir()
+    (folder / "inner/module.py").touch()
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="git is not installed"):
+        sent(folder / "inner", tmp_path / "to")
+
+
+def test_a_damaged_repository_is_refused(tmp_path: Path) -> None:
+    folder = repository(tmp_path / "work")
+    shutil.rmtree(folder / ".git")
+    (folder / ".git").write_text("gitdir: ../nowhere\n")
+    with pytest.raises(UserError, match="git does not say which files it ignores"):
+        sent(folder, tmp_path / "to")
+
+
+def test_where_there_is_no_repository_all_is_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    (folder / "model.py").touch()
+    assert sent(folder, tmp_path / "with_git") == ("model.py",)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert sent(folder, tmp_path / "without") == ("model.py",)
+
+
+def test_each_repository_is_asked_for_its_own_files(tmp_path: Path) -> None:
+    library = repository(tmp_path / "library")
+    git(library, "add", "--all")
+    git(library, "commit", "--quiet", "--message", "all")
+    work = repository(tmp_path / "work")
+    git(work, "submodule", "--quiet", "add", str(library), "vendor/library")
+    (work / "vendor/library/secrets_here.py").touch()
+    nested = repository(work / "nested")
+    (nested / ".git/info/exclude").write_text("draft.py\n")
+    (nested / "draft.py").touch()
+    repository(work / "secrets_all.py")  # a whole repository that the outer one ignores
+    assert sent(work, tmp_path / "to") == (
+        "model.py",
+        "nested/model.py",
+        "vendor/library/model.py",
+    )
+
+
+@pytest.mark.parametrize(
+    ("runtime_env", "copied"),
+    [({}, False), (None, False), ({"working_dir": "gcs://_ray_pkg_1.zip"}, True)],
+)
+def test_a_driver_copies_only_what_was_sent_with_its_job(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    runtime_env: dict[str, str] | None,
+    copied: bool,
+) -> None:
+    (tmp_path / "image/.venv").mkdir(parents=True)
+    (tmp_path / "image/.venv/large").touch()
+    monkeypatch.chdir(tmp_path / "image")
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    monkeypatch.setenv(JOB_CONFIGURATION, json.dumps({"runtime_env": runtime_env, "metadata": {}}))
+    begun: list[Path] = []
+    monkeypatch.setattr(os, "execv", lambda *_: begun.append(Path.cwd()))
+    keep_what_was_sent()
+    copies = [path for path in tmp_path.iterdir() if path.name.startswith(shipping._COPY)]
+    assert begun == copies
+    assert len(copies) == copied
+
+
+def test_copies_of_jobs_that_were_killed_are_cleared_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver of each job does this at its start; here it does not continue in its copy."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
+    (sent := tmp_path / "sent").mkdir()
+    (sent / "own.py").touch()
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setenv(
+        JOB_CONFIGURATION, json.dumps({"runtime_env": {"working_dir": "gcs://x.zip"}})
+    )
+    begun: list[list[str]] = []
+    monkeypatch.setattr("os.execv", lambda _, words: begun.append(words))
+
+    def begin() -> str:
+        monkeypatch.chdir(sent)
+        keep_what_was_sent()
+        return Path.cwd().name
+
+    mine = begin()
+    killed = subprocess.Popen(["true"])
+    killed.wait()
+    left = mine.replace(f"-{os.getpid()}-", f"-{killed.pid}-")
+    foreign = mine.replace(socket.gethostname(), "elsewhere").replace(
+        f"-{os.getpid()}-", f"-{killed.pid}-"
+    )
+    for name in (left, foreign):
+        (tmp_path / "tmp" / name).mkdir()
+        (tmp_path / "tmp" / name / "own.py").touch()
+    again = begin()
+    names = {path.name for path in (tmp_path / "tmp").iterdir()}
+    assert names == {mine, again, foreign}
+    assert (tmp_path / "tmp" / again / "own.py").exists()
+    assert len(begun) == 2

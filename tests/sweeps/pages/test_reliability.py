@@ -1,0 +1,65 @@
+"""The drawn reliability diagrams agree with the metrics."""
+
+import re
+from xml.etree import ElementTree as ET
+
+import pytest
+import torch
+from scipy.stats import binomtest
+
+from sweeps.pages.reliability import reliability_svg
+from trainables import metrics as M
+
+SIDE = 240
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@pytest.fixture
+def predictions() -> tuple[torch.Tensor, torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    honest = 1.5 * torch.randn(3000, 5, generator=generator, dtype=torch.float64)
+    labels = torch.multinomial(torch.softmax(honest, 1), 1, generator=generator)[:, 0]
+    return 2 * honest, labels
+
+
+def test_what_is_drawn_is_what_the_metrics_say(
+    predictions: tuple[torch.Tensor, torch.Tensor],
+) -> None:
+    logits, labels = predictions
+    drawing = ET.fromstring(reliability_svg(logits, labels, 2.0, "focal <γ=3>"))
+    assert drawing.find(f"{SVG}title").text == "focal <γ=3>"  # type: ignore[union-attr]
+    for panel, scale in zip(drawing.findall(f"{SVG}g"), (1.0, 2.0), strict=True):
+        probs = torch.softmax(logits / scale, dim=1)
+        bins = M.reliability_bins(probs, labels)
+        filled = bins.count > 0
+        bars = panel.findall(f"{SVG}rect[@class='accuracy']")
+        accuracy = bins.accuracy[filled].tolist()
+        assert [1 - float(bar.get("y", 0)) / SIDE for bar in bars] == pytest.approx(
+            accuracy, abs=1e-3
+        )
+        count = bins.count[filled].long().tolist()
+        for path, samples, share, sure in zip(
+            panel.findall(f"{SVG}path[@class='interval']"),
+            count,
+            accuracy,
+            bins.confidence[filled].tolist(),
+            strict=True,
+        ):
+            ends = re.match(r"M([\d.]+) ([\d.]+)V([\d.]+)", path.get("d", ""))
+            assert ends is not None
+            x, low, high = (float(each) / SIDE for each in ends.groups())
+            exact = binomtest(round(share * samples), samples).proportion_ci()
+            assert (x, 1 - low, 1 - high) == pytest.approx((sure, exact.low, exact.high), abs=1e-3)
+        texts = [text.text for text in panel.iter(f"{SVG}text") if text.get("class") == "count"]
+        assert texts == [str(each) for each in count]
+        (heading,) = (t.text for t in panel.iter(f"{SVG}text") if "ECE" in (t.text or ""))
+        shown = float(re.findall(r"ECE ([\d.]+)", heading or "")[0])
+        assert shown == pytest.approx(M.expected_calibration_error(probs, labels), abs=1e-4)
+
+
+def test_dependent_rows_have_no_error_bars(
+    predictions: tuple[torch.Tensor, torch.Tensor],
+) -> None:
+    drawing = ET.fromstring(reliability_svg(*predictions, 1.0, "pixels", cluster_size=4))
+    assert drawing.findall(f".//{SVG}rect[@class='accuracy']")
+    assert not drawing.findall(f".//{SVG}path[@class='interval']")

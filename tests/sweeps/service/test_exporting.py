@@ -1,0 +1,361 @@
+"""An exported classifier equals the sweep's, needs only PyTorch, and reads new samples."""
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from calsweep import load as load_result
+from sweeps.errors import SweepFailedError, UserError
+from sweeps.evidence.ensemble import Pool, Selected
+from sweeps.planning.data import load_data
+from sweeps.results.explanation import answer
+from sweeps.results.judgement import NOT_YET
+from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
+from sweeps.service.exporting import export_model, predict, register_choice, register_models
+from sweeps.service.running import _register
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.terminal.console import plain_console
+from sweeps.terminal.progress import Progress
+from sweeps.tracking.address import tracking_uri
+from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.run_content import Ending
+from tests.builders import make_sweep
+from tests.harness.command import calsweep
+from tests.harness.tracked import client_of
+from tests.harness.trained import train_sweep
+from trainables.export.exported import run_onnx
+from trainables.posthoc.ensembles import Ensemble
+from trainables.trials.outcome import read_predictions, write_predictions
+
+ALONE = """
+import json, sys
+import numpy as np, torch
+classify = torch.export.load("model.pt2").module()
+probs = classify(torch.from_numpy(np.load("rows.npy")))
+np.save("probs.npy", probs.detach().numpy())
+print(json.dumps([name for name in sys.modules if name.startswith(("trainables", "sweeps"))]))
+"""
+
+
+def small(name: str, **sections: Any) -> SweepFile:
+    known: dict[str, Any] = {
+        "dataset": {"name": "digits", "train_samples": 200},
+        "model": {"name": "small_cnn", "width": 4},
+        "losses": ["focal"],
+        "training": {"epochs": 1, "batch_size": 64, "lr": 0.05},
+        "search": {"guard": 1.0},
+        "selection": {"finalists": 0, "seeds": 0},
+    }
+    return make_sweep(name, **{**known, **sections})
+
+
+def chosen(store: SweepStore) -> tuple[torch.Tensor, Any]:
+    """Test probabilities of the selected classifier, and its record."""
+    found = Ranking(store.load_records(), rule_of(store.load_sweep())).chosen
+    assert found is not None
+    record = found.judged[0]
+    logits, _ = read_predictions(store.trial_folder(record.number).read("predictions_test.parquet"))
+    return torch.softmax(logits / record.outcome["temperature"], dim=1), record
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> SweepStore:
+    folder = tmp_path_factory.mktemp("exported")
+    return train_sweep(folder / "calsweep-store", small("small"), [("focal", 1.0), ("focal", 3.0)])
+
+
+@pytest.fixture(scope="module")
+def folder(store: SweepStore) -> Path:
+    """The folder of the export."""
+    made, _ = export_model("small", store.storage, str(Path(store.storage).with_name("model")))
+    return Path(made)
+
+
+def test_it_gives_the_sweeps_own_probabilities_without_calsweep(
+    store: SweepStore, folder: Path
+) -> None:
+    rows = load_data(store.load_sweep()).test.inputs.copy()
+    np.save(folder / "rows.npy", rows)
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], cwd=folder, check=True, capture_output=True, text=True
+    )
+    assert json.loads(done.stdout) == []
+    expected, record = chosen(store)
+    assert np.allclose(np.load(folder / "probs.npy"), expected, atol=1e-5)
+    about = json.loads((folder / "model.json").read_text())
+    assert about["temperature"] == record.outcome["temperature"]
+    assert about["hyperparameters"] == record.hyperparameters
+    assert about["test"]["ece"] == record.outcome["test_ece"]
+    assert about["classes"] == [str(digit) for digit in range(10)]
+    weights = torch.load(folder / "weights.pt", weights_only=True)
+    assert "head.weight" in weights
+    assert "uint8, (N, 1, 8, 8) -> float32, (N, 10)" in (folder / "README.md").read_text()
+
+
+@pytest.mark.slow
+def test_the_same_as_onnx(store: SweepStore, tmp_path: Path) -> None:
+    made, _ = export_model("small", store.storage, str(tmp_path / "model"), onnx=True)
+    rows = load_data(store.load_sweep()).test.inputs[:7].copy()
+    found = run_onnx((Path(made) / "model.onnx").read_bytes(), rows)
+    assert np.allclose(found, chosen(store)[0][:7], atol=1e-5)
+
+
+def test_onnx_requires_its_packages(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweeps.service.exporting.find_spec", lambda name: None)
+    with pytest.raises(UserError, match=re.escape('pip install "calsweep[onnx]"')):
+        export_model("small", store.storage, onnx=True)
+    assert not Path("small-model").exists()
+
+
+@pytest.mark.slow
+def test_predict_reads_images_and_arrays(store: SweepStore, folder: Path, tmp_path: Path) -> None:
+    rows = load_data(store.load_sweep()).test.inputs[:3]
+    np.save(tmp_path / "rows.npy", rows)
+    (tmp_path / "pictures").mkdir()
+    for number, row in enumerate(rows):
+        Image.fromarray(row[0]).save(tmp_path / "pictures" / f"{number}.png")
+    expected, _ = chosen(store)
+    for data in ("rows.npy", "pictures"):
+        done = calsweep(tmp_path, "predict", str(folder), data)
+        assert done.returncode == 0, done.stderr
+        head, *lines = csv.reader(done.stdout.splitlines())
+        assert head == ["sample", "class", "confidence", *(f"p({k})" for k in range(10))]
+        read = torch.tensor([[float(p) for p in line[3:]] for line in lines])
+        assert torch.allclose(read, expected[:3], atol=1e-5)
+        for line, probs in zip(lines, expected[:3], strict=True):
+            assert line[1] == str(int(probs.argmax()))
+            assert float(line[2]) == pytest.approx(float(probs.max()), abs=1e-5)
+    assert lines[0][0].endswith("0.png")
+    done = calsweep(tmp_path, "predict", str(folder), "rows.npy", "--output", "out.csv")
+    assert "(3 samples)" in done.stdout
+    assert len((tmp_path / "out.csv").read_text().splitlines()) == 4
+    done = calsweep(tmp_path, "predict", str(folder), "rows.npy", "--coverage", "0.9")
+    head, *lines = csv.reader(done.stdout.splitlines())
+    assert head[:5] == ["sample", "class", "confidence", "set", "p(0)"]
+    least = json.loads((folder / "model.json").read_text())["prediction_sets"]["lac"]["0.9"]
+    for line in lines:
+        probs = [float(p) for p in line[4:]]
+        inside = [k for k, p in enumerate(probs) if p >= least["least_probability"]]
+        assert line[3].split("|") == [str(k) for k in inside or [int(line[1])]]
+    done = calsweep(
+        tmp_path, "predict", str(folder), "rows.npy", "--coverage", "0.9", "--method", "aps"
+    )
+    _, *lines = csv.reader(done.stdout.splitlines())
+    assert all(line[1] in line[3].split("|") for line in lines)
+    refused = calsweep(tmp_path, "predict", str(folder), "rows.npy", "--coverage", "0.7")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert "--coverage 0.7: allowed: 0.8, 0.9" in refused.stderr
+    (tmp_path / "pictures" / "1.png").write_bytes(b"no image")
+    refused = calsweep(tmp_path, "predict", str(folder), "pictures")
+    assert refused.returncode == 2
+    assert "1.png: not a readable image" in refused.stderr
+    done = calsweep(tmp_path, "predict", str(folder), "pictures", "--on-bad-sample", "skip")
+    assert done.stderr.startswith("1 of 3 samples are skipped:\npictures/1.png: not a readable")
+    names = [line[0] for line in csv.reader(done.stdout.splitlines())]
+    assert names == ["sample", "pictures/0.png", "pictures/2.png"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["table", "texts", "sequences"])
+def test_predict_encodes_tables_and_texts_as_in_training(tmp_path: Path, kind: str) -> None:
+    rows = ["size,colour,said,label"]
+    for i in range(120):
+        said = f"it was {'very good' if i % 2 else 'rather bad'} on day {i}"
+        rows.append(f"{i % 7},{'red' if i % 2 else 'blue'},{said},{'yes' if i % 2 else 'no'}")
+    data = tmp_path / "data.csv"
+    data.write_text("\n".join(rows))
+    options = {"features": ["size", "colour"]} if kind == "table" else {"text": "said"}
+    names = {"table": "table_mlp", "texts": "text_mlp", "sequences": "gpool_cnn"}
+    model = {"name": names[kind]}
+    dataset = {"name": "csv", "train": str(data), "test": str(data), "label": "label", **options}
+    store = train_sweep(tmp_path / "store", small("own", dataset=dataset, model=model), [])
+    export_model("own", store.storage, str(tmp_path / "model"))
+    done = calsweep(tmp_path, "predict", "model", "data.csv")
+    assert done.returncode == 0, done.stderr
+    head, *lines = csv.reader(done.stdout.splitlines())
+    assert head[3:] == ["p(no)", "p(yes)"]
+    expected, _ = chosen(store)
+    read = torch.tensor([[float(p) for p in line[3:]] for line in lines])
+    assert torch.allclose(read, expected, atol=1e-5)
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    wrong = calsweep(tmp_path, "predict", "model", "other.csv")
+    assert wrong.returncode == 2
+    assert "no column" in wrong.stderr
+
+
+def test_two_stages_are_exported_as_one(tmp_path: Path) -> None:
+    encoder = {"loss": "supcon", "training": {"epochs": 1, "batch_size": 64, "lr": 0.05}}
+    store = train_sweep(tmp_path / "store", small("two", encoder=encoder), [("focal", 1.0)])
+    made, _ = export_model("two", store.storage, str(tmp_path / "model"))
+    classify = torch.export.load(f"{made}/model.pt2").module()
+    rows = load_data(store.load_sweep()).test.inputs.copy()
+    expected, _ = chosen(store)
+    assert torch.allclose(classify(torch.from_numpy(rows)), expected, atol=1e-5)
+
+
+def test_what_cannot_be_exported_is_reported(
+    store: SweepStore, folder: Path, tmp_path: Path
+) -> None:
+    with pytest.raises(UserError, match="already exists"):
+        export_model("small", store.storage, str(folder))
+    with pytest.raises(UserError, match="not a folder that `calsweep export` has written"):
+        predict(str(tmp_path), "x.npy", sys.stdout)
+    away = train_sweep(tmp_path / "store", small("away"), [])
+    with pytest.raises(UserError, match=r"`calsweep sync away --storage \S+` writes it"):
+        register_models("away", away.storage)
+    identity = json.loads(away.folder.read("identity.json"))
+    away.folder.write("identity.json", json.dumps({**identity, "digest": "0"}).encode())
+    with pytest.raises(UserError, match="the data are not those"):
+        export_model("away", away.storage, str(tmp_path / "model"))
+    away.folder.write("identity.json", json.dumps(identity).encode())
+    own = away.trial_folder(0)
+    logits, labels = read_predictions(own.read("predictions_test.parquet"))
+    write_predictions(own, "test", (-logits, labels))
+    with pytest.raises(SweepFailedError, match="differs from what the trial predicted"):
+        export_model("away", away.storage, str(tmp_path / "model"))
+    away.delete_checkpoints()
+    with pytest.raises(UserError, match="its weights are gone: no checkpoint lies in"):
+        export_model("away", away.storage, str(tmp_path / "model"))
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.slow
+def test_it_is_registered_with_signature_example_and_aliases(
+    store: SweepStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import mlflow
+
+    sweep, records = store.load_sweep(), store.load_records()
+    ranking = Ranking(records, rule_of(sweep))
+    assert ranking.chosen is not None
+    ending = Ending(ranking, NOT_YET, answer(ranking, sweep))
+    mirror = Mirror(sweep, store)
+    for record in records:
+        mirror.sync(record)
+    mirror.answer(ending)
+    mirror.end(ending)
+    registered = register_models("small", store.storage)
+    assert registered == [
+        "models:/calsweep-digits@champion",
+        "models:/calsweep-digits@challenger",
+    ]
+    assert register_models("small", store.storage) == registered  # does not create another version
+    client = client_of(Path(store.storage))
+    first = client.get_model_version_by_alias("calsweep-digits", "champion").version
+    assert len(client.search_model_versions("name = 'calsweep-digits'")) == 2
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri(store.storage))
+    model = mlflow.pyfunc.load_model("models:/calsweep-digits@champion")
+    rows = load_data(sweep).test.inputs[:20]
+    expected, _ = chosen(store)
+    assert np.allclose(model.predict(rows), expected[:20], atol=1e-5)
+    (given,) = model.metadata.signature.inputs.inputs
+    assert (str(given.type), given.shape) == ("uint8", (-1, 1, 8, 8))
+    assert model.metadata.saved_input_example_info is not None
+    assert model.metadata.metadata["temperature"] > 0
+    second = mlflow.pyfunc.load_model("models:/calsweep-digits@challenger")
+    assert not np.allclose(second.predict(rows), expected[:20], atol=1e-5)
+    # The selected setting may be another when the sweep has gone on; what was registered stays as
+    # it was.
+    other = Ranking([r for r in records if r.setting != ranking.chosen.setting], rule_of(sweep))
+    register_choice(store, sweep, other, lambda: load_data(sweep))
+    newer = mlflow.pyfunc.load_model("models:/calsweep-digits@champion")
+    assert np.allclose(newer.predict(rows), second.predict(rows), atol=1e-5)
+    again = mlflow.pyfunc.load_model(f"models:/calsweep-digits/{first}")
+    assert np.allclose(again.predict(rows), expected[:20], atol=1e-5)
+
+
+def test_a_sweep_that_cannot_register_its_choice_says_so(
+    store: SweepStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sweep = store.load_sweep()
+    ranking, data = Ranking(store.load_records(), rule_of(sweep)), load_data(sweep)
+    text = io.StringIO()
+    progress = Progress(plain_console(file=text, width=1000))
+    away = SweepStore(str(tmp_path), "small")  # a sweep that is not in MLflow
+    away.create(sweep)
+    _register(away, sweep, ranking, data, None, progress)
+    _register(store, sweep, ranking, data, "connection refused", progress)
+    warnings = [line for line in text.getvalue().splitlines() if line.startswith("not registered")]
+    where = f" --storage {away.storage}`"
+    again = "`calsweep export small --register --storage"
+    assert warnings == [
+        "not registered in MLflow: MLflow does not have sweep 'small' yet; `calsweep sync small"
+        f"{where} writes it; {again} {away.storage}` tries again",
+        f"not registered in MLflow: MLflow is not up to date; {again} {store.storage}` tries again",
+    ]
+    assert "the selected setting is not registered" in caplog.text
+
+
+@pytest.fixture
+def selected(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> Selected:
+    """A fixed ensemble in which one network counts twice."""
+    pool = Ranking(store.load_records(), rule_of(store.load_sweep()))
+    first, second = (each.trials[0] for each in pool.candidates[:2])
+    known = [read_split(store, each.number, "validation") for each in (first, second)]
+    found = Selected(
+        (first, first, second),
+        Ensemble((0, 0, 1), (0.8, 0.8, 1.2), 0.9),
+        Pool((first, second), [logits for logits, _ in known], known[0][1]),
+    )
+    for module in ("sweeps.service.exporting", "sweeps.service.trained"):
+        monkeypatch.setattr(f"{module}.select_ensemble", lambda *_: found)
+    return found
+
+
+def read_split(store: SweepStore, number: int, split: str) -> tuple[torch.Tensor, torch.Tensor]:
+    return read_predictions(store.trial_folder(number).read(f"predictions_{split}.parquet"))
+
+
+def test_the_ensemble_is_one_program(store: SweepStore, selected: Selected, tmp_path: Path) -> None:
+    made, label = export_model("small", store.storage, str(tmp_path / "model"), ensemble=True)
+    assert label == "ensemble of 2 networks"
+    numbers = [trial.number for trial in selected.pool.trials]
+    (first, labels), (second, _) = (read_split(store, number, "test") for number in numbers)
+    mean = (2 * (first / 0.8).softmax(1) + (second / 1.2).softmax(1)) / 3
+    expected = (mean.log() / 0.9).softmax(dim=1)
+    rows = load_data(store.load_sweep()).test.inputs.copy()
+    program = torch.export.load(str(Path(made) / "model.pt2")).module()
+    assert np.allclose(program(torch.from_numpy(rows)).detach(), expected, atol=1e-5)
+    module = load_result(store.storage, "small").ensemble()
+    assert np.allclose(module.predict_proba(rows), expected, atol=1e-5)
+    about = json.loads((Path(made) / "model.json").read_text())
+    assert (about["networks"], about["loss"]) == (2, "ensemble")
+    np.save(tmp_path / "rows.npy", rows[:2])
+    table = io.StringIO()
+    assert predict(made, str(tmp_path / "rows.npy"), table, coverage=0.9) == (2, ())
+    assert table.getvalue().startswith("sample,class,confidence,set,")
+    sets = about["prediction_sets"]["lac"]["0.9"]
+    inside = expected >= sets["least_probability"]
+    inside |= expected == expected.amax(1, keepdim=True)
+    assert sets["coverage"] == float(inside.gather(1, labels[:, None]).double().mean())
+    assert sets["size"] == pytest.approx(float(inside.sum(1).double().mean()))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("selected")
+def test_the_ensemble_as_onnx(store: SweepStore, tmp_path: Path) -> None:
+    output = str(tmp_path / "model")
+    made, _ = export_model("small", store.storage, output, onnx=True, ensemble=True)
+    rows = load_data(store.load_sweep()).test.inputs[:7].copy()
+    found = run_onnx((Path(made) / "model.onnx").read_bytes(), rows)
+    module = load_result(store.storage, "small").ensemble()
+    assert np.allclose(found, module.predict_proba(rows), atol=1e-5)
+
+
+def test_there_is_no_ensemble_of_one_trial(tmp_path: Path) -> None:
+    train_sweep(tmp_path, small("alone"), [])
+    with pytest.raises(UserError, match="has no ensemble: fewer than two finished trials"):
+        export_model("alone", str(tmp_path), str(tmp_path / "model"), ensemble=True)
+    assert not (tmp_path / "model").exists()
