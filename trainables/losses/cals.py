@@ -12,7 +12,7 @@ from trainables.plugins.arguments import Bounds, check_choice, check_integer
 
 PENALTIES: Final = ("phr", "p2", "p3")
 _LAM_RANGE: Final = Bounds(1e-6, 1e6)
-_RHO_RANGE: Final = Bounds(1, 10)
+_LARGEST_RHO: Final = 10
 _HEURISTIC_FACTOR: Final = 1.1
 
 
@@ -107,7 +107,8 @@ class AugmentedLagrangian(PerSampleLoss):
         stuck = constraint > self.improvement * self.previous_constraint.clamp(min=0)
         due = (self.epochs > 1) & (self.epochs % self.period == 0)
         self.lam.copy_(slopes.clamp(_LAM_RANGE.low, _LAM_RANGE.high).mean(0))
-        grown = (self.rho * self.growth).clamp(_RHO_RANGE.low, _RHO_RANGE.high)
+        # A ρ that starts below 1 grows from there, and one above 10 stays.
+        grown = self.rho.maximum((self.rho * self.growth).clamp(max=_LARGEST_RHO))
         self.rho.copy_(torch.where(due & stuck, grown, self.rho))
         self.previous_constraint.copy_(constraint)
 

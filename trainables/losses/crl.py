@@ -49,8 +49,10 @@ class CorrectnessRanking(CalibrationLoss):
     ) -> Tensor:
         if indices is None:
             raise ValueError("crl needs indices=, (N,) int64: the number of each training sample")
-        # On a GPU, reading the largest index would synchronise at every step.
-        if indices.device.type == "cpu" or len(self.times_right) == 0:
+        # On a GPU, reading the largest index would synchronise at every step, and under
+        # torch.compile it would break the graph. There, `on_train_begin` has made room.
+        reads = indices.device.type == "cpu" or len(self.times_right) == 0
+        if reads and not torch.compiler.is_compiling():
             self._make_room(indices)
         log_probs = logits.log_softmax(1)
         log_confidence, predicted = log_probs.max(1)

@@ -19,9 +19,28 @@ def soft_rank(scores: Tensor, epsilon: float) -> Tensor:
     # fixed blocks, this is linear in x. Float64, because sums over the batch lose digits.
     x, order = (scores.cpu().double() / epsilon).sort(descending=True)
     residual = x - torch.arange(len(x), 0, -1)
-    blocks = isotonic_regression(residual.detach().numpy(), increasing=False).blocks
-    sizes = torch.from_numpy(np.diff(blocks))
-    block = torch.arange(len(sizes)).repeat_interleave(sizes)
-    means = torch.zeros(len(sizes), dtype=x.dtype).index_add(0, block, residual) / sizes
+    block = _blocks(residual.detach())
+    sizes = torch.zeros_like(residual).index_add(0, block, torch.ones_like(residual))
+    means = torch.zeros_like(residual).index_add(0, block, residual) / sizes.clamp(min=1)
     ranks = x - means[block]
     return ranks[order.argsort()].to(scores)
+
+
+@torch.library.custom_op("calsweep::decreasing_blocks", mutates_args=())
+def _blocks(values: Tensor) -> Tensor:
+    """The block of each value (n,) in their decreasing least-squares fit, numbered from 0.
+
+    An operator of its own, because neither ``torch.compile`` nor ``torch.vmap`` sees into SciPy.
+    """
+    starts = isotonic_regression(values.numpy(), increasing=False).blocks
+    return torch.from_numpy(np.repeat(np.arange(len(starts) - 1), np.diff(starts)))
+
+
+@_blocks.register_fake
+def _(values: Tensor) -> Tensor:
+    return torch.empty_like(values, dtype=torch.int64)
+
+
+@_blocks.register_vmap
+def _(info: object, dims: tuple[int], values: Tensor) -> tuple[Tensor, int]:
+    return torch.stack([_blocks(each) for each in values.unbind(dims[0])]), 0

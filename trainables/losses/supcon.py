@@ -51,9 +51,10 @@ class SupervisedContrastive(CalibrationLoss):
         assert features is not None  # checked by forward
         directions = F.normalize(features, dim=1)
         similarity = directions @ directions.T / self.temperature
+        itself = torch.eye(len(features), dtype=torch.bool, device=features.device)
         # The mask is finite, so a batch of one sample gives 0 instead of NaN.
-        log_shares = similarity.fill_diagonal_(torch.finfo(features.dtype).min).log_softmax(1)
-        positive = (targets.unsqueeze(1) == targets).to(features.dtype).fill_diagonal_(0)
+        log_shares = similarity.masked_fill(itself, torch.finfo(features.dtype).min).log_softmax(1)
+        positive = ((targets.unsqueeze(1) == targets) & ~itself).to(features.dtype)
         total = (positive * log_shares).sum(1)
         return -self.scale * (total / positive.sum(1).clamp(min=1)).mean()
 

@@ -74,6 +74,14 @@ def test_rho_stops_at_ten() -> None:
     assert state(loss)["rho"].tolist() == pytest.approx([1, 10, 1])
 
 
+@pytest.mark.parametrize(("start", "after"), [(0.1, 0.12), (9, 10), (20, 20)])
+def test_rho_grows_from_where_it_starts(start: float, after: float) -> None:
+    loss = make_loss("cals_alm", 3, margin=10, rho=start).double()
+    for _ in range(10):  # algorithm 2: once in ten epochs, by 1.2, up to 10
+        loss.on_validation_end(logits_at_distance(20, 0), ANY_LABEL)
+    assert state(loss)["rho"].tolist() == pytest.approx([start, after, start])
+
+
 def test_new_rho_does_not_enter_the_same_update_of_lambda(alm: CalibrationLoss) -> None:
     for _ in range(2):
         alm.on_validation_end(logits_at_distance(20, 20), ANY_LABEL)
