@@ -31,32 +31,13 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     from trainables.metrics import detectable_difference
     from trainables.trials.trial import validation_parts
 
-    sizes = ", ".join(
-        f"{len(split):,} {name}"
-        for name, split in (
-            ("training", dataset.train),
-            ("validation", dataset.validation),
-            ("test", dataset.test),
-        )
-    )
     judging, _ = validation_parts(dataset, sweep.training.adapt_share)
     count = len(judging)
-    kinds = f"{dataset.num_classes} classes"
-    if dataset.task.names:
-        kinds = f"{len(dataset.task.names)} labels, each there or not"
-    summary = f"{sizes} samples of {kinds}"
-    if dataset.task.cluster_size > 1:
-        summary = (
-            f"{sizes} images, each pixel of one of {kinds}; judged by {dataset.task.cluster_size} "
-            "pixels of each"
-        )
-    if dataset.train.soft is not None:
-        summary += ", labelled with probabilities; what is measured, is by labels drawn from them"
-    if dataset.train.weights is not None:
-        summary += "; training samples are weighted"
-    facts = {"data": summary, "data kept": _held(dataset)}
+    facts = {"data": _sizes(dataset), "task": str(dataset.task), "data kept": _held(dataset)}
     if dataset.notes:
         facts["skipped"] = "\n".join(map(shortened, dataset.notes))
+    if dataset.remarks:
+        facts["noticed"] = "\n".join(dataset.remarks)
     if sweep.trainable is None:
         facts["model"] = sweep.model.name
         if isinstance(dataset.samples, Images):
@@ -100,6 +81,32 @@ def duration_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
         f"at most about {format_seconds(whole)} in total, with {counted(slots, 'concurrent trial')}"
         + ("; less as poor trials stop" if make_stopper(sweep).rungs else "")
     }
+
+
+def _sizes(dataset: Dataset) -> str:
+    """The size of each split, and what the labels are."""
+    sizes = ", ".join(
+        f"{len(split):,} {name}"
+        for name, split in (
+            ("training", dataset.train),
+            ("validation", dataset.validation),
+            ("test", dataset.test),
+        )
+    )
+    kinds = f"{dataset.num_classes} classes"
+    if dataset.task.names:
+        kinds = f"{len(dataset.task.names)} labels, each there or not"
+    summary = f"{sizes} samples of {kinds}"
+    if dataset.task.cluster_size > 1:
+        summary = (
+            f"{sizes} images, each pixel of one of {kinds}; judged by {dataset.task.cluster_size} "
+            "pixels of each"
+        )
+    if dataset.train.soft is not None:
+        summary += ", labelled with probabilities; what is measured, is by labels drawn from them"
+    if dataset.train.weights is not None:
+        summary += "; training samples are weighted"
+    return summary
 
 
 def _held(dataset: Dataset) -> str:

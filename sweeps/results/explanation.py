@@ -26,11 +26,12 @@ _OOD: Final = re.compile(r"ood_(.+)_auroc$")
 
 
 def reasons(ranking: Ranking, adapt_share: float, judgement: Judgement) -> list[str]:
-    """Sentences about the selection, the conclusion from the verdicts, and the ensemble."""
+    """Sentences about the selection, the conclusion from the verdicts, ensemble and data."""
     return [
         *explain_choice(ranking, adapt_share),
         *conclusion(judgement.comparisons, judgement.all_comparisons),
         *judgement.on_ensemble,
+        *judgement.on_data,
     ]
 
 
@@ -211,6 +212,7 @@ def answer(ranking: Ranking, sweep: SweepFile, judgement: Judgement = NOT_YET) -
         ],
         "ensemble": judgement.ensemble,
         "sets": list(judgement.sets),
+        "on_data": list(judgement.on_data),
         **({"front": front_rows(ranking)} if ranking.rule.others else {}),
     }
     metrics = dict.fromkeys(("error", "ece", "nll", objective_metric(ranking.rule.objective)))

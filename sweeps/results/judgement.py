@@ -21,6 +21,7 @@ class Judgement:
         candidates: Number of settings that the selection on these validation data considered,
             including those of earlier sweeps; None before the end.
         ensemble: See :func:`~sweeps.evidence.ensemble.judge_ensemble`.
+        on_data: Sentences about the task, and what was noticed when the data were read.
         sets: See :func:`~sweeps.evidence.prediction_sets.judge_sets`.
     """
 
@@ -31,6 +32,7 @@ class Judgement:
     ensemble: dict[str, Any] | None = None
     pairs: tuple[Comparison, ...] = ()
     sets: tuple[dict[str, Any], ...] = ()
+    on_data: tuple[str, ...] = ()
 
     @property
     def all_comparisons(self) -> list[Comparison]:

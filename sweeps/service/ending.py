@@ -45,7 +45,12 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
     ranking = Ranking(queue.records, rule_of(queue.sweep))
     judgement = _judge(ranking, store, queue.sweep.selection)
     worse = reference_warnings(ranking, references)
-    judgement = replace(judgement, references=references, warnings=(*judgement.warnings, *worse))
+    judgement = replace(
+        judgement,
+        references=references,
+        warnings=(*judgement.warnings, *worse),
+        on_data=(f"The data have {dataset.task}.", *dataset.remarks),
+    )
     found = answer(ranking, queue.sweep, judgement)
     ends = [said for said in (_on_budget(queue), _on_further_seeds(queue, ranking)) if said]
     if ends:

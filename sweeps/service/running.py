@@ -187,6 +187,8 @@ def _run(
                 sweep, dataset = loading.result()
                 for note in dataset.notes:
                     progress.notice(shortened(note))
+                for remark in dataset.remarks:
+                    progress.notice(remark)
                 sweep, decided = settle_devices(sweep, dataset)
                 if decided is not None:
                     progress.notice(decided)

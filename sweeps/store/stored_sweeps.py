@@ -96,6 +96,7 @@ def load_judgement(store: SweepStore) -> Judgement:
             ensemble,
             _comparisons(kept, "pairs"),
             tuple(kept.get("sets", ())),
+            tuple(kept.get("on_data", ())),
         )
     except TypeError:
         logger.warning("%s/answer.json is damaged; shown without comparisons", store.folder.uri)

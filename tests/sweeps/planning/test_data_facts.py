@@ -22,6 +22,8 @@ def test_data_sizes_and_detectable_differences(share: float, judging: int) -> No
     facts = data_facts(fit_to_data(sweep, dataset), dataset)
     assert facts["data"] == "1,078 training, 360 validation, 359 test samples of 10 classes"
     assert facts["data kept"] == "in memory, 115.0 kB"
+    assert facts["task"] == "one class of each sample"
+    assert "noticed" not in facts
     text = facts["can detect"]
     assert f"differences in ECE of {detectable_difference(judging):.3f} or more" in text
     assert f"by {judging} validation samples" in text
@@ -35,6 +37,12 @@ def test_skipped_samples_are_counted_and_listed() -> None:
     assert text.splitlines() == [*lines[:11], "... and 2 more lines"]
     assert skipped_files(dataset) == {"skipped_samples.txt": "\n".join(lines).encode()}
     assert not skipped_files(load_dataset("digits", seed=0))
+
+
+def test_remarks_of_a_reader_are_shown() -> None:
+    dataset = replace(load_dataset("digits", seed=0), remarks=("one thing", "another"))
+    facts = data_facts(fit_to_data(make_sweep(), dataset), dataset)
+    assert facts["noticed"] == "one thing\nanother"
 
 
 def test_other_objectives_have_no_detectable_difference() -> None:

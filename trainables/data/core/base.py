@@ -136,6 +136,7 @@ class Dataset:
         test: Split for the final evaluation only.
         classes: Class names; the label is the index.
         notes: Notes about skipped samples, one per part; the first line has the number.
+        remarks: Sentences about how the data were read, and what is unusual about them.
 
     Raises:
         TypeError: A split has a different kind of sample.
@@ -149,6 +150,7 @@ class Dataset:
     classes: tuple[str, ...]
     samples: Samples
     notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
     evaluation_sets: tuple[EvaluationSet, ...] = ()
     task: Task = field(default_factory=OneClass)
 
@@ -219,6 +221,7 @@ class OwnData:
     name: str
     num_classes: int
     notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     @property
     def task(self) -> Task:

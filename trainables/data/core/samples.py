@@ -55,6 +55,10 @@ class Samples(ABC):
         """Converts samples as read to rows of a split; the default returns them unchanged."""
         return np.asarray(raw)
 
+    def unseen(self, raw: Any) -> tuple[str, ...]:
+        """Sentences about values of samples as read that do not occur in the training part."""
+        return ()
+
     def check_array(self, inputs: Stored, dtype: str, shape: tuple[int, ...] | None = None) -> None:
         """Checks dtype and row shape (by default that of a sample); raises like :meth:`check`."""
         if inputs.dtype != dtype:

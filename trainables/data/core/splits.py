@@ -137,6 +137,7 @@ def build_dataset(
     train_samples: int | None,
     seed: int,
     notes: tuple[str, ...] = (),
+    remarks: tuple[str, ...] = (),
     imbalance: float | None = None,
     task: Task | None = None,
 ) -> Dataset:
@@ -155,6 +156,7 @@ def build_dataset(
         train_samples: None keeps all.
         seed: Seed of both draws.
         notes: See :class:`~trainables.data.core.base.Dataset`.
+        remarks: As above; those about unseen values are added.
         imbalance: Applied before validation samples are held out, so both are long-tailed.
         task: None for one class per sample, or several labels if they are (N, L).
     """
@@ -170,6 +172,8 @@ def build_dataset(
     if train_samples is not None:
         kept = kept[stratified_sample(labels[kept], train_samples, seed=sample_seed)]
     samples = measure(inputs[kept])
+    unseen = [f"validation: {each}" for each in samples.unseen(inputs[held])]
+    unseen += [f"test: {each}" for each in samples.unseen(test[0])]
 
     def split(raw: Any, of: Targets) -> Split:
         return Split(samples.encode(raw), of.labels, of.soft, of.weights)
@@ -183,6 +187,7 @@ def build_dataset(
         samples=samples,
         task=task,
         notes=notes,
+        remarks=(*remarks, *unseen),
     )
 
 
