@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.errors import UserError
@@ -116,8 +117,12 @@ class Result:
         sets are made to hold the true class), and on the test split ``coverage`` and mean ``size``.
         Empty before the end of the sweep, and for several labels or pixels.
         """
-        rows = [*self._answer["sets"], *(self._answer["ensemble"] or {}).get("sets", ())]
-        return _frame(rows, ["label", "method", "target", "coverage", "size"])
+        ensemble = self._answer["ensemble"] or {}
+        several = ((each or {}).get("sets", ()) for each in (ensemble, ensemble.get("seeds")))
+        return _frame(
+            [*self._answer["sets"], *chain(*several)],
+            ["label", "method", "target", "coverage", "size"],
+        )
 
     def by_label(self, split: Literal["validation", "test"] = "test") -> Any:
         """The metrics of the selected setting for each label of multi-label data, one row each.
@@ -171,13 +176,14 @@ class Result:
     def ensemble(self) -> CalibratedEnsemble:
         """An ensemble of networks that the sweep has trained, a torch module like :meth:`model`.
 
-        At most five networks are selected greedily from the finished trials that pass the guard.
-        Each has its own temperature, and so has their mean. A prediction costs as much as all of
-        its networks. :attr:`why` says what the ensemble gains.
+        Three to five networks are selected greedily from the finished trials that pass the guard.
+        If they are not shown to beat equally many seeds of cross-entropy, these are averaged
+        instead. Each has its own temperature, and so has their mean. A prediction costs as much as
+        all of its networks. :attr:`why` says what the ensemble gains.
 
         Raises:
-            UserError: There is no ensemble, because fewer than two trials qualify or one network is
-                better. Also the reasons of :meth:`model`.
+            UserError: There is no ensemble, because fewer than three trials qualify or one network
+                is better. Also the reasons of :meth:`model`.
         """
         from sweeps.service.trained import load_ensemble, load_same_data, select_ensemble
 

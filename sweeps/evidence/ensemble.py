@@ -1,26 +1,31 @@
-"""The ensemble of networks that a sweep has already trained, and its verdicts."""
+"""Several networks that a sweep has already trained, averaged, and the verdict about them.
+
+There are two ensembles: the best networks of all settings, and the seeds of cross-entropy. Several
+networks nearly always beat one, so the first is compared with equally many of the second.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sweeps.evidence.comparison import ENSEMBLE, ERROR, SCALED, Comparison, Split
+from sweeps.evidence.comparison import ENSEMBLE, ERROR, SCALED, Comparison, Split, Verdict
 from sweeps.evidence.prediction_sets import COVERAGE, Read, read_one_class, set_rows
 from sweeps.messages.formatting import counted
 from sweeps.results.columns import shown_metrics
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.metric_names import MetricName
+from trainables.contract.setting import BASELINE_LOSS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from trainables.export.prediction_sets import Sets
-    from trainables.posthoc.ensembles import Ensemble
+    from trainables.posthoc.ensembles import Ensemble, Fit
 
 _MOST_READ: Final = 40  # trials whose predictions are read, the best single ones
 _LOSS: Final = "val_nll_scaled"
@@ -28,23 +33,41 @@ _LOSS: Final = "val_nll_scaled"
 
 @dataclass(frozen=True)
 class Selected:
-    """An ensemble of a sweep's trials, which are repeated by weight."""
+    """An ensemble of a sweep's trials, which are repeated by weight.
 
+    Attributes:
+        name: ``ensemble``, or ``the mean of 5 seeds of cross_entropy + temperature scaling``.
+        trials: The members, ascending.
+        ensemble: Their weights and temperatures.
+        pool: The candidates that `fit` selected them from.
+        fit: Finds the ensemble of logits on the validation split.
+    """
+
+    name: str
     trials: tuple[TrialRecord, ...]
     ensemble: Ensemble
     pool: Pool
+    fit: Fit
 
     @property
     def networks(self) -> int:
         """Number of different networks, which is the cost of a prediction."""
         return len({trial.number for trial in self.trials})
 
+    @property
+    def label(self) -> str:
+        """For tables and files."""
+        networks = counted(self.networks, "network")
+        if self.name == ENSEMBLE:
+            return f"ensemble of {networks}"
+        return self.name.removeprefix("the ").removesuffix(SCALED)
+
     @cached_property
     def crossed(self) -> Tensor:
         """Logits on the validation split, of ensembles selected on the other half of it."""
         from trainables.posthoc.ensembles import cross_fitted_ensemble
 
-        return cross_fitted_ensemble(self.pool.logits, self.pool.labels)
+        return cross_fitted_ensemble(self.pool.logits, self.pool.labels, self.fit)
 
     def on_test(self, read: Read) -> tuple[Tensor, Tensor]:
         """Logits and labels on the test split; errors are those of :func:`select`."""
@@ -75,54 +98,105 @@ class Pool:
 def select(ranking: Ranking, read: Read) -> Selected | None:
     """Select an ensemble among the finished trials within the guard; `read` reads validation files.
 
-    None if fewer than two trials qualify, or a sample has several decisions. Raises OSError or
-    ValueError if predictions cannot be read.
+    It has at most as many networks as cross-entropy has seeds, so that equally many of both can be
+    compared, and at most five. None if fewer than three trials qualify, or a sample has several
+    decisions. Raises OSError or ValueError if predictions cannot be read.
     """
-    from trainables.posthoc.ensembles import fit_ensemble
+    from trainables.posthoc.ensembles import LEAST_NETWORKS, MOST_MEMBERS, fit_ensemble
 
-    pool = _pool(ranking, read)
-    if pool is None:
+    feasible = [trial for each in ranking.candidates if each.feasible for trial in each.trials]
+    trials = sorted(_known(feasible), key=lambda trial: trial.outcome[_LOSS])[:_MOST_READ]
+    seeds = len(_seeds(ranking))
+    most = min(MOST_MEMBERS, seeds) if seeds >= LEAST_NETWORKS else MOST_MEMBERS
+    if len(trials) < LEAST_NETWORKS:
         return None
-    found = fit_ensemble(pool.logits, pool.labels)
-    return Selected(tuple(pool.trials[index] for index in found.members), found, pool)
+    return _selected(ENSEMBLE, trials, read, partial(fit_ensemble, most=most))
+
+
+def select_seeds(ranking: Ranking, read: Read, most: int | None = None) -> Selected | None:
+    """The mean of the seeds of cross-entropy, in the order of their training; see :func:`select`.
+
+    `most` is the number of seeds, None for all. None if fewer have finished, or there is one.
+    """
+    from trainables.posthoc.ensembles import fit_mean
+
+    trials = _seeds(ranking)
+    if len(trials) < max(2, most or 0):
+        return None
+    trials = trials[:most]
+    return _selected(_mean_of(len(trials)), trials, read, fit_mean)
 
 
 def judge_ensemble(ranking: Ranking, read: Read, sweeps: int = 1) -> list[dict[str, Any]]:
     """Results of the ensemble, as plain data: a row, sentences, members, comparisons, sets.
 
-    On the validation split everything is cross-fitted: members and temperatures for one half are
-    selected on the other. None if there is no ensemble of two networks. `sweeps` is the number of
-    sweeps that were evaluated on the test split. Errors are those of :func:`select`.
+    ``seeds`` has the same of all seeds of cross-entropy, or None. ``offered`` names what to use if
+    several networks are affordable: ``seeds`` unless the ensemble is shown to beat equally many of
+    them. On the validation split everything is cross-fitted: members and temperatures for one half
+    are selected on the other.
+    Empty if there is no ensemble of three networks. `sweeps` is the number of sweeps that were
+    evaluated on the test split. Errors are those of :func:`select`.
     """
+    from trainables.posthoc.ensembles import LEAST_NETWORKS
+
     selected = select(ranking, read)
-    if selected is None or selected.networks < 2:
+    if selected is None or selected.networks < LEAST_NETWORKS:
         return []
-    on_test = selected.on_test(read)
-    comparisons = _comparisons(ranking, read, selected, on_test, sweeps)
-    seeds = 0 if ranking.baseline is None else len(ranking.baseline.trials)
+    ours = _Judged(selected, selected.on_test(read))
+    all_seeds = select_seeds(ranking, read)
+    seeds = None if all_seeds is None else _Judged(all_seeds, all_seeds.on_test(read))
+    equal = select_seeds(ranking, read, selected.networks)
+    rival = None if equal is None else _Judged(equal, equal.on_test(read))
+    comparisons = [] if rival is None else _comparisons(ours, rival, sweeps)
     found = {
-        "members": [
-            {"trial": trial.number, "label": trial.label, "temperature": temperature}
-            for trial, temperature in zip(
-                selected.trials, selected.ensemble.temperatures, strict=True
-            )
-        ],
-        "networks": selected.networks,
-        "temperature": selected.ensemble.temperature,
-        "row": _row(ranking, selected, on_test),
-        "why": _sentences(selected, comparisons, seeds),
+        **_facts(ranking, ours),
+        "seeds": None if seeds is None else _facts(ranking, seeds),
         "comparisons": [asdict(each) for each in comparisons],
-        "sets": set_rows(ENSEMBLE, [selected.sets(on_test, (COVERAGE,))]),
+        "offered": "seeds" if _is_no_better(comparisons) else "ensemble",
+        "why": _sentences(ranking, ours, rival, comparisons),
+        "advice": _advice(ours, rival, comparisons),
     }
     return [found]
 
 
-def _pool(ranking: Ranking, read: Read) -> Pool | None:
-    feasible = [trial for each in ranking.candidates if each.feasible for trial in each.trials]
-    known = [trial for trial in feasible if math.isfinite(trial.outcome.get(_LOSS, math.nan))]
-    trials = sorted(known, key=lambda trial: trial.outcome[_LOSS])[:_MOST_READ]
-    if len(trials) < 2:
+@dataclass(frozen=True)
+class _Judged:
+    """An ensemble with its logits and labels on the test split."""
+
+    selected: Selected
+    on_test: tuple[Tensor, Tensor]
+
+    def metric(self, name: str) -> float:
+        """A metric on the test split."""
+        from trainables import metrics as M
+
+        return M.evaluate(*self.on_test, [name])[name]
+
+
+def _known(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
+    return [each for each in trials if math.isfinite(each.outcome.get(_LOSS, math.nan))]
+
+
+def _seeds(ranking: Ranking) -> list[TrialRecord]:
+    """The finished trials of cross-entropy, in the order of their training."""
+    trials = () if ranking.baseline is None else ranking.baseline.trials
+    return sorted(_known(trials), key=lambda trial: trial.number)
+
+
+def _mean_of(seeds: int) -> str:
+    return f"the mean of {counted(seeds, 'seed')} of {BASELINE_LOSS}{SCALED}"
+
+
+def _selected(name: str, trials: Sequence[TrialRecord], read: Read, fit: Fit) -> Selected | None:
+    pool = _pool(trials, read)
+    if pool is None:
         return None
+    found = fit(pool.logits, pool.labels)
+    members = tuple(pool.trials[index] for index in found.members)
+    return Selected(name, members, found, pool, fit)
+
+
+def _pool(trials: Sequence[TrialRecord], read: Read) -> Pool | None:
     read_all = (read_one_class(read("validation", trial.number)) for trial in trials)
     found = [each for each in read_all if each is not None]
     if len(found) < len(trials):
@@ -130,87 +204,75 @@ def _pool(ranking: Ranking, read: Read) -> Pool | None:
     return Pool(tuple(trials), [logits for logits, _ in found], found[0][1])
 
 
-def _comparisons(
-    ranking: Ranking,
-    read: Read,
-    selected: Selected,
-    on_test: tuple[Tensor, Tensor],
-    sweeps: int,
-) -> list[Comparison]:
-    """Comparisons with the best run, and with the mean of equally many runs, of cross-entropy + T.
+def _comparisons(ours: _Judged, theirs: _Judged, sweeps: int) -> list[Comparison]:
+    """The ensemble against equally many seeds of cross-entropy, by NLL on both splits.
 
-    All networks are already trained, so the intervals are over samples alone.
+    All networks are already trained, so the intervals are over samples alone. All sweeps that are
+    evaluated on the test split share the allowed error.
     """
     from trainables import metrics as M
-    from trainables.posthoc import TemperatureScaling, cross_fitted
 
-    labels, (unseen, test_labels) = selected.pool.labels, on_test
     found = []
-    for name, (validation, test) in _rivals(ranking, read, selected.networks).items():
-        scaler = TemperatureScaling().fit(validation, labels)
-        # All sweeps that are evaluated on the test split share the allowed error.
-        fresh = M.difference(
-            "nll",
-            [unseen.softmax(dim=1)],
-            [scaler(test).softmax(dim=1)],
-            test_labels,
-            confidence=1 - ERROR / sweeps,
+    splits: tuple[tuple[Split, int | None], ...] = (("test", sweeps), ("validation", None))
+    for split, corrected_for in splits:
+        logits, labels = zip(
+            *(
+                each.on_test
+                if split == "test"
+                else (each.selected.crossed, each.selected.pool.labels)
+                for each in (ours, theirs)
+            ),
+            strict=True,
         )
-        again = M.difference(
-            "nll",
-            [selected.crossed.softmax(dim=1)],
-            [cross_fitted(validation, labels).softmax(dim=1)],
-            labels,
-        )
-        of_split: dict[Split, Any] = {"test": (fresh, sweeps), "validation": (again, None)}
-        found += [
+        a, b = (each.softmax(dim=1) for each in logits)
+        confidence = 1 - ERROR / (corrected_for or 1)
+        each = M.difference("nll", [a], [b], labels[0], confidence=confidence)
+        found.append(
             Comparison(
-                *(ENSEMBLE, name, "nll", each.value, each.low, each.high, each.verdict),
+                *(ENSEMBLE, theirs.selected.name, "nll"),
+                *(each.value, each.low, each.high),
+                verdict=each.verdict,
                 seeds=1,
                 split=split,
                 corrected_for=corrected_for,
             )
-            for split, (each, corrected_for) in of_split.items()
-        ]
-    return sorted(found, key=lambda each: each.split)
+        )
+    return found
 
 
-def _rivals(ranking: Ranking, read: Read, networks: int) -> dict[str, tuple[Tensor, Tensor]]:
-    from trainables.posthoc.ensembles import averaged
-
-    baseline = ranking.baseline
-    if baseline is None:
-        return {}
-    runs = []
-    for trial in sorted(baseline.trials, key=lambda trial: trial.outcome.get(_LOSS, math.inf)):
-        on_both = [read_one_class(read(split, trial.number)) for split in ("validation", "test")]
-        runs.append([each[0] for each in on_both if each is not None])
-    name = f"{baseline.loss}{SCALED}"
-    count = counted(len(runs), "seed")
-    best, *others = runs
-    rivals = {name if not others else f"the best of {count} of {name}": (best[0], best[1])}
-    several = runs[:networks]
-    if len(several) > 1:
-        validation, test = (averaged([run[split] for run in several]) for split in (0, 1))
-        rivals[f"the mean of {counted(len(several), 'seed')} of {name}"] = validation, test
-    return rivals
+def _facts(ranking: Ranking, judged: _Judged) -> dict[str, Any]:
+    selected = judged.selected
+    members = zip(selected.trials, selected.ensemble.temperatures, strict=True)
+    is_mean = selected.name != ENSEMBLE
+    label = f"{BASELINE_LOSS} × {selected.networks}" if is_mean else ENSEMBLE
+    return {
+        "members": [
+            {"trial": trial.number, "label": trial.label, "temperature": temperature}
+            for trial, temperature in members
+        ],
+        "networks": selected.networks,
+        "temperature": selected.ensemble.temperature,
+        "row": _row(ranking, judged, label),
+        "sets": set_rows(label, [selected.sets(judged.on_test, (COVERAGE,))]),
+    }
 
 
-def _row(ranking: Ranking, selected: Selected, on_test: tuple[Tensor, Tensor]) -> dict[str, Any]:
+def _row(ranking: Ranking, judged: _Judged, label: str) -> dict[str, Any]:
     from trainables import metrics as M
 
     shown = shown_metrics(ranking.rule.objective)
-    ensemble, (scaled, labels) = selected.ensemble, on_test
+    selected, (scaled, labels) = judged.selected, judged.on_test
+    temperature = selected.ensemble.temperature
     measured = {
         "val": M.evaluate(selected.crossed, selected.pool.labels),
-        "test": M.evaluate(scaled * ensemble.temperature, labels),
+        "test": M.evaluate(scaled * temperature, labels),
         "scaled": M.evaluate(scaled, labels),
     }
     row: dict[str, Any] = {
-        "loss": ENSEMBLE,
+        "loss": label,
         "hyperparameters": {},
         "trials": {},
-        "temperature": ensemble.temperature,
+        "temperature": temperature,
         "objective": math.nan,
         "seeds": 0,
         "note": counted(selected.networks, "network"),
@@ -223,15 +285,57 @@ def _row(ranking: Ranking, selected: Selected, on_test: tuple[Tensor, Tensor]) -
     return row
 
 
-def _sentences(selected: Selected, comparisons: Sequence[Comparison], seeds: int) -> list[str]:
+_VERDICTS: Final[dict[Verdict, str]] = {
+    "supported": "beats",
+    "not supported": "is not shown to beat",
+    "worse": "is worse than",
+}
+
+
+def _sentences(
+    ranking: Ranking, ours: _Judged, rival: _Judged | None, comparisons: Sequence[Comparison]
+) -> list[str]:
+    networks = counted(ours.selected.networks, "network")
+    labels = ", ".join(dict.fromkeys(trial.label for trial in ours.selected.trials))
     lines = [
-        f"Ensemble of {counted(selected.networks, 'network')} that this sweep has trained (each "
-        f"prediction costs {counted(selected.networks, 'network')}): "
-        f"{', '.join(dict.fromkeys(trial.label for trial in selected.trials))}."
+        f"Ensemble of {networks} that this sweep has trained (each prediction costs {networks}): "
+        f"{labels}."
     ]
-    if comparisons and seeds < selected.networks:
-        lines.append(
-            f"Whether {counted(selected.networks, 'seed')} of cross-entropy would do as well is "
-            f"unknown: it was trained with {counted(seeds, 'seed')}."
+    if rival is None:
+        seeds = counted(len(_seeds(ranking)), "seed")
+        return [
+            *lines,
+            f"Whether it beats {ours.selected.networks} seeds of cross-entropy is not decided: "
+            f"cross-entropy was trained with {seeds} (selection.baseline_seeds).",
+        ]
+    on_test = comparisons[0]
+    return [
+        *lines,
+        f"By NLL on the test split it {_VERDICTS[on_test.verdict]} {on_test.theirs} "
+        f"({on_test.difference}). Its ECE is {ours.metric('ece'):.4f}, theirs "
+        f"{rival.metric('ece'):.4f}.",
+    ]
+
+
+def _is_no_better(comparisons: Sequence[Comparison]) -> bool:
+    """Whether it is not shown to beat equally many seeds of cross-entropy on the test split."""
+    return bool(comparisons) and comparisons[0].verdict != "supported"
+
+
+def _advice(ours: _Judged, rival: _Judged | None, comparisons: Sequence[Comparison]) -> str:
+    """What to do if several networks per prediction are affordable; empty if undecided."""
+    if rival is None:
+        return ""
+    if not _is_no_better(comparisons):
+        return (
+            f"For the lowest NLL export the {ours.selected.label} that this sweep has trained "
+            "(calsweep export --ensemble): its NLL is lower than that of equally many seeds of "
+            "cross-entropy, by more than chance, its ECE is "
+            f"{ours.metric('ece'):.4f}, and a prediction costs that many networks."
         )
-    return lines
+    return (
+        f"For a lower NLL average {rival.selected.networks} seeds of cross-entropy: with a "
+        f"temperature their NLL is {rival.metric('nll'):.4f} and their ECE "
+        f"{rival.metric('ece'):.4f}, and a prediction costs that many networks (calsweep export "
+        "--ensemble). The ensemble of all settings is not shown to be better."
+    )

@@ -247,7 +247,7 @@ def _headline(ranking: Ranking, judgement: Judgement) -> Headline:
     worse = reference_warnings(ranking, judgement.references)
     if any(warning not in worse for warning in judgement.warnings):
         return Headline(" ".join(judgement.warnings), ())
-    found = headline(ranking, judgement.comparisons, judgement.all_comparisons)
+    found = headline(ranking, judgement.comparisons, judgement.advice_on_ensemble)
     return Headline(" ".join([*worse, found.advice]), found.facts)
 
 

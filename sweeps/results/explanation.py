@@ -29,7 +29,7 @@ def reasons(ranking: Ranking, adapt_share: float, judgement: Judgement) -> list[
     """Sentences about the selection, the conclusion from the verdicts, ensemble and data."""
     return [
         *explain_choice(ranking, adapt_share),
-        *conclusion(judgement.comparisons, judgement.all_comparisons),
+        *conclusion(judgement.comparisons),
         *judgement.on_ensemble,
         *judgement.on_data,
     ]

@@ -13,7 +13,6 @@ from sweeps.messages.formatting import (
     format_temperature,
     objective_heading,
 )
-from sweeps.results.verdicts import better_than_ensemble, ensemble_is_better
 from sweeps.search.ranking import Candidate, Ranking
 from trainables.contract.metric_names import MetricName
 
@@ -27,9 +26,9 @@ class Headline:
 
 
 def headline(
-    ranking: Ranking, comparisons: Sequence[Comparison], others: Sequence[Comparison] = ()
+    ranking: Ranking, comparisons: Sequence[Comparison], on_ensemble: str = ""
 ) -> Headline:
-    """The result of a sweep so far; `others` are the comparisons of the ensemble."""
+    """The result of a sweep so far; `on_ensemble` is the advice if many networks are affordable."""
     chosen, baseline = ranking.chosen, ranking.baseline
     if chosen is None:
         return Headline(
@@ -38,13 +37,7 @@ def headline(
         )
     facts = [_how_far_off(chosen, baseline), _how_often_wrong(chosen, baseline)]
     advice = _advice(chosen, baseline, comparisons, ranking.rule.objective)
-    if rival := better_than_ensemble(others):
-        advice += f" For a lower NLL average several networks: {_words(rival)}."
-    elif ensemble_is_better(others):
-        advice += (
-            " For the lowest NLL export the ensemble of this sweep's networks (calsweep export "
-            "--ensemble): it beats cross-entropy with a temperature, by more than chance."
-        )
+    advice = " ".join(filter(None, (advice, on_ensemble)))
     return Headline(advice, tuple(fact[0].upper() + fact[1:] for fact in facts if fact))
 
 

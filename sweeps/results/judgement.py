@@ -41,19 +41,28 @@ class Judgement:
 
     @property
     def all_sets(self) -> list[dict[str, Any]]:
-        of_ensemble = [] if self.ensemble is None else self.ensemble.get("sets", [])
-        return [*self.sets, *of_ensemble]
+        return [*self.sets, *(row for each in self._ensembles for row in each.get("sets", []))]
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """Rows for the leaderboard; values that JSON omits are NaN."""
+        return [defaultdict(lambda: math.nan, each["row"]) for each in self._ensembles]
+
+    @property
+    def _ensembles(self) -> list[dict[str, Any]]:
+        """The ensemble and the seeds of cross-entropy."""
         if self.ensemble is None:
             return []
-        return [defaultdict(lambda: math.nan, self.ensemble["row"])]
+        seeds = self.ensemble.get("seeds")
+        return [self.ensemble, *([seeds] if seeds else [])]
 
     @property
     def on_ensemble(self) -> list[str]:
         return [] if self.ensemble is None else list(self.ensemble["why"])
+
+    @property
+    def advice_on_ensemble(self) -> str:
+        return "" if self.ensemble is None else self.ensemble.get("advice", "")
 
 
 NOT_YET = Judgement()

@@ -44,8 +44,8 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
     return list(dict.fromkeys(lines))
 
 
-def conclusion(of_setting: Sequence[Comparison], comparisons: Sequence[Comparison]) -> list[str]:
-    """The conclusion from the verdicts, of the setting and of all, and the deciding metrics."""
+def conclusion(of_setting: Sequence[Comparison]) -> list[str]:
+    """The conclusion from the verdicts about the selected setting, and the deciding metrics."""
     found = deciding(of_setting)
     lines = _on_calibration(of_setting)
     if found is None:
@@ -57,10 +57,6 @@ def conclusion(of_setting: Sequence[Comparison], comparisons: Sequence[Compariso
         f"No setting is shown to beat {found.theirs}, {decided_by}: use that, unless a comparison "
         "on more samples shows otherwise."
     )
-    if ensemble_is_better(comparisons):
-        rival = better_than_ensemble(comparisons)
-        but = "" if rival is None else f", and {rival} beats the ensemble"
-        lines.append(f"The ensemble of this sweep's networks beats it by NLL{but}.")
     return lines
 
 
@@ -86,19 +82,3 @@ def _on_calibration(of_setting: Sequence[Comparison]) -> list[str]:
 def short_name(name: str) -> str:
     """Such as ``cross_entropy + T`` for cross-entropy after temperature scaling."""
     return name.replace(SCALED, " + T")
-
-
-def ensemble_is_better(comparisons: Sequence[Comparison]) -> bool:
-    """Whether the ensemble is shown to beat cross-entropy with a temperature."""
-    found = deciding([each for each in comparisons if each.ours == ENSEMBLE])
-    return found is not None and found.verdict == "supported"
-
-
-def better_than_ensemble(comparisons: Sequence[Comparison]) -> str | None:
-    """The setting that beats the ensemble on the test split, or None."""
-    worse = (
-        each.theirs
-        for each in comparisons
-        if each.ours == ENSEMBLE and each.split == "test" and each.verdict == "worse"
-    )
-    return next(worse, None)

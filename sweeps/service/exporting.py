@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TextIO, TypeVar
 
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.evidence.prediction_sets import sets_of_trial
-from sweeps.messages.formatting import calsweep_command, counted
+from sweeps.messages.formatting import calsweep_command
 from sweeps.messages.redaction import redact
 from sweeps.planning.checks import use_working_folder
 from sweeps.search.ranking import Candidate, Ranking
@@ -217,9 +217,8 @@ class _Builder:
             "prediction_sets": {} if on_test is None else selected.sets(on_test, COVERAGES),
             "verdict": None,
         }
-        label = f"ensemble of {counted(selected.networks, 'network')}"
         expected = None if on_test is None else on_test[0]
-        return self._build(label, ensemble, ensemble.state_dict(), expected, about)
+        return self._build(selected.label, ensemble, ensemble.state_dict(), expected, about)
 
     def _build(
         self,

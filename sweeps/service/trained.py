@@ -61,18 +61,25 @@ def load_ensemble(
 
 
 def select_ensemble(store: SweepStore, sweep: SweepFile) -> Selected:
-    """The ensemble of a sweep's classifiers; UserError if there is none or files are damaged."""
-    from sweeps.evidence.ensemble import select
+    """The ensemble that a sweep offers; UserError if there is none or files are damaged.
 
+    If the best networks of all settings are not shown to beat equally many seeds of cross-entropy,
+    these seeds are offered.
+    """
+    from sweeps.evidence.ensemble import select, select_seeds
+
+    answer = store.load_answer() or {}
+    offered = (answer.get("ensemble") or {}).get("offered", "ensemble")
+    find = select_seeds if offered == "seeds" else select
     try:
-        selected = select(Ranking(store.load_records(), rule_of(sweep)), store.predictions)
+        selected = find(Ranking(store.load_records(), rule_of(sweep)), store.predictions)
     except (OSError, ValueError) as error:
         raise UserError(
             f"sweep {sweep.name!r}: predictions of its trials cannot be read: {first_line(error)}"
         ) from None
     if selected is None or selected.networks < 2:
         why = (
-            "fewer than two finished trials pass the guard, or samples have several decisions"
+            "fewer than three finished trials pass the guard, or samples have several decisions"
             if selected is None
             else f"the best is one network, trial {selected.trials[0].number}; export that"
         )

@@ -1,7 +1,7 @@
 """Ensembles of trained networks, by greedy selection on held-out predictions."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -13,6 +13,7 @@ from trainables.posthoc.crossfit import stratified_half
 from trainables.posthoc.temperature import TemperatureScaling
 
 MOST_MEMBERS = 5
+LEAST_NETWORKS = 3  # different ones; the best two of many are often lucky on few samples
 _POOL = 20  # number of candidates: the networks with the lowest individual losses
 
 
@@ -48,9 +49,11 @@ def averaged(logits: Sequence[Tensor]) -> Tensor:
 def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = MOST_MEMBERS) -> Ensemble:
     """Greedy selection with replacement among trained networks (Caruana et al. 2004).
 
-    First, a temperature is fitted to each network. Each step adds the network that minimises the
-    negative log-likelihood of the mean probabilities; a network may be added again, which increases
-    its weight. Selection stops at `most` members, or if no addition lowers the loss. The candidates
+    First, a temperature is fitted to each network. The three best networks are members, because
+    fewer are often lucky; if the best one alone has a lower loss than their mean, it is the only
+    member. Each step then adds the network that minimises the negative
+    log-likelihood of the mean probabilities; a network may be added again, which increases its
+    weight. Selection stops at `most` members, or if no addition lowers the loss. The candidates
     are the 20 best networks whose temperature is inside its range. The mean gets a temperature at
     the end, or 1 if that is not inside its range. No temperature is fitted during selection: with
     few samples, that would reward overconfident ensembles that are correct on all of them.
@@ -58,19 +61,17 @@ def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = MOST_MEMB
     `logits` are those of each network on the same held-out samples, (N, K); errors as in
     :meth:`PostHoc.fit`, and ValueError if there is no network.
     """
-    if not logits:
-        raise ValueError("logits must hold those of at least one network")
-    checked = [check_logits(each, labels)[0].double() for each in logits]
-    scalers = [TemperatureScaling().fit(each, labels) for each in checked]
-    scaled = [scaler(each) for scaler, each in zip(scalers, checked, strict=True)]
+    scalers, scaled = _each_scaled(logits, labels)
     alone = [_loss(each, labels) for each in scaled]
     # A temperature at an end of its range is not determined by the samples: a network that is
     # correct on all of them would seem perfect.
     determined = [index for index, scaler in enumerate(scalers) if not scaler.at_bound]
     pool = sorted(determined or range(len(scaled)), key=alone.__getitem__)[:_POOL]
-    members: list[int] = []
-    lowest = math.inf
-    for _ in range(most):
+    members = pool[:LEAST_NETWORKS]
+    lowest = _loss(averaged([scaled[index] for index in members]), labels)
+    if alone[pool[0]] < lowest:
+        members, most = pool[:1], 1
+    while len(members) < most:
         own = [scaled[index] for index in members]
         losses = {index: _loss(averaged([*own, scaled[index]]), labels) for index in pool}
         best = min(losses, key=losses.__getitem__)
@@ -78,24 +79,51 @@ def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = MOST_MEMB
             break
         lowest = losses[best]
         members.append(best)
-    members.sort()
-    last = TemperatureScaling().fit(averaged([scaled[index] for index in members]), labels)
-    own_temperatures = tuple(scalers[index].temperature for index in members)
-    return Ensemble(tuple(members), own_temperatures, 1.0 if last.at_bound else last.temperature)
+    return _ensemble_of(sorted(members), scalers, scaled, labels)
 
 
-def cross_fitted_ensemble(logits: Sequence[Tensor], labels: Tensor) -> Tensor:
-    """Logits (N, K) of each half of a split from the ensemble selected on the other half.
+def fit_mean(logits: Sequence[Tensor], labels: Tensor) -> Ensemble:
+    """The ensemble of all networks with equal weights; arguments and errors of `fit_ensemble`."""
+    scalers, scaled = _each_scaled(logits, labels)
+    return _ensemble_of(range(len(scaled)), scalers, scaled, labels)
 
-    So neither the selection nor a temperature makes its metrics optimistic. See
-    :func:`fit_ensemble`.
+
+Fit = Callable[[Sequence[Tensor], Tensor], Ensemble]
+"""Such as `fit_ensemble` and `fit_mean`."""
+
+
+def cross_fitted_ensemble(logits: Sequence[Tensor], labels: Tensor, fit: Fit) -> Tensor:
+    """Logits (N, K) of each half of a split from the ensemble that `fit` finds on the other half.
+
+    So neither the selection nor a temperature makes its metrics optimistic.
     """
     first = stratified_half(labels)
     found = torch.empty_like(logits[0], dtype=torch.float64)
     for half in (first, ~first):
-        ensemble = fit_ensemble([each[~half] for each in logits], labels[~half])
+        ensemble = fit([each[~half] for each in logits], labels[~half])
         found[half] = ensemble([each[half].double() for each in logits])
     return found
+
+
+def _each_scaled(
+    logits: Sequence[Tensor], labels: Tensor
+) -> tuple[list[TemperatureScaling], list[Tensor]]:
+    if not logits:
+        raise ValueError("logits must hold those of at least one network")
+    checked = [check_logits(each, labels)[0].double() for each in logits]
+    scalers = [TemperatureScaling().fit(each, labels) for each in checked]
+    return scalers, [scaler(each) for scaler, each in zip(scalers, checked, strict=True)]
+
+
+def _ensemble_of(
+    members: Sequence[int],
+    scalers: Sequence[TemperatureScaling],
+    scaled: Sequence[Tensor],
+    labels: Tensor,
+) -> Ensemble:
+    last = TemperatureScaling().fit(averaged([scaled[index] for index in members]), labels)
+    own_temperatures = tuple(scalers[index].temperature for index in members)
+    return Ensemble(tuple(members), own_temperatures, 1.0 if last.at_bound else last.temperature)
 
 
 def _loss(logits: Tensor, labels: Tensor) -> float:

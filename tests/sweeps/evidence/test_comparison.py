@@ -67,7 +67,7 @@ def test_a_better_setting_is_supported_only_against_the_raw_baseline(tmp_path: P
     assert scaled.verdict == "not supported"
     assert plain.seeds == scaled.seeds == 2
     assert verdict([plain, scaled]) == "not supported"
-    (line,) = conclusion([plain, scaled], [])
+    (line,) = conclusion([plain, scaled])
     assert line.startswith(
         "No setting is shown to beat cross_entropy + temperature scaling, by ECE on the validation "
         "split: use that"
@@ -92,7 +92,7 @@ def test_the_calibration_part_decides_where_ece_cannot(tmp_path: Path, objective
     assert verdicts.pop(("nll_calibration", "cross_entropy")) == "supported"
     assert set(verdicts.values()) == ({"not supported"} if objective == "val_ece" else set())
     assert "NLL calibration is the part of the NLL that a temperature removes." in basis(found)
-    assert conclusion(found, [])[0] == (
+    assert conclusion(found)[0] == (
         "Better calibrated than cross_entropy without a temperature: supported, by NLL calibration "
         "on the test split."
     )
@@ -149,7 +149,7 @@ def test_without_a_choice_or_a_baseline_there_is_nothing_to_compare() -> None:
     assert compare(ranked([failed]), lambda number: b"") == []
     assert compare(ranked([failed, trial(1)]), lambda number: b"") == []
     assert verdict([]) is None
-    assert conclusion([], []) == basis([]) == []
+    assert conclusion([]) == basis([]) == []
 
 
 def test_predictions_of_other_samples_are_not_compared(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_with_error_as_objective_the_verdict_is_about_the_error(
     )
     assert (only.ours, only.theirs, only.metric) == ("focal", "cross_entropy", "error")
     assert verdict(found) == "not supported"  # the predictions have the same errors
-    assert conclusion(found, [])[-1].startswith(
+    assert conclusion(found)[-1].startswith(
         "No setting is shown to beat cross_entropy, by error on the validation split:"
     )
 
@@ -233,7 +233,7 @@ def test_the_verdict_on_the_test_split_comes_first(tmp_path: Path) -> None:
     lines = basis([*on_test, *on_validation])
     assert "The test split took no part in the selection." in lines
     assert lines[-1].endswith("corrected for the selection among 1 setting.")
-    assert conclusion([*on_test, *on_validation], []) == [
+    assert conclusion([*on_test, *on_validation]) == [
         "Better calibrated than cross_entropy without a temperature: worse, by NLL calibration on "
         "the test split.",
         "focal is shown to beat cross_entropy + temperature scaling, by ECE on the test split.",

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from sweeps.evidence.ensemble import judge_ensemble, select
+from sweeps.evidence.ensemble import judge_ensemble, select, select_seeds
 from sweeps.evidence.prediction_sets import judge_sets
 from sweeps.messages.formatting import finite
 from sweeps.results.judgement import Judgement
@@ -34,8 +34,13 @@ def predictions(number: int, split: str, noise: float = 1.0) -> tuple[Tensor, Te
     return 2 * (truth + noise * torch.randn(truth.shape, generator=own)), labels
 
 
-def sweep(folder: Path, seeds: int = 2) -> tuple[Ranking, Callable[[str, int], bytes]]:
-    """Cross-entropy with fresh seeds, three focal settings, and one beyond the guard."""
+def sweep(
+    folder: Path, seeds: int = 2, noise: float = 1.0
+) -> tuple[Ranking, Callable[[str, int], bytes]]:
+    """Cross-entropy with fresh seeds, three focal settings, and one beyond the guard.
+
+    All networks are identical in law, except that focal has this much noise.
+    """
     first = baseline(val_ece=0.05, val_error=0.3, val_nll_scaled=0.9, temperature=2.5)
     records = [first]
     records += [
@@ -50,46 +55,74 @@ def sweep(folder: Path, seeds: int = 2) -> tuple[Ranking, Callable[[str, int], b
     place = Folder(str(folder))
     for record in records:
         for split in ("validation", "test"):
-            write_predictions(place / str(record.number), split, predictions(record.number, split))
+            own = noise if record.loss == "focal" else 1.0
+            drawn = predictions(record.number, split, own)
+            write_predictions(place / str(record.number), split, drawn)
     return ranked(records), lambda split, n: (place / str(n)).read(f"predictions_{split}.parquet")
 
 
-def test_members_are_within_the_guard_and_it_is_better_than_each(tmp_path: Path) -> None:
-    ranking, read = sweep(tmp_path)
+@pytest.mark.parametrize(("seeds", "most"), [(0, 4), (2, 3), (3, 4), (5, 5)])
+def test_it_has_at_most_as_many_networks_as_cross_entropy_has_seeds(
+    seeds: int, most: int, tmp_path: Path
+) -> None:
+    """With fewer than three seeds it cannot be compared with equally many, and has up to five."""
+    ranking, read = sweep(tmp_path, seeds)
     selected = select(ranking, read)
     assert selected is not None
     numbers = {each.number for each in selected.trials}
-    assert 4 not in numbers
-    assert 2 <= selected.networks == len(numbers) <= 5
-    assert len(selected.trials) <= 5
+    assert 4 not in numbers  # beyond the guard
+    assert 3 <= selected.networks == len(numbers) <= most
 
 
-def test_what_is_reported_of_it(tmp_path: Path) -> None:
-    ranking, read = sweep(tmp_path, seeds=5)
+@pytest.mark.parametrize(
+    ("noise", "verdict", "offered"),
+    [(1.0, "not supported", "seeds"), (0.3, "supported", "ensemble")],
+)
+def test_it_is_decided_against_equally_many_seeds_of_cross_entropy(
+    noise: float, verdict: str, offered: str, tmp_path: Path
+) -> None:
+    """Several networks always beat the best one, also if all are identical in law."""
+    ranking, read = sweep(tmp_path, 4, noise)
     [found] = judge_ensemble(ranking, read)
     networks = found["networks"]
-    by_split = [each["split"] for each in found["comparisons"]]
-    assert by_split == ["test", "test", "validation", "validation"]
-    for first, second in (found["comparisons"][:2], found["comparisons"][2:]):
-        assert first["theirs"] == "the best of 6 seeds of cross_entropy + temperature scaling"
-        assert first["verdict"] == "supported"
-        rival = f"the mean of {networks} seeds of cross_entropy + temperature scaling"
-        assert second["theirs"] == rival
-        assert abs(second["value"]) < 0.5 * abs(first["value"])  # they are about equally good
-    assert found["row"]["note"] == f"{networks} networks"
+    on_test, on_validation = found["comparisons"]
+    assert (on_test["split"], on_validation["split"]) == ("test", "validation")
+    rival = f"the mean of {networks} seeds of cross_entropy + temperature scaling"
+    assert {on_test["theirs"], on_validation["theirs"]} == {rival}
+    assert (on_test["verdict"], found["offered"]) == (verdict, offered)
     assert f"each prediction costs {networks} networks" in found["why"][0]
-    selected = select(ranking, read)
-    assert selected is not None
+    ece = found["row"]["test_ece_scaled"]
+    assert f"Its ECE is {ece:.4f}, theirs" in found["why"][1]
+    if offered == "ensemble":
+        assert found["advice"].startswith("For the lowest NLL export the ensemble of")
+        assert f"its ECE is {ece:.4f}, and a prediction costs that many" in found["advice"]
+    else:
+        assert f"average {networks} seeds of cross-entropy" in found["advice"]
+
+
+def test_what_is_reported_of_both(tmp_path: Path) -> None:
+    ranking, read = sweep(tmp_path, seeds=4)
+    [found] = judge_ensemble(ranking, read)
+    ours, seeds = select(ranking, read), select_seeds(ranking, read)
     labels = predictions(0, "test")[1]
-    logits = [predictions(each.number, "test")[0].double() for each in selected.pool.trials]
-    expected = M.evaluate(selected.ensemble(logits), labels, ["ece", "error"])
-    assert found["row"]["test_ece_scaled"] == pytest.approx(expected["ece"])
-    assert found["row"]["test_error"] == pytest.approx(expected["error"])
-    sizes = {row["method"]: row["size"] for row in found["sets"]}
-    alone = {row["method"]: row["size"] for row in judge_sets(ranking, read)}
-    assert list(sizes) == ["lac", "aps", "raps"]
-    assert all(sizes[method] < alone[method] for method in sizes)
-    assert found["sets"][0]["coverage"] == pytest.approx(0.9, abs=0.03)
+    assert ours is not None
+    assert seeds is not None
+    assert [each.number for each in seeds.trials] == [0, 5, 6, 7, 8]
+    assert found["seeds"]["row"]["loss"] == "cross_entropy × 5"
+    for selected, facts in ((ours, found), (seeds, found["seeds"])):
+        logits = [predictions(each.number, "test")[0].double() for each in selected.pool.trials]
+        expected = M.evaluate(selected.ensemble(logits), labels, ["ece", "error"])
+        assert facts["row"]["note"] == f"{selected.networks} networks"
+        assert facts["row"]["test_ece_scaled"] == pytest.approx(expected["ece"])
+        assert facts["row"]["test_error"] == pytest.approx(expected["error"])
+        sizes = {row["method"]: row["size"] for row in facts["sets"]}
+        alone = {row["method"]: row["size"] for row in judge_sets(ranking, read)}
+        assert list(sizes) == ["lac", "aps", "raps"]
+        assert all(sizes[method] < alone[method] for method in sizes)
+        assert facts["sets"][0]["coverage"] == pytest.approx(0.9, abs=0.03)
+    judgement = Judgement(ensemble=found)
+    assert [row["loss"] for row in judgement.rows] == ["ensemble", "cross_entropy × 5"]
+    assert len(judgement.all_sets) == 6
 
 
 def test_its_test_verdicts_are_corrected_for_other_sweeps(tmp_path: Path) -> None:
@@ -111,15 +144,15 @@ def test_its_row_survives_the_file_of_the_answer(tmp_path: Path) -> None:
     assert "ensemble" in console.export_text()
 
 
-def test_with_one_seed_of_cross_entropy_there_is_no_comparison_with_its_ensemble(
-    tmp_path: Path,
-) -> None:
-    ranking, read = sweep(tmp_path, seeds=0)
+@pytest.mark.parametrize("seeds", [0, 1])
+def test_with_too_few_seeds_of_cross_entropy_nothing_is_decided(seeds: int, tmp_path: Path) -> None:
+    ranking, read = sweep(tmp_path, seeds)
     [found] = judge_ensemble(ranking, read)
-    assert {each["theirs"] for each in found["comparisons"]} == {
-        "cross_entropy + temperature scaling"
-    }
-    assert "trained with 1 seed" in found["why"][-1]
+    assert found["comparisons"] == []
+    assert (found["advice"], found["offered"]) == ("", "ensemble")
+    count = "1 seed" if seeds == 0 else "2 seeds"
+    assert "seeds of cross-entropy is not decided" in found["why"][-1]
+    assert f"cross-entropy was trained with {count} (selection.baseline_seeds)" in found["why"][-1]
 
 
 def test_no_ensemble_of_one_trial_or_of_several_decisions(tmp_path: Path) -> None:

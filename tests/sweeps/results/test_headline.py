@@ -1,11 +1,10 @@
 """The headline of the result."""
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from sweeps.evidence.comparison import ENSEMBLE, SCALED, Comparison, Verdict
+from sweeps.evidence.comparison import SCALED, Comparison, Verdict
 from sweeps.results.headline import headline
 from tests.builders import baseline, ranked, trial
 
@@ -40,18 +39,9 @@ def test_what_to_do_follows_the_verdict(verdict: Any, advice: str) -> None:
     assert wrong == "It misclassifies 12.5 of 100 test samples, cross-entropy 10."
 
 
-def test_a_better_ensemble_is_recommended() -> None:
-    worth = Comparison(
-        ENSEMBLE, f"cross_entropy{SCALED}", "nll", -0.03, -0.05, -0.01, "supported", 3
-    )
-    found = headline(ranked(RECORDS), compared("worse"), [worth])
-    assert found.advice.startswith("Use plain cross-entropy")
-    assert "export the ensemble" in found.advice
-    seeds = replace(worth, theirs=f"the mean of 4 seeds of cross_entropy{SCALED}", split="test")
-    better = headline(ranked(RECORDS), [], [worth, replace(seeds, verdict="worse")]).advice
-    assert better.endswith("networks: the mean of 4 seeds of cross-entropy + temperature scaling.")
-    level = replace(worth, high=0.01, verdict="not supported")
-    assert "ensemble" not in headline(ranked(RECORDS), compared("worse"), [level]).advice
+def test_the_advice_on_several_networks_comes_last() -> None:
+    found = headline(ranked(RECORDS), compared("worse"), "For a lower NLL average five.")
+    assert found.advice.endswith("focal (γ=1). For a lower NLL average five.")
 
 
 def test_without_an_end_a_baseline_or_a_choice() -> None:

@@ -36,7 +36,7 @@ from tests.harness.command import calsweep
 from tests.harness.tracked import client_of
 from tests.harness.trained import train_sweep
 from trainables.export.exported import run_onnx
-from trainables.posthoc.ensembles import Ensemble
+from trainables.posthoc.ensembles import Ensemble, fit_mean
 from trainables.trials.outcome import read_predictions, write_predictions
 
 ALONE = """
@@ -305,9 +305,11 @@ def selected(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> Selected:
     first, second = (each.trials[0] for each in pool.candidates[:2])
     known = [read_split(store, each.number, "validation") for each in (first, second)]
     found = Selected(
+        "ensemble",
         (first, first, second),
         Ensemble((0, 0, 1), (0.8, 0.8, 1.2), 0.9),
         Pool((first, second), [logits for logits, _ in known], known[0][1]),
+        fit_mean,
     )
     for module in ("sweeps.service.exporting", "sweeps.service.trained"):
         monkeypatch.setattr(f"{module}.select_ensemble", lambda *_: found)
@@ -356,6 +358,6 @@ def test_the_ensemble_as_onnx(store: SweepStore, tmp_path: Path) -> None:
 
 def test_there_is_no_ensemble_of_one_trial(tmp_path: Path) -> None:
     train_sweep(tmp_path, small("alone"), [])
-    with pytest.raises(UserError, match="has no ensemble: fewer than two finished trials"):
+    with pytest.raises(UserError, match="has no ensemble: fewer than three finished trials"):
         export_model("alone", str(tmp_path), str(tmp_path / "model"), ensemble=True)
     assert not (tmp_path / "model").exists()

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from trainables import metrics as M
 from trainables.posthoc import TemperatureScaling, cross_fitted
-from trainables.posthoc.ensembles import averaged, cross_fitted_ensemble, fit_ensemble
+from trainables.posthoc.ensembles import averaged, cross_fitted_ensemble, fit_ensemble, fit_mean
 
 
 def draw(
@@ -86,7 +86,7 @@ def test_cross_fitting_is_not_optimistic() -> None:
     labels = torch.randint(3, (200,), generator=generator)
     noise = [torch.randn(200, 3, generator=generator, dtype=torch.float64) for _ in range(20)]
     flattered = nll(fit_ensemble(noise, labels)(noise), labels)
-    honest = nll(cross_fitted_ensemble(noise, labels), labels)
+    honest = nll(cross_fitted_ensemble(noise, labels, fit_ensemble), labels)
     chance = torch.log(torch.tensor(3.0)).item()
     assert flattered < chance - 0.01
     assert honest > chance - 0.005
@@ -94,8 +94,20 @@ def test_cross_fitting_is_not_optimistic() -> None:
 
 def test_cross_fitting_of_one_network_is_that_of_its_temperature() -> None:
     logits, labels = draw(400, networks=1)
-    found = cross_fitted_ensemble(logits, labels).softmax(1)
+    found = cross_fitted_ensemble(logits, labels, fit_ensemble).softmax(1)
     torch.testing.assert_close(found, cross_fitted(logits[0], labels).softmax(1), atol=1e-6, rtol=0)
+
+
+def test_it_starts_from_three_networks_and_the_mean_has_all() -> None:
+    """One more copy of the best network lowers the loss, but is not one of the first members."""
+    logits, labels = draw(400, networks=4)
+    ensemble = fit_ensemble(logits, labels, most=3)
+    assert len(set(ensemble.members)) == 3
+    mean = fit_mean(logits, labels)
+    assert mean.members == (0, 1, 2, 3)
+    own = [TemperatureScaling().fit(each, labels)(each) for each in logits]
+    last = TemperatureScaling().fit(averaged(own), labels)
+    torch.testing.assert_close(mean(logits), last(averaged(own)))
 
 
 def test_an_empty_list_of_networks_is_rejected() -> None:
