@@ -11,10 +11,12 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from typing import Any, Final
 
 from rich.console import Console
 
+from sweeps.search.record import TrialRecord
 from sweeps.service.running import run_sweep
 from sweeps.sweep_file.loading import parse_sweep
 
@@ -65,7 +67,7 @@ _RETRIED: Final = ("out_of_memory", "assertion")
 
 
 def main() -> int:
-    """Run the sweep and print one line; 1 if a trial failed, or a required retry did not happen."""
+    """Run the sweep and print one line; 1 if a trial failed, or was not retried as expected."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("sweep", choices=SWEEPS)
     parser.add_argument("--cpu", action="store_true", help="train without a GPU")
@@ -90,8 +92,14 @@ def main() -> int:
         f"{len(records)} trials, {len(failed)} failed, {retried} retried, lowest val_ece {best}, "
         f"{time.monotonic() - start:.0f} s"
     )
-    expected = len(records) if arguments.sweep in _RETRIED and not arguments.cpu else 0
-    return 1 if failed or best is None or retried < expected else 0
+    return 0 if passed(records, arguments.sweep in _RETRIED and not arguments.cpu) else 1
+
+
+def passed(records: Sequence[TrialRecord], must_retry: bool) -> bool:
+    """Whether a trial finished, none failed, and each was retried, or none."""
+    retried = [len(record.runs) > 1 for record in records]
+    ended = {record.state for record in records}
+    return "finished" in ended and "failed" not in ended and set(retried) == {must_retry}
 
 
 if __name__ == "__main__":

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import re
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Final
+
 from sweeps.messages.redaction import redact
 
 
@@ -26,6 +32,31 @@ class SweepFailedError(CommandError):
 
 class SweepInterruptedError(CommandError):
     """Ctrl-C or SIGTERM: exit code 130; the message says how to continue."""
+
+
+_FRAME: Final = re.compile(r'^  File "(.+)", line (\d+).*', re.MULTILINE)
+_INSTALLED: Final = (Path(__file__).parents[1], Path(sysconfig.get_path("purelib")))
+
+
+def cause(error: BaseException) -> str:
+    """The last error of a traceback on one line, with the file and line that raised it.
+
+    Ray and Tune raise errors whose message is the traceback of another error.
+    """
+    text = str(error) if _FRAME.search(str(error)) else "".join(traceback.format_exception(error))
+    frames = list(_FRAME.finditer(text))
+    below = text[frames[-1].end() :] if frames else text
+    lines = [line for line in below.splitlines() if line and not line[0].isspace()]
+    place = f", {_module(frames[-1][1])}, line {frames[-1][2]}" if frames else ""
+    return f"{lines[0] if lines else type(error).__name__}{place}"
+
+
+def _module(file: str) -> str:
+    """A file's path, relative to the folder that it is imported from if that is a known one."""
+    for folder in _INSTALLED:
+        if Path(file).is_relative_to(folder):
+            return str(Path(file).relative_to(folder))
+    return file
 
 
 def first_line(error: Exception) -> str:

@@ -10,7 +10,9 @@ import pytest
 
 from benchmarks.gpu import SWEEPS, Part, run, training_speed, worst_loss, write_json
 from benchmarks.gpu_sweep import SWEEPS as SECTIONS
+from benchmarks.gpu_sweep import passed
 from sweeps.sweep_file.loading import parse_sweep
+from tests.builders import baseline, trial
 
 
 @pytest.mark.slow
@@ -58,6 +60,18 @@ def test_sweeps_of_the_command_are_valid() -> None:
     assert {name for _, name in SWEEPS} | {"workers"} == set(SECTIONS)
     for sections in SECTIONS.values():
         parse_sweep({"name": "gpu", "dataset": {"name": "digits"}, **sections})
+
+
+@pytest.mark.parametrize("must_retry", [False, True])
+def test_a_sweep_passes_if_exactly_the_expected_trials_were_retried(must_retry: bool) -> None:
+    once, twice = baseline(), trial(1)
+    once.runs, twice.runs = [[1.0, 2.0]], [[1.0, 2.0], [3.0, 4.0]]
+    assert passed([once], must_retry) is not must_retry
+    assert passed([twice], must_retry) is must_retry
+    assert not passed([once, twice], must_retry)
+    failed = trial(2, state="failed")
+    failed.runs = (twice if must_retry else once).runs
+    assert not passed([twice if must_retry else once, failed], must_retry)
 
 
 @pytest.mark.slow

@@ -60,7 +60,7 @@ def findings(
     if workload is not None:
         memory += f" (estimated: {memory_needed(sweep, workload) / 1e9:.1f} GB)"
     facts = [memory]
-    if isinstance(dataset, Dataset):
+    if isinstance(dataset, Dataset) and "training_seconds" in entry:  # custom loops have none
         recipe = (sweep.encoder or sweep).training
         samples = len(dataset.train.labels) / entry["training_seconds"]
         facts += [f"{samples:,.0f} samples/s", str(recipe.precision)]

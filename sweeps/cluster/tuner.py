@@ -19,10 +19,11 @@ from sweeps.cluster.scheduler import QueueScheduler
 from sweeps.cluster.searcher import QueueSearcher
 from sweeps.cluster.sharing import announced, fair_share
 from sweeps.cluster.slots import Slots
-from sweeps.errors import CommandError, SweepFailedError, first_line
+from sweeps.errors import CommandError, SweepFailedError, cause
 from sweeps.messages.formatting import calsweep_command
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.trial_queue import TrialQueue
+from sweeps.store.driver_log import log_path
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import ScalingSection
 from trainables.contract.config import EncoderSetup, TrialSetup
@@ -100,7 +101,7 @@ def _tune(
             raise
         except Exception as error:
             logger.exception("Ray Tune failed")
-            fault = f"{type(error).__name__}: {first_line(error)}"
+            fault = cause(error)
         if queue.exhausted:
             break
         faults = faults + 1 if queue.progress == progress else 1
@@ -109,11 +110,14 @@ def _tune(
             again = calsweep_command(f"resume {store.name}", store.storage)
             raise SweepFailedError(
                 f"Ray Tune failed {faults} times without progress of the sweep ({fault}). Finished "
-                f"trials are kept; {again} continues it"
+                f"trials are kept; {again} continues it; traceback in {log_path(store)}"
             )
         gc.collect()  # Ray ends actors without references
+        left = "1 trial continues" if queue.live == 1 else f"{queue.live} trials continue"
         queue.interrupted()
-        reporter.notice(f"Ray Tune failed ({fault}) and is restarted")
+        reporter.notice(
+            f"Ray Tune failed ({fault}) and is restarted; {left}; traceback in {log_path(store)}"
+        )
     with suppress(OSError):  # for example if the storage is unreachable: the next driver deletes it
         (store.folder / "tune").delete_tree()  # no longer needed
 

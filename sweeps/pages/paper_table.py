@@ -76,8 +76,8 @@ def paper_table(ranking: Ranking, sweep: SweepFile, form: Form) -> str:
     candidates = sorted(ranking.best_by_loss.values(), key=lambda c: c.loss != BASELINE_LOSS)
     metrics = tuple(dict.fromkeys(("ece", objective_metric(ranking.rule.objective), "nll")))
     rows = [_cells(candidate, metrics) for candidate in candidates]
-    most = max((candidate.seeds for candidate in candidates), default=0)
-    bold = _bold(rows, [c.feasible and c.seeds == most for c in candidates])
+    best = min((candidate.tier for candidate in candidates), default=0)
+    bold = _bold(rows, [c.feasible and c.tier == best for c in candidates])
     markup, write = (_IN_LATEX, _latex) if form == "latex" else (_IN_MARKDOWN, _markdown)
     body = _body(candidates, rows, bold, markup)
     return write(metrics, body, _caption(ranking, sweep, candidates))

@@ -88,7 +88,8 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
 
     Each sweep selects by its own rule, relative to its own baseline. Sweeps are compared only if
     they have identical splits, the same model with the same options, and the same single objective.
-    A setting with more fresh seeds comes first, then the one with the lower objective.
+    A setting with fresh seeds comes first, then the one with the lower objective, to which the
+    standard error over its seeds is added.
 
     Returns:
         One entry each: ``dataset`` and ``model`` (with a part of the digest, or the options, if the
@@ -142,8 +143,8 @@ def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, 
     }
 
 
-def _rank(candidate: Candidate) -> tuple[float, float]:
-    return -candidate.seeds, candidate.objective
+def _rank(candidate: Candidate) -> tuple[bool, tuple[float, ...]]:
+    return not candidate.seeds, candidate.scores
 
 
 def _ambiguous_names(sweeps: Sequence[TrackedSweep]) -> set[str]:

@@ -10,7 +10,12 @@ from dataclasses import asdict, replace
 from typing import Any, Final
 
 from sweeps.evidence.comparison import verdict
-from sweeps.messages.formatting import counted, format_hyperparameters, metric_heading
+from sweeps.messages.formatting import (
+    counted,
+    format_hyperparameters,
+    format_setting,
+    metric_heading,
+)
 from sweeps.results.columns import objective_metric
 from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.leaderboard import front_rows, leaderboard
@@ -27,11 +32,38 @@ _OOD: Final = re.compile(r"ood_(.+)_auroc$")
 
 def reasons(ranking: Ranking, adapt_share: float, judgement: Judgement) -> list[str]:
     """Sentences about the selection, the conclusion from the verdicts, ensemble and data."""
+    unproven = _on_failed_finalists(ranking)
     return [
         *explain_choice(ranking, adapt_share),
-        *conclusion(judgement.comparisons),
+        *on_failures(ranking.records),
+        *(unproven or conclusion(judgement.comparisons)),
         *judgement.on_ensemble,
         *judgement.on_data,
+    ]
+
+
+def on_failures(records: Sequence[TrialRecord]) -> list[str]:
+    """How many trials failed, among them those with fresh seeds, and why; empty if none did."""
+    failed = [record for record in records if record.state == "failed"]
+    if not failed:
+        return []
+    why = "; ".join(f"{count} × {reason}" for reason, count in _reasons(failed))
+    finals = [record for record in records if record.role == "finalist"]
+    fresh = sum(record.state == "failed" for record in finals)
+    among = f", {fresh} of the {len(finals)} with fresh seeds" if fresh else ""
+    return [f"Failed: {len(failed)} of {counted(len(records), 'trial')}{among} ({why})."]
+
+
+def _on_failed_finalists(ranking: Ranking) -> list[str]:
+    """The recommendation if no trial with a fresh seed finished, although some were run."""
+    finals = [record for record in ranking.records if record.role == "finalist"]
+    if not finals or ranking.chosen is None or any(c.seeds for c in ranking.candidates):
+        return []
+    if any(record.state == "running" for record in finals):
+        return []
+    return [
+        "Every trial with a fresh seed failed, so no setting is shown to beat cross-entropy with a "
+        "temperature: use that, or find out why they failed and run the sweep again."
     ]
 
 
@@ -46,11 +78,11 @@ def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
             *_infeasible(ranking),
         ]
     objective = ranking.rule.objective
-    over = (
-        f"mean over {counted(chosen.seeds, 'fresh seed')}"
-        if chosen.seeds
-        else "one seed; selection.finalists and selection.seeds train it again"
-    )
+    over = "one seed; selection.finalists and selection.seeds train it again"
+    if chosen.seeds:
+        over = f"mean over {counted(chosen.seeds, 'fresh seed')}"
+    elif any(r.role == "finalist" and r.setting == chosen.setting for r in ranking.records):
+        over = "one seed; no trial of it with a fresh seed has finished"
     among = (
         f"among settings whose validation error is at most {guard:g} above cross-entropy's"
         if baseline is not None
@@ -62,6 +94,7 @@ def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
     lines = [
         f"Selected: {' '.join([chosen.loss, *values])} – the "
         f"lowest {objective}, {chosen.objective:.4f} ({over}), {among}{''.join(limits)}.",
+        *_on_fewer_seeds(ranking, chosen),
         *_infeasible(ranking),
     ]
     if baseline is not None and baseline != chosen:
@@ -79,6 +112,17 @@ def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
         *lines,
         _on_the_test_split(chosen, objective_metric(objective)),
         *_on_evaluation_sets(chosen),
+    ]
+
+
+def _on_fewer_seeds(ranking: Ranking, chosen: Candidate) -> list[str]:
+    """Why a setting with a lower mean is not selected, if that is for its fewer seeds."""
+    return [
+        f"{format_setting(each.loss, each.setting.hyperparameters)} has {each.objective:.4f} with "
+        f"{counted(each.seeds, 'fresh seed')}, which is not lower by more than the noise of fewer "
+        "seeds."
+        for each in ranking.candidates
+        if each.feasible and each.tier == chosen.tier and each.objective < chosen.objective
     ]
 
 
@@ -185,8 +229,12 @@ def _baseline_reason(ranking: Ranking) -> str:
 
 def failure_summary(records: Sequence[TrialRecord]) -> str:
     """The reasons why trials failed, with their counts, the most frequent first."""
-    reasons = Counter(record.reason or "unknown" for record in records if record.state == "failed")
-    return "\n".join(f"  {count} × {reason}" for reason, count in reasons.most_common(5))
+    failed = [record for record in records if record.state == "failed"]
+    return "\n".join(f"  {count} × {reason}" for reason, count in _reasons(failed))
+
+
+def _reasons(failed: Sequence[TrialRecord]) -> list[tuple[str, int]]:
+    return Counter(record.reason or "unknown" for record in failed).most_common(5)
 
 
 def answer(ranking: Ranking, sweep: SweepFile, judgement: Judgement = NOT_YET) -> dict[str, Any]:
@@ -202,7 +250,7 @@ def answer(ranking: Ranking, sweep: SweepFile, judgement: Judgement = NOT_YET) -
         "candidates": judgement.candidates or len(ranking.candidates),
         "comparisons": [asdict(each) for each in judgement.comparisons],
         "pairs": [asdict(each) for each in judgement.pairs],
-        "verdict": verdict(judgement.comparisons),
+        "verdict": None if _on_failed_finalists(ranking) else verdict(judgement.comparisons),
         "guard_reference": ranking.reference,
         "references": [asdict(each) for each in judgement.references],
         "rows": [

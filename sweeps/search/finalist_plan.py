@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
@@ -29,7 +30,7 @@ class FinalistPlan:
 
     With ``selection.seeds: auto`` each has two, and then the best of them and the baseline get
     further seeds while `take_look` says that the verdict is open. In a guided search, `guide`
-    predicts the objective of each setting.
+    predicts the objective of each setting. A trial that fails is run once more, as a new trial.
     """
 
     def __init__(
@@ -42,7 +43,9 @@ class FinalistPlan:
         self._guide = guide
         self._sweep = sweep
         self._take_look = take_look
-        self._started = [(r.setting, r.seed) for r in records if r.role == "finalist"]
+        own = [record for record in records if record.role == "finalist"]
+        self._started = [(r.setting, r.seed) for r in own]
+        self._failed = {(r.setting, r.seed) for r in own if r.state == "failed"}
         self._finals: list[Final] | None = None
         self._looks = list(sweep.selection.looks)  # numbers of seeds, of which the last are to come
         self.ended_by: str | None = None
@@ -59,6 +62,10 @@ class FinalistPlan:
 
     def start(self, record: TrialRecord) -> None:
         self._started.append((record.setting, record.seed))
+
+    def ended(self, record: TrialRecord) -> None:
+        if record.state == "failed":
+            self._failed.add((record.setting, record.seed))
 
     def decide(self, searched: Sequence[TrialRecord]) -> bool:
         """Select the finalists from the trials of the search; returns whether this was new."""
@@ -115,16 +122,23 @@ class FinalistPlan:
     def _seeds(self, first: int, last: int) -> tuple[int, ...]:
         return self._sweep.seeds[1 + first : 1 + last]
 
-    def trials(self, failed_seeds: set[int]) -> list[Final] | None:
-        """All trials except those whose encoder failed; None while undecided."""
+    def trials(self, failed_seeds: set[int], budget: Budget) -> list[Final] | None:
+        """All trials except those whose encoder failed; None while undecided.
+
+        Trials that failed occur twice, if the second has started or fits into the budget.
+        """
         if self._finals is None:
             return None
-        return [final for final in self._finals if final[1] not in failed_seeds]
+        started, unstarted = Counter(self._started), set(self._finals).difference(self._started)
+        fits = budget.lacking(len(unstarted)) is None
+        again = [f for f in self._finals if f in self._failed and (fits or started[f] > 1)]
+        return [final for final in (*self._finals, *again) if final[1] not in failed_seeds]
 
-    def remaining(self, failed_seeds: set[int]) -> list[Final]:
-        """The decided trials that have not started."""
-        trials = self.trials(failed_seeds) or []
-        return [final for final in trials if final not in self._started]
+    def remaining(self, failed_seeds: set[int], budget: Budget) -> list[Final]:
+        """The decided trials that have not started; retries are the last."""
+        trials = self.trials(failed_seeds, budget) or []
+        open_ = Counter(trials) - Counter(self._started)
+        return sorted(open_, key=lambda final: final in self._started)
 
     def _affordable(self, searched: Sequence[TrialRecord]) -> int:
         """How many finalists besides the baseline ``search.max_epochs`` allows."""

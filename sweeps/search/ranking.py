@@ -8,6 +8,7 @@ many trials is partly luck, so the mean over fresh seeds decides. The test split
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -35,6 +36,11 @@ class Candidate:
         judged: The trials that represent it: those with fresh seeds, or the first if there are
             none.
         objectives: Mean of each objective over ``judged``, as of the other metrics.
+        scores: These means plus their standard errors, by which settings are ranked, so that one
+            of whose fresh seeds some failed needs a lower mean. The standard deviation is that of
+            all settings together.
+        tier: Lower is better: 0 with fresh seeds, 1 if ``selection.seeds: auto`` gave others
+            further seeds, 2 for a single trial.
         broken: The limits that it exceeds; it is feasible if there are none.
     """
 
@@ -43,6 +49,8 @@ class Candidate:
     objectives: tuple[float, ...]
     val_error: float
     broken: tuple[Limit, ...]
+    scores: tuple[float, ...]
+    tier: int
 
     @property
     def objective(self) -> float:
@@ -78,10 +86,11 @@ class Ranking:
     """A sweep's settings, best first, computed once from its records.
 
     Settings with fresh seeds come before others, because the lowest objective of many single trials
-    is partly luck. If the baseline did not finish, the lowest validation error replaces its error.
+    is partly luck, see :attr:`Candidate.tier`; the scores sort the rest. If the baseline did
+    not finish, the lowest validation error replaces its error.
 
     Attributes:
-        candidates: Every setting with a finished trial: feasible ones first, then by objective.
+        candidates: Every setting with a finished trial: feasible ones first.
     """
 
     def __init__(self, records: Iterable[TrialRecord], rule: Rule) -> None:
@@ -94,20 +103,18 @@ class Ranking:
             groups.setdefault(record.setting, []).append(record)
         judged = {setting: _judged(trials) for setting, trials in groups.items()}
         references = self._references(list(judged.values()))
+        spreads = [_spread_over_seeds(judged.values(), name) for name in rule.objectives]
+        tiers = self._tiers(judged)
         found = [
-            _candidate(groups[setting], own, rule, references[_is_again(own)])
+            _candidate(
+                groups[setting], own, rule, references[_is_again(own)], spreads, tiers[setting]
+            )
             for setting, own in judged.items()
         ]
-        most = max((candidate.seeds for candidate in found), default=0)
         self.candidates = tuple(
             sorted(
                 found,
-                key=lambda c: (
-                    not c.feasible,
-                    not (most and c.seeds == most),
-                    c.objectives,
-                    c.trials[0].number,
-                ),
+                key=lambda c: (not c.feasible, c.tier, c.scores, c.trials[0].number),
             )
         )
 
@@ -123,7 +130,7 @@ class Ranking:
 
         If there are settings with fresh seeds, only those are compared.
         """
-        alike = [c for c in self.candidates if self.chosen and c.seeds == self.chosen.seeds]
+        alike = [c for c in self.candidates if self.chosen and c.tier == self.chosen.tier]
         feasible = [c for c in alike if c.feasible]
         return tuple(
             c
@@ -134,6 +141,21 @@ class Ranking:
                 for o in feasible
             )
         )
+
+    def _tiers(self, judged: Mapping[Setting, list[TrialRecord]]) -> dict[Setting, int]:
+        """See :class:`Candidate`.
+
+        Seeds that failed count, so that they do not cost a setting its tier. The baseline gets each
+        seed last and every further seed, so others have fewer only if there are further seeds.
+        """
+        finals = [r for r in self.records if r.role == "finalist" and r.state != "running"]
+        ended = Counter(setting for setting, _ in {(r.setting, r.seed) for r in finals})
+        of_baseline = [n for setting, n in ended.items() if setting.loss == BASELINE_LOSS]
+        most = max(of_baseline, default=0)
+        return {
+            setting: (0 if ended[setting] >= most else 1) if _is_again(own) else 2
+            for setting, own in judged.items()
+        }
 
     @cached_property
     def baseline(self) -> Candidate | None:
@@ -299,16 +321,33 @@ def _is_again(judged: list[TrialRecord]) -> bool:
     return judged[0].role == "finalist"
 
 
+def _spread_over_seeds(judged: Iterable[list[TrialRecord]], metric: str) -> float:
+    """Standard deviation of a metric over the fresh seeds of a setting, pooled over settings."""
+    values = [[r.outcome[metric] for r in own] for own in judged if _is_again(own)]
+    freedom = sum(len(own) - 1 for own in values)
+    squares = sum((value - fmean(own)) ** 2 for own in values for value in own)
+    return math.sqrt(squares / freedom) if freedom else 0.0
+
+
 def _candidate(
-    trials: list[TrialRecord], judged: list[TrialRecord], rule: Rule, references: References
+    trials: list[TrialRecord],
+    judged: list[TrialRecord],
+    rule: Rule,
+    references: References,
+    spreads: Sequence[float],
+    tier: int,
 ) -> Candidate:
     def mean(metric: str) -> float:
         return fmean(r.outcome.get(metric, math.nan) for r in judged)
 
+    objectives = tuple(mean(name) for name in rule.objectives)
+    errors = (spread / math.sqrt(len(judged)) for spread in spreads)
     return Candidate(
         trials=tuple(trials),
         judged=tuple(judged),
-        objectives=tuple(mean(name) for name in rule.objectives),
+        objectives=objectives,
+        scores=tuple(sum(each) for each in zip(objectives, errors, strict=True)),
+        tier=tier,
         val_error=mean("val_error"),
         broken=tuple(
             limit

@@ -63,7 +63,8 @@ class TrialQueue:
 
     Args:
         save: Saves a record; returns when it is saved.
-        listeners: Called with a record whenever it has changed.
+        listeners: Called with a record whenever it has changed. They only observe: one that raises
+            is not called again, and the sweep continues.
         initial: The baseline and the settings to try first, instead of the published ones.
         candidates: The candidates of a guided search, see :class:`~sweeps.search.guide.Guide`.
         take_look: Whether further seeds may still change the verdict: see :class:`FinalistPlan`.
@@ -88,7 +89,7 @@ class TrialQueue:
         # Numbers may be missing because a record was damaged.
         self._by_number = {record.number: record for record in self.records}
         self._save = save
-        self._listeners = listeners
+        self._listeners = list(listeners)
         self._space = SearchSpace(sweep)
         self._study = SweepStudy(sweep, self._space)
         self._study.learn(past.earlier)
@@ -144,7 +145,7 @@ class TrialQueue:
         """The total number of trials, as far as known; further seeds are added later."""
         encoders = len(self.records) - self._searched - self._finals.started
         encoders += len(self._encoders.untrained)
-        known = self._finals.trials(self._encoders.failed)
+        known = self._finals.trials(self._encoders.failed, self.budget)
         searched = self._most_searched if known is None else self._searched
         return encoders + searched + self._planned_finals
 
@@ -154,7 +155,7 @@ class TrialQueue:
 
     @property
     def _planned_finals(self) -> int:
-        known = self._finals.trials(self._encoders.failed)
+        known = self._finals.trials(self._encoders.failed, self.budget)
         if known is not None:
             return len(known)
         return self.sweep.selection.first_trials(self._most_searched)
@@ -327,6 +328,8 @@ class TrialQueue:
         self.budget.ends(record)
         if record.role == "encoder":
             self._encoders.ended(record)
+        elif record.role == "finalist":
+            self._finals.ended(record)
         elif record.searched:
             self._study.observe(record)
             if record.role == "baseline" or is_at_noise(record, rule_of(self.sweep)):
@@ -395,15 +398,19 @@ class TrialQueue:
             self.ended_by = "stop_at_noise" if self._is_at_noise else self._lacking
             if self.ended_by is None and self._nothing_to_gain:
                 self.ended_by = "sampler"
-        remaining = self._finals.remaining(self._encoders.failed)
+        remaining = self._finals.remaining(self._encoders.failed, self.budget)
         while not (remaining or self._live or self._unfinished):
             further = self._finals.extend(self.records, self.budget)
             if not further:
                 break
             self._encoders.add(further)
-            remaining = self._finals.remaining(self._encoders.failed)
+            remaining = self._finals.remaining(self._encoders.failed, self.budget)
         return remaining
 
     def _notify(self, record: TrialRecord) -> None:
-        for listener in self._listeners:
-            listener(record)
+        for listener in list(self._listeners):
+            try:
+                listener(record)
+            except Exception:
+                logger.exception("an observer of the sweep failed and is no longer called")
+                self._listeners.remove(listener)

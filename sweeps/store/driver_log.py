@@ -23,7 +23,8 @@ class _Handler(logging.FileHandler):
         """Ignore errors, which would fill the terminal if the log cannot be written."""
 
 
-def _path(store: SweepStore) -> Path:
+def log_path(store: SweepStore) -> Path:
+    """Where the log of a sweep is on this machine."""
     if store.folder.is_local:
         return Path(store.folder.path) / "driver.log"
     place = hashlib.blake2b(store.folder.uri.encode(), digest_size=4).hexdigest()
@@ -46,7 +47,7 @@ def driver_log(store: SweepStore) -> Iterator[Path]:
 
     Yields the log's path; with a remote storage it is in a private temporary folder.
     """
-    path = _path(store)
+    path = log_path(store)
     handler = _Handler(path, encoding="utf-8")
     handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     loggers = [logging.getLogger(name) for name in (*_NOISY, "calsweep", "py.warnings")]

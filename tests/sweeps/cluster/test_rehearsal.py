@@ -7,6 +7,7 @@ import pytest
 from sweeps.cluster.rehearsal import Rehearsal, findings
 from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.sweep_file.loading import parse_sweep
 from tests.builders import Noted, baseline, make_sweep, trial
 from trainables.data.core.base import Dataset
 
@@ -41,6 +42,13 @@ def test_a_share_that_is_far_too_large_gets_a_better_one(dataset: Dataset) -> No
 def test_a_share_that_is_too_small_gets_a_better_one(dataset: Dataset) -> None:
     found = lines(dataset, 0.125, gpu_memory=30e9, gpu_memory_share=0.375)
     assert found[1].startswith("By this measurement 2 trials fit a GPU: scaling.gpus_per_worker = ")
+
+
+def test_a_custom_loop_reports_no_seconds_of_training(dataset: Dataset) -> None:
+    own_loop = {"name": "own", "dataset": "digits", "losses": ["focal"]}
+    sweep = parse_sweep({**own_loop, "trainable": "benchmarks.gpu_loops:train"})
+    facts = {name: value for name, value in FACTS.items() if name != "training_seconds"}
+    assert findings(sweep, dataset, facts, NODES) == ["First epoch: 1.6 GB of GPU memory."]
 
 
 def test_it_is_reported_once_for_the_baseline_on_a_gpu(dataset: Dataset) -> None:

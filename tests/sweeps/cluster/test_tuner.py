@@ -167,8 +167,17 @@ def test_a_sweep_that_gets_further_continues_after_any_fault(
 
 @pytest.mark.slow
 def test_a_sweep_that_gets_no_further_ends_with_one_message(
-    ray_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ray_session: None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr("sweeps.cluster.tuner._MOST_FAULTS", 1)  # each takes a new process
-    with pytest.raises(SweepFailedError, match="2 times without progress of the sweep"):
+    with pytest.raises(
+        SweepFailedError, match=r"2 times without progress of the sweep .*of a new kind"
+    ):
         run_with_faults(tmp_path, monkeypatch, [True] * 99, concurrent=1)
+    said = capsys.readouterr().err
+    assert "Ray Tune failed (RuntimeError: of a new kind, " in said
+    assert "test_tuner.py, line " in said
+    assert "and is restarted; 1 trial continues; traceback in " in said

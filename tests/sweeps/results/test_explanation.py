@@ -1,11 +1,13 @@
 """The reasons for the selected setting, in words."""
 
+from typing import Any
+
 from sweeps.evidence.comparison import SCALED, Comparison
 from sweeps.results.explanation import answer, explain_choice, failure_summary, reasons
-from sweeps.results.judgement import Judgement
+from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.leaderboard import leaderboard
 from sweeps.search.ranking import Ranking
-from tests.builders import baseline, make_sweep, ranked, trial
+from tests.builders import baseline, finalist, make_sweep, ranked, trial
 
 
 def notes_by_loss(ranking: Ranking) -> dict[str, str]:
@@ -102,6 +104,58 @@ def test_reasons_of_failure_are_counted() -> None:
     reasons = ["diverged", "out of memory", "diverged"]
     failed = [trial(i, "focal", state="failed", reason=r) for i, r in enumerate(reasons)]
     assert failure_summary(failed) == "  2 × diverged\n  1 × out of memory"
+
+
+def test_failed_trials_and_seeds_are_counted_with_their_reasons() -> None:
+    first, other = baseline(val_ece=0.05), trial(1, "focal", val_ece=0.03)
+    failed: dict[str, Any] = {"state": "failed", "reason": "diverged", "history": []}
+    records = [
+        first,
+        other,
+        trial(2, "mbls", **{**failed, "reason": "out of memory"}),
+        finalist(3, other, 1, val_ece=0.03),
+        finalist(4, other, 2, **failed),
+        finalist(5, first, 1, val_ece=0.05),
+    ]
+    lines = reasons(ranked(records), 0.0, NOT_YET)
+    assert (
+        "Failed: 2 of 6 trials, 1 of the 3 with fresh seeds (1 × out of memory; 1 × diverged)."
+        in lines
+    )
+    assert lines[0].startswith("Selected: focal γ=1 – the lowest val_ece, 0.0300 (mean over 1 fr")
+    assert not any(line.startswith("Failed") for line in reasons(ranked(records[:2]), 0, NOT_YET))
+
+
+def test_if_all_fresh_seeds_fail_cross_entropy_is_recommended() -> None:
+    first, other = baseline(val_ece=0.05), trial(1, "focal", val_ece=0.03)
+    failed: dict[str, Any] = {"state": "failed", "reason": "diverged", "history": []}
+    records = [first, other, finalist(2, other, 1, **failed), finalist(3, first, 1, **failed)]
+    better = Comparison(
+        "focal", f"cross_entropy{SCALED}", "ece", -0.02, -0.05, -0.01, "supported", 1
+    )
+    found = answer(ranked(records), make_sweep(), Judgement((better,)))
+    assert "(one seed; no trial of it with a fresh seed has finished)" in found["why"][0]
+    assert found["why"][-1].startswith("Every trial with a fresh seed failed, so no setting is ")
+    assert found["verdict"] is None
+
+
+def test_a_lower_mean_of_fewer_seeds_that_is_not_selected_is_explained() -> None:
+    one, two = trial(1, "focal"), trial(2, "mbls")
+    records = [
+        baseline(val_ece=0.2),
+        one,
+        two,
+        finalist(3, one, 1, val_ece=0.044),
+        finalist(4, one, 2, state="failed", history=[]),
+        finalist(5, two, 1, val_ece=0.03),
+        finalist(6, two, 2, val_ece=0.06),
+    ]
+    lines = explain_choice(ranked(records))
+    assert lines[0].startswith("Selected: mbls")
+    assert lines[1] == (
+        "focal γ=1 has 0.0440 with 1 fresh seed, which is not lower by more than the noise of "
+        "fewer seeds."
+    )
 
 
 def test_results_on_evaluation_sets_are_reported_per_set() -> None:

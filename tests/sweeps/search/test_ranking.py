@@ -95,6 +95,56 @@ def test_fresh_seeds_determine_the_selection() -> None:
     assert chosen.objective == 0.025
 
 
+def failed_finalist(number: int, of: TrialRecord, seed: int) -> TrialRecord:
+    return finalist(number, of, seed, state="failed", reason="diverged", history=[])
+
+
+def test_a_failed_fresh_seed_does_not_disqualify_the_best_setting() -> None:
+    first, best, worst = baseline(), trial(1), trial(2)
+    again = [
+        finalist(3, best, 1, val_ece=0.010),
+        finalist(4, worst, 1, val_ece=0.044),
+        finalist(5, first, 1, val_ece=0.050),
+        failed_finalist(6, best, 2),
+        finalist(7, worst, 2, val_ece=0.046),
+        finalist(8, first, 2, val_ece=0.052),
+    ]
+    chosen = Ranking([first, best, worst, *again], RULE).chosen
+    assert chosen is not None
+    assert chosen.setting == best.setting
+    assert (chosen.objective, chosen.seeds) == (0.010, 1)
+
+
+@pytest.mark.parametrize(("of_one_seed", "wins"), [(0.044, False), (0.030, True)])
+def test_fewer_seeds_need_a_difference_beyond_their_noise(of_one_seed: float, wins: bool) -> None:
+    """The deviation over seeds is 0.02, so the standard errors are 0.02 and 0.0141."""
+    one, two, first = trial(1), trial(2), baseline()
+    again = [
+        finalist(3, one, 1, val_ece=of_one_seed),
+        failed_finalist(4, one, 2),
+        finalist(5, two, 1, val_ece=0.045 - 0.02 / 2**0.5),
+        finalist(6, two, 2, val_ece=0.045 + 0.02 / 2**0.5),
+        finalist(7, first, 1, val_ece=0.09 - 0.02 / 2**0.5),
+        finalist(8, first, 2, val_ece=0.09 + 0.02 / 2**0.5),
+    ]
+    chosen = Ranking([first, one, two, *again], RULE).chosen
+    assert chosen is not None
+    assert (chosen.setting == one.setting) is wins
+    if not wins:
+        assert chosen.scores[0] == pytest.approx(0.045 + 0.02 / 2**0.5)
+
+
+def test_the_finalist_with_further_seeds_stays_selected() -> None:
+    """With ``selection.seeds: auto`` its first seeds were lucky, and those of others still are."""
+    best, other, first = trial(1), trial(2), baseline()
+    again = [finalist(3 + s, best, s, val_ece=0.02 + 0.01 * s) for s in range(4)]
+    again += [finalist(7 + s, other, s, val_ece=0.03) for s in range(2)]
+    again += [finalist(9 + s, first, s, val_ece=0.09) for s in range(4)]
+    chosen = Ranking([first, best, other, *again], RULE).chosen
+    assert chosen is not None
+    assert chosen.setting == best.setting
+
+
 def test_a_trial_without_the_objective_is_no_candidate() -> None:
     broken = trial(1, val_ece=float("nan"))
     assert [c.loss for c in Ranking([baseline(), broken], RULE).candidates] == ["cross_entropy"]

@@ -80,6 +80,74 @@ def test_the_order_and_the_plan(tmp_path: Path) -> None:
     assert queue.next() is None
 
 
+def test_an_observer_that_raises_is_dropped_and_the_sweep_continues(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[int] = []
+
+    def damaged(record: TrialRecord) -> None:
+        raise KeyError("training_seconds")
+
+    sweep = simulated()
+    watching = (damaged, lambda record: seen.append(record.number))
+    queue = queue_of(sweep, new_store(tmp_path, sweep), listeners=watching)
+    for _ in steps(queue):
+        pass
+    assert set(seen) == {record.number for record in queue.records}
+    (said,) = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert said.exc_info is not None and said.exc_info[0] is KeyError
+
+
+def test_a_failed_trial_with_a_fresh_seed_is_run_once_more_also_after_a_resume(
+    tmp_path: Path,
+) -> None:
+    sweep = simulated({"selection": {"finalists": 1, "seeds": 2}}, trials=3)
+    store = new_store(tmp_path, sweep)
+
+    def run(queue: TrialQueue, at_most: int) -> None:
+        while at_most and (record := queue.next()) is not None:
+            if record.role == "finalist" and record.loss != "cross_entropy":
+                queue.end(record.number, "failed", "the device was lost")
+            else:
+                for epoch in (1, 2):
+                    queue.result(record.number, metrics(record, epoch))
+                queue.end(record.number, "finished")
+            at_most -= 1
+
+    queue = queue_of(sweep, store)
+    run(queue, 4)  # the search and the first trial with a fresh seed
+    assert queue.records[-1].state == "failed"
+    resumed = queue_of(sweep, store)
+    run(resumed, 99)
+    assert resumed.exhausted
+    again = [(r.loss, r.seed) for r in resumed.records if r.role == "finalist"]
+    baselines = sorted(each for each in again if each[0] == "cross_entropy")
+    assert len(set(baselines)) == len(baselines) == 2
+    assert len(set(again)) == 4
+    assert len(again) == 6  # both seeds of the other setting twice
+    assert resumed.planned == len(resumed.records)
+
+
+def test_a_failed_trial_is_not_run_again_beyond_the_budget(tmp_path: Path) -> None:
+    once = {"selection": {"finalists": 1, "seeds": 2}}
+    sweep = simulated(once, trials=3, max_epochs=(3 + 4) * EPOCHS)
+    queue = queue_of(sweep, new_store(tmp_path, sweep))
+    while (record := queue.next()) is not None:
+        for epoch in (1, 2):
+            queue.result(record.number, metrics(record, epoch))
+        queue.end(record.number, "failed" if record.role == "finalist" else "finished", "lost")
+    assert queue.exhausted
+    assert len(queue.records) == queue.planned == 7
+
+
+def test_a_record_that_cannot_be_saved_ends_the_sweep(tmp_path: Path) -> None:
+    sweep = simulated()
+    queue = queue_of(sweep, new_store(tmp_path, sweep))
+    queue._save = lambda record: (_ for _ in ()).throw(UserError("another driver has the sweep"))
+    with pytest.raises(UserError, match="another driver"):
+        queue.next()
+
+
 def test_the_epochs_that_are_left(tmp_path: Path) -> None:
     sweep = simulated()
     queue = queue_of(sweep, new_store(tmp_path, sweep))
