@@ -24,8 +24,8 @@ from sweeps.search.rules import rule_of
 from sweeps.store.stored_sweeps import (
     answer_so_far,
     load_judgement,
+    of_each_sweep,
     read_stored_file,
-    readable_sweeps,
     stored_report,
     stored_sweeps,
 )
@@ -164,12 +164,11 @@ def _read_from_mlflow(uri: str) -> Callable[[dict[str, Any]], str]:
 
 @tells_storage_faults
 def overviews(storage: str) -> list[Overview]:
-    found = [
-        overview(
-            sweep, Ranking(store.load_records(), rule_of(sweep)), store.load_answer() is not None
-        )
-        for store, sweep in readable_sweeps(storage)
-    ]
+    def glance(store: SweepStore, sweep: SweepFile) -> Overview:
+        ranking = Ranking(store.load_records(), rule_of(sweep))
+        return overview(sweep, ranking, store.load_answer() is not None)
+
+    found = of_each_sweep(storage, glance)
     return sorted(found, key=lambda each: each.started or math.inf, reverse=True)
 
 

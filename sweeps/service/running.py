@@ -39,7 +39,7 @@ from sweeps.store.mistakes import keep_mistakes
 from sweeps.store.recorded_sweeps import read_recorded, recorded_files, recorded_for
 from sweeps.store.resuming import interrupted, load_records
 from sweeps.store.skipped import skipped_files
-from sweeps.store.sweep_store import SweepStore, check_storage
+from sweeps.store.sweep_store import SweepStore, check_storage, tells_storage_faults
 from sweeps.sweep_file.loading import budgets_asked, with_other_budgets
 from sweeps.sweep_file.schema import OWN_DATA, SweepFile
 from sweeps.terminal.console import plain_console
@@ -336,6 +336,7 @@ def _register(
         progress.notice(f"registered: {', '.join(registered)}")
 
 
+@tells_storage_faults
 def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]]:
     """The trials of the sweeps in ``search.warm_start``."""
     found = {}

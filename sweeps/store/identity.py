@@ -137,14 +137,14 @@ def changes_since_start(name: str, folder: Folder, identity: Identity) -> list[s
 
 
 def _read(folder: Folder, name: str, keys: Collection[str]) -> dict[str, Any] | None:
-    data = folder.read_if_exists(name)
-    if data is None:
-        return None
     try:
+        data = folder.read_if_exists(name)
+        if data is None:
+            return None
         values = json.loads(data)
         if not isinstance(values, dict) or not set(keys) <= values.keys():
             raise ValueError(name)
-    except ValueError:
+    except (IsADirectoryError, ValueError):
         raise UserError(
             f"{folder.uri}/{name} is damaged: it is unknown what the sweep was started with; "
             "delete it to continue without knowing"

@@ -17,11 +17,9 @@ def read_json(
     folder: Folder, name: str, convert: Callable[[Any], T], missing: T, without: str
 ) -> T:
     """What a file holds; `missing` if there is none, or it is damaged, which is logged."""
-    data = folder.read_if_exists(name)
-    if data is None:
-        return missing
     try:
-        return convert(json.loads(data))
-    except (ValueError, TypeError, KeyError):
+        data = folder.read_if_exists(name)
+        return missing if data is None else convert(json.loads(data))
+    except (IsADirectoryError, ValueError, TypeError, KeyError):
         logger.warning("%s/%s is damaged; %s", folder.uri, name, without)
         return missing

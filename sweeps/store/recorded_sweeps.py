@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from statistics import fmean
 from typing import Any, Final
 
@@ -14,8 +15,8 @@ from sweeps.search.entries import Entry
 from sweeps.search.record import TrialRecord, flat, known_fields
 from sweeps.search.recorded import RecordedSetting, recorded_settings
 from sweeps.store.json_files import read_json
-from sweeps.store.stored_sweeps import readable_sweeps
-from sweeps.store.sweep_store import SweepStore
+from sweeps.store.stored_sweeps import of_each_sweep
+from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import BASELINE, Setting
 from trainables.files.storage import Folder
@@ -24,6 +25,7 @@ RECORDED: Final = "recorded_settings.json"
 _SAME_MODEL: Final = 4.0  # weight of a setting that was trained with the same model
 
 
+@tells_storage_faults
 def recorded_for(sweep: SweepFile, storage: str) -> list[RecordedSetting]:
     """The settings that a new sweep, with its model, starts from: see ``search.learn_from``.
 
@@ -35,11 +37,13 @@ def recorded_for(sweep: SweepFile, storage: str) -> list[RecordedSetting]:
         return []
     if names != ("all",):
         return [each for name in names for each in _of_named(name, storage, sweep.model.name)]
-    found = list(recorded_settings())
-    for store, earlier in readable_sweeps(storage):
-        if store.name != sweep.name and store.load_answer() is not None:
-            found += _of_sweep(earlier, store, sweep.model.name)
-    return found
+
+    def settings(store: SweepStore, earlier: SweepFile) -> list[RecordedSetting]:
+        if store.name == sweep.name or store.load_answer() is None:
+            return []
+        return _of_sweep(earlier, store, sweep.model.name)
+
+    return [*recorded_settings(), *chain.from_iterable(of_each_sweep(storage, settings))]
 
 
 def recorded_files(settings: Sequence[RecordedSetting]) -> dict[str, bytes]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
-from sweeps.errors import UserError
+from sweeps.errors import UserError, first_line
 from sweeps.evidence.comparison import Comparison
 from sweeps.messages.redaction import redact
 from sweeps.results.best import TrackedSweep, data_unlike_all, named
@@ -25,32 +26,50 @@ from sweeps.store.skipped import read_skipped
 from sweeps.store.sweep_store import SweepStore, sweep_names
 from sweeps.sweep_file.schema import SweepFile
 
+T = TypeVar("T")
 logger = logging.getLogger("calsweep")
 
 
-def readable_sweeps(storage: str) -> Iterator[tuple[SweepStore, SweepFile]]:
-    """The sweeps of a storage; damaged ones are reported and skipped."""
+def of_each_sweep(storage: str, read: Callable[[SweepStore, SweepFile], T]) -> list[T]:
+    """The results of a function of each sweep of a storage.
+
+    Sweeps that are damaged or another user's are reported and left out, because they concern only
+    their owners. Raises OSError if the storage itself cannot be read.
+    """
+    found = []
     for name in sweep_names(storage):
-        store = SweepStore(storage, name)
-        try:
-            yield store, store.load_sweep()
-        except UserError as error:
-            logger.warning("%s", error)
+        with _left_out_if_unreadable(storage, name):
+            store = SweepStore(storage, name)
+            found.append(read(store, store.load_sweep()))
+    return found
+
+
+@contextmanager
+def _left_out_if_unreadable(storage: str, name: str) -> Iterator[None]:
+    try:
+        yield
+    except (UserError, OSError) as error:
+        sweep_names(storage)  # raises if the storage is away
+        logger.warning("sweep %r is left out: %s", name, first_line(error))
 
 
 def stored_sweeps(
     storage: str, dataset: str | None = None, model: str | None = None
 ) -> list[TrackedSweep]:
     """All sweeps of a storage that have trials, or those on a dataset and model of these names."""
-    wanted = named([_about(*each) for each in readable_sweeps(storage)], dataset, model)
+    wanted = named(of_each_sweep(storage, _about), dataset, model)
     found = []
     for sweep in wanted:
-        store = SweepStore(storage, sweep.name)
-        records = store.load_records()
-        tried = len(Ranking(records, sweep.rule).candidates)
-        candidates = tried + read_earlier_candidates(store.folder)
-        found.append(replace(sweep, records=records, candidates=candidates))
+        with _left_out_if_unreadable(storage, sweep.name):
+            found.append(_with_records(sweep, SweepStore(storage, sweep.name)))
     return [sweep for sweep in found if sweep.records]
+
+
+def _with_records(sweep: TrackedSweep, store: SweepStore) -> TrackedSweep:
+    records = store.load_records()
+    tried = len(Ranking(records, sweep.rule).candidates)
+    candidates = tried + read_earlier_candidates(store.folder)
+    return replace(sweep, records=records, candidates=candidates)
 
 
 def sweeps_on_test_split(store: SweepStore) -> int:
@@ -58,8 +77,15 @@ def sweeps_on_test_split(store: SweepStore) -> int:
     own = _identity(store)
     if own is None:
         return 1
-    others = (each for each, _ in readable_sweeps(store.storage) if each.name != store.name)
-    return 1 + sum(_has_evaluated(own, other) for other in others)
+
+    def counts(other: SweepStore, _: SweepFile) -> bool:
+        return other.name != store.name and _has_evaluated(own, other)
+
+    try:
+        return 1 + sum(of_each_sweep(store.storage, counts))
+    except PermissionError as error:  # only this sweep may be read
+        logger.warning("other sweeps on the test split are not counted: %s", error)
+        return 1
 
 
 def _identity(store: SweepStore) -> Identity | None:

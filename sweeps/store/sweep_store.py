@@ -92,7 +92,11 @@ class SweepStore:
         return self.trial_folder(number).read(f"predictions_{split}.parquet")
 
     def exists(self) -> bool:
-        return self.folder.exists("sweep.yaml")
+        """Whether there is a sweep of this name; UserError if that is unknown."""
+        try:
+            return self.folder.exists("sweep.yaml")
+        except OSError as error:
+            raise UserError(storage_fault(self.storage, error)) from None
 
     def is_left(self) -> bool:
         """Whether there are files of a sweep, complete or not."""
@@ -129,7 +133,7 @@ class SweepStore:
             raise UserError(storage_fault(self.storage, error)) from None
 
     def check_free(self) -> None:
-        """Raise NameTakenError if a sweep has this name, UserError if other files are there."""
+        """Raise NameTakenError if a sweep has this name, or its folder holds other files."""
         if self.exists():
             resume = calsweep_command(f"resume {self.name}", self.storage)
             raise NameTakenError(
@@ -142,7 +146,7 @@ class SweepStore:
         """Refuse a folder that calsweep has not written: its files would be deleted."""
         others = [name for name in self.folder.names() if name not in (_LOCK, LEASE)]
         if others and not self.is_left():
-            raise UserError(
+            raise NameTakenError(
                 f"name = {self.name!r}: {self.folder.uri} holds other files ({few(others)}); move "
                 "them, or choose another name by --name"
             )
@@ -263,7 +267,9 @@ class SweepStore:
 
     def sweep_id(self) -> str:
         """The id that no other sweep of the same name has; UserError if it is damaged."""
-        text = self.folder.read("sweep_id").decode(errors="replace")
+        text = ""
+        with suppress(IsADirectoryError):
+            text = self.folder.read("sweep_id").decode(errors="replace")
         if not _SWEEP_ID.fullmatch(text):
             raise UserError(
                 f"{self.folder.uri}/sweep_id is damaged: it is unknown which runs in MLflow "
@@ -330,12 +336,12 @@ class SweepStore:
         self, name: str, own_id: str | None, on_damaged: Callable[[str], object]
     ) -> TrialRecord | None:
         folder = self.trials_folder / name
-        data = folder.read_if_exists("trial.json")
-        if data is None:
-            return None
         try:
+            data = folder.read_if_exists("trial.json")
+            if data is None:
+                return None
             record = TrialRecord.from_file(int(name), json.loads(data))
-        except (ValueError, TypeError, OverflowError):
+        except (IsADirectoryError, ValueError, TypeError, OverflowError):
             on_damaged(f"{folder.uri}/trial.json is damaged; the trial is left out")
             return None
         if not _is_of(record, own_id):
@@ -418,10 +424,16 @@ def _is_of(record: TrialRecord, sweep_id: str | None) -> bool:
 
 
 def sweep_names(storage: str) -> list[str]:
-    """Names of the sweeps in a storage folder; raises OSError."""
+    """Names of the sweeps in a storage folder, also of unreadable ones; raises OSError."""
     folder = Folder(storage) / "sweeps"
-    names = filter(is_name, folder.names())
-    return [name for name in names if (folder / name).exists("sweep.yaml")]
+    return [name for name in filter(is_name, folder.names()) if _may_be_sweep(folder / name)]
+
+
+def _may_be_sweep(folder: Folder) -> bool:
+    try:
+        return folder.exists("sweep.yaml")
+    except OSError:  # another user's
+        return True
 
 
 def is_name(name: str) -> bool:
@@ -464,6 +476,8 @@ def check_storage(storage: str) -> None:
 
 def storage_fault(storage: str, error: Exception) -> str:
     reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+    if (file := getattr(error, "filename", None)) and file != storage:
+        reason += f" ({file})"
     return (
         f"storage = {storage!r} cannot be used: {reason}; allowed: a folder that can be written, "
         "or a URI such as s3://bucket/prefix (set by --storage or CALSWEEP_STORAGE)"

@@ -133,7 +133,7 @@ class Folder:
 
     def read(self, name: str) -> bytes:
         """The content of a file; ``FileNotFoundError`` if there is none."""
-        if self._is_path:
+        if self.is_local:
             return Path(self._child(name)).read_bytes()
         with self._filesystem.open_input_stream(self._child(name), compression=None) as stream:
             return bytes(stream.read())
