@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.inspect_sweeps import find_best, overviews
-from sweeps.runner import run_sweep
+from sweeps.service.reading import find_best, overviews
+from sweeps.service.running import run_sweep
 from sweeps.store.identity import Identity, identity_files
 from sweeps.store.recorded_sweeps import recorded_for
 from sweeps.store.stored_sweeps import sweeps_on_test_split
