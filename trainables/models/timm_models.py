@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 import timm
 import torch
-from torch import nn
+import torch.nn.functional as F
+from torch import Tensor, nn
 
 from trainables.models.base import Classifier, run_once
 from trainables.plugins.arguments import did_you_mean
@@ -53,18 +54,44 @@ def timm_model(
             pretrained=pretrained,
             num_classes=0,
             in_chans=input_shape[0],
-            drop_rate=drop_rate,
+            drop_rate=0.0,
             drop_path_rate=drop_path_rate,
             **sized,
         )
         num_features = _count_features(encoder, input_shape)
+        if drop_path_rate and not _draws_random_numbers(encoder, input_shape):
+            raise ValueError("the model has no residual branch that it could skip")
     # Models of timm raise errors of any type: AssertionError, TypeError, RuntimeError ...
     except Exception as error:
         raise ValueError(
             f"model 'timm/{timm_name}' cannot be built for {input_shape} images (channels, height, "
             f"width) with pretrained={pretrained}, drop_path_rate={drop_path_rate}: {error}"
         ) from error
+    if drop_rate:  # timm's own dropout is in some models part of the head, which is replaced
+        encoder.register_forward_hook(partial(_drop_features, probability=drop_rate))
     return Classifier(encoder, nn.Linear(num_features, num_classes))
+
+
+def _drop_features(
+    encoder: nn.Module, inputs: object, features: Tensor, *, probability: float
+) -> Tensor:
+    return F.dropout(features, probability, encoder.training)
+
+
+def _draws_random_numbers(encoder: nn.Module, input_shape: tuple[int, int, int]) -> bool:
+    """Whether training draws random numbers; weights, statistics and generator stay as they are.
+
+    The output would not show it: new residual branches of timm may add 0.
+    """
+    with torch.random.fork_rng(devices=()), torch.no_grad():
+        for module in encoder.train().modules():
+            if isinstance(module, nn.BatchNorm1d | nn.BatchNorm2d):
+                module.eval()  # keeps the running statistics; one image has none
+        before = torch.get_rng_state()
+        encoder(torch.zeros(1, *input_shape))
+        drawn = not torch.equal(before, torch.get_rng_state())
+    encoder.train()
+    return drawn
 
 
 def _count_features(encoder: nn.Module, input_shape: tuple[int, int, int]) -> int:

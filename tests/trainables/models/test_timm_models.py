@@ -60,11 +60,27 @@ def test_dropping_makes_training_random(option: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "name", ["levit_128s", "efficientvit_m0", "mobilenetv3_small_050", "vit_tiny_patch16_224"]
+)
+def test_drop_rate_drops_features_of_any_model(name: str) -> None:
+    shape = (3, 224, 224) if name == "levit_128s" else (3, 32, 32)
+    model = make_model(f"timm/{name}", input_shape=shape, num_classes=3, drop_rate=0.5)
+    images = torch.randn(4, *shape)
+    _, features = model(images, return_features=True)
+    dropped = (features == 0).float().mean()
+    assert dropped > 0.4
+    _, features = model.eval()(images, return_features=True)
+    assert (features == 0).float().mean() < dropped - 0.2
+
+
+@pytest.mark.parametrize(
     ("name", "input_shape", "options", "message"),
     [
         ("timm/restnet18", (3, 32, 32), {}, r"'timm/restnet18' \(did you mean 'resnet18'\?\)"),
         ("timm/inception_v3", (3, 32, 32), {}, r"cannot be built for \(3, 32, 32\) .*Kernel size"),
         ("timm/vgg11", (3, 32, 32), {"drop_path_rate": 0.1}, "drop_path_rate=0.1: .*unexpected"),
+        # timm takes the rate for this model, which has no residual branches, and ignores it.
+        ("timm/mobilenetv1_100", (3, 32, 32), {"drop_path_rate": 0.1}, "no residual branch"),
         ("timm/resnet18", (3, 32, 32), {"drop_rate": 1.0}, r"drop_rate=1.0: expected a number in"),
         ("timm/resnet18", (3, 32, 32), {"width": 1}, "unknown option 'width'"),
     ],
