@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
+import subprocess
+import sys
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sweeps.cluster.connection import all_nodes, worker_room
 from sweeps.cluster.ray_internals import nodes_to_come
-from sweeps.errors import UserError
+from sweeps.errors import SweepFailedError, UserError, first_line
+from sweeps.messages.reporter import LOG, Reporter
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
 
 if TYPE_CHECKING:
@@ -30,7 +36,9 @@ class Gpu:
     bfloat16: bool
 
 
-def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | None]:
+def settle_devices(
+    sweep: SweepFile, dataset: Data, reporter: Reporter = LOG
+) -> tuple[SweepFile, str | None]:
     """The sweep with its ``auto`` values replaced, and a message about them.
 
     ``gpus_per_worker`` becomes a number. ``precision`` becomes bfloat16 if all GPUs support it, or,
@@ -39,6 +47,7 @@ def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | No
 
     Raises:
         UserError: The sweep has a budget of GPU hours, but there are no GPUs.
+        SweepFailedError: The cluster's GPUs cannot be examined.
     """
     share = sweep.scaling.gpus_per_worker
     open_precision = sweep.trainable is None and any(
@@ -47,7 +56,7 @@ def settle_devices(sweep: SweepFile, dataset: Data) -> tuple[SweepFile, str | No
     nodes = all_nodes()
     there_are = any(node.get("GPU", 0.0) >= 1 for node in nodes)
     wanted = share == "auto" or (share > 0 and open_precision)
-    gpu = _weakest_gpu(nodes) if wanted and there_are else None
+    gpu = _weakest_gpu(reporter) if wanted and there_are else None
     said = None
     if share == "auto" and gpu is not None:
         share = gpu_share(sweep, workload_of(sweep, dataset), gpu, nodes)
@@ -149,23 +158,30 @@ def workload_of(sweep: SweepFile, dataset: Data) -> Workload | None:
     return measure(sweep.model.name, sweep.model.options, dataset)
 
 
-def _weakest_gpu(nodes: Iterable[Mapping[str, float]]) -> Gpu | None:
-    """The cluster's weakest GPU, one of each type being examined; None if PyTorch can use none.
+def _weakest_gpu(reporter: Reporter) -> Gpu | None:
+    """The cluster's weakest GPU, by one node of each type; None if PyTorch can use none.
 
-    If no node with a GPU has started yet, this makes the autoscaler start one.
+    No GPU is occupied, because other sweeps may use all of them. Only if no node with a GPU has
+    started yet, a task asks for one, which makes the autoscaler start it.
     """
     import ray
+    from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy as On
 
-    types = {
-        name
-        for node in nodes
-        if node.get("GPU", 0.0) >= 1
-        for name in node
-        if name.startswith("accelerator_type:")
-    }
-    look = ray.remote(num_cpus=0, num_gpus=0.01)(_look)
-    tasks = [look.options(resources={name: 0.001}).remote() for name in sorted(types)]
-    found = ray.get(tasks or [look.remote()], timeout=_SECONDS_FOR_A_GPU)
+    look = ray.remote(num_cpus=0)(_look)
+    tasks = [
+        look.options(scheduling_strategy=On(node, soft=False)).remote()
+        for node in _nodes_of_each_type()
+    ]
+    if not tasks:
+        reporter.stage("Waiting for a node with a GPU to start")
+        tasks = [look.options(num_gpus=0.01).remote()]
+    try:
+        found = ray.get(tasks, timeout=_SECONDS_FOR_A_GPU)
+    except ray.exceptions.RayError as error:  # of one node, or none has started
+        raise SweepFailedError(
+            f"the cluster's GPUs cannot be examined ({first_line(error)}). The sweep is unchanged: "
+            "try again, or give scaling.gpus_per_worker and training.precision"
+        ) from None
     gpus = [Gpu(*gpu) for gpu in found if gpu is not None]
     if not gpus:
         return None
@@ -173,14 +189,49 @@ def _weakest_gpu(nodes: Iterable[Mapping[str, float]]) -> Gpu | None:
     return replace(smallest, bfloat16=all(gpu.bfloat16 for gpu in gpus))
 
 
-def _look() -> tuple[str, int, bool] | None:
-    import torch
+def _nodes_of_each_type() -> list[str]:
+    """Ids of living nodes with GPUs, one for each type of accelerator."""
+    import ray
 
-    if not torch.cuda.is_available():
-        return None
-    properties = torch.cuda.get_device_properties(0)
-    bfloat16 = torch.cuda.is_bf16_supported(including_emulation=False)
-    return properties.name, properties.total_memory, bfloat16
+    found: dict[frozenset[str], str] = {}
+    for node in ray.nodes():
+        resources = node["Resources"]
+        if node["Alive"] and resources.get("GPU", 0.0) >= 1:
+            kind = frozenset(name for name in resources if name.startswith("accelerator_type:"))
+            found.setdefault(kind, node["NodeID"])
+    return list(found.values())
+
+
+_ASK_TORCH = """
+import json, torch
+count = torch.cuda.device_count() if torch.cuda.is_available() else 0
+every = [torch.cuda.get_device_properties(number) for number in range(count)]
+least = min(every, key=lambda each: each.total_memory, default=None)
+def has_bfloat16(number):
+    with torch.cuda.device(number):
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+bfloat16 = all(map(has_bfloat16, range(count)))
+print(json.dumps(least and (least.name, least.total_memory, bfloat16)))
+"""
+_VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+
+
+def _look() -> tuple[str, int, bool] | None:
+    """The weakest GPU of this node: name, bytes of memory, and whether all support bfloat16.
+
+    Ray hides all GPUs from a task that reserves none, so PyTorch is asked in a process that sees
+    those of the node.
+    """
+    import psutil
+
+    environment = {name: value for name, value in os.environ.items() if name not in _VISIBLE}
+    with suppress(psutil.Error):  # of the raylet, which may be restricted to some of the GPUs
+        of_node = psutil.Process(os.getppid()).environ()
+        environment |= {name: of_node[name] for name in _VISIBLE if name in of_node}
+    asked = [sys.executable, "-c", _ASK_TORCH]
+    said = subprocess.run(asked, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    found = json.loads(said.stdout.splitlines()[-1])
+    return None if found is None else tuple(found)
 
 
 def _cpus_are_faster_in_bfloat16(sweep: SweepFile, dataset: Data) -> bool:

@@ -189,7 +189,7 @@ def _run(
                     progress.notice(shortened(note))
                 for remark in dataset.remarks:
                     progress.notice(remark)
-                sweep, decided = settle_devices(sweep, dataset)
+                sweep, decided = settle_devices(sweep, dataset, progress)
                 if decided is not None:
                     progress.notice(decided)
                     connection.check_room(sweep.scaling, address)

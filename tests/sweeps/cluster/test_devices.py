@@ -90,12 +90,42 @@ def test_auto_takes_the_gpus_of_the_cluster(
     assert sweep.training.precision == "bfloat16"
 
 
+@pytest.mark.parametrize("share", ["auto", 0.5])
+def test_gpus_that_other_sweeps_occupy_are_examined(
+    fake_gpus: None, monkeypatch: pytest.MonkeyPatch, share: float | str
+) -> None:
+    """Without waiting for them."""
+    monkeypatch.setattr(devices, "_look", lambda: ("H200", 139 * 2**30, True))
+    monkeypatch.setattr(devices, "_SECONDS_FOR_A_GPU", 60.0)
+    others = ray.util.placement_group([{"GPU": 2, "CPU": 2}])
+    ray.get(others.ready())
+    try:
+        sweep = make_sweep(scaling={"gpus_per_worker": share})
+        settled, _ = settle_devices(sweep, load_data(sweep))
+    finally:
+        ray.util.remove_placement_group(others)
+    assert settled.training.precision == "bfloat16"
+
+
+def test_a_node_that_cannot_be_examined_gives_one_message(
+    fake_gpus: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise OSError("no driver")
+
+    monkeypatch.setattr(devices, "_look", fail)
+    with pytest.raises(
+        SweepFailedError, match=r"or give scaling.gpus_per_worker and training.prec"
+    ):
+        settle_devices(make_sweep(), load_data(make_sweep()))
+
+
 @pytest.mark.parametrize(("bfloat16", "precision"), [(True, "bfloat16"), (False, "float32")])
 def test_precision_follows_the_gpus(
     monkeypatch: pytest.MonkeyPatch, bfloat16: bool, precision: str
 ) -> None:
     monkeypatch.setattr(devices, "all_nodes", lambda: [{"CPU": 2.0, "GPU": 2.0}])
-    monkeypatch.setattr(devices, "_weakest_gpu", lambda nodes: Gpu("T4", 15 * GIB, bfloat16))
+    monkeypatch.setattr(devices, "_weakest_gpu", lambda reporter: Gpu("T4", 15 * GIB, bfloat16))
     sweep = make_sweep(scaling={"gpus_per_worker": 0.5}, encoder={"training": {"epochs": 2}})
     settled, said = settle_devices(sweep, load_data(sweep))
     assert said is None
@@ -132,7 +162,7 @@ def test_gpus_that_stay_idle_settle_no_precision(
     fake_gpus: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(devices, "all_nodes", lambda: [{"CPU": 2.0, "GPU": 1.0}])
-    monkeypatch.setattr(devices, "_weakest_gpu", lambda nodes: Gpu("H200", 139 * GIB, True))
+    monkeypatch.setattr(devices, "_weakest_gpu", lambda reporter: Gpu("H200", 139 * GIB, True))
     sweep = make_sweep(scaling={"num_workers": 2})
     settled, said = settle_devices(sweep, load_data(sweep))
     assert (settled.scaling.gpus_per_worker, settled.training.precision) == (0.0, "float32")
