@@ -87,7 +87,7 @@ def in_turn(
             networks, optimizers, images, labels, gammas, strict=True
         ):
             optimizer.zero_grad()
-            focal(net(batch[0]), batch[1], batch[2]).backward()
+            torch.autograd.backward(focal(net(batch[0]), batch[1], batch[2]))
             optimizer.step()
         yield labels.numel()
 
@@ -96,7 +96,7 @@ def batched(
     networks: list[nn.Module], images: Tensor, labels: Tensor, gammas: Tensor
 ) -> Iterator[int]:
     """One batched training step of all networks per iteration."""
-    params, buffers = stack_module_state(networks)  # type: ignore[arg-type]
+    params, buffers = stack_module_state(networks)
     skeleton = copy.deepcopy(networks[0]).to("meta")
     leaves = {name: nn.Parameter(value.detach()) for name, value in params.items()}
     optimizer = torch.optim.SGD(leaves.values(), LR, momentum=0.9, nesterov=True, fused=True)

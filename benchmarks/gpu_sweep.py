@@ -21,7 +21,7 @@ from sweeps.service.running import run_sweep
 from sweeps.sweep_file.loading import parse_sweep
 
 _SHARED: Final = {"gpus_per_worker": 0.25}
-_NETWORK: Final = {
+_NETWORK: Final[dict[str, Any]] = {
     "model": {"name": "small_cnn"},
     "training": {"epochs": 4, "batch_size": 64, "lr": 0.05},
 }

@@ -314,10 +314,11 @@ def measure(
         seconds += (time.process_time() - start) / repetitions
     low, high = np.array([pair for pair in ends if not np.isnan(pair[0])]).reshape(-1, 2).T
     below, above = high < truth - 1e-9, low > truth + 1e-9
-    shares = (np.nan,) * 4
+    shares = (np.nan, np.nan, np.nan, np.nan)
     if len(low):
-        covers = 1 - (below | above).mean()
-        shares = (covers, below.mean(), above.mean(), (high - low).mean())
+        missed = float((below | above).mean())
+        width = float((high - low).mean())
+        shares = (1 - missed, float(below.mean()), float(above.mean()), width)
     return Row(
         law.probs.shape[1],
         law.name,
@@ -325,7 +326,7 @@ def measure(
         truth,
         samples,
         repetitions,
-        *(float(share) for share in shares),
+        *shares,
         seconds,
     )
 
@@ -333,7 +334,9 @@ def measure(
 def of_metric(name: str) -> Interval:
     """The interval that calsweep reports."""
     if name in PARTS:
-        return Interval(lambda *sample: getattr(direction_of_top_label(*sample, LEVEL), name)[1:])
+        return Interval(
+            lambda top, right: getattr(direction_of_top_label(top, right, LEVEL), name)[1:]
+        )
     if name in OF_GAPS:
         return Interval(lambda scores, right: top_label_interval(name, scores, right, LEVEL))
     return Interval(lambda probs, labels: METHODS[name](Ranked(probs, labels), LEVEL), False)
@@ -387,8 +390,8 @@ def true_gaps(law: Law) -> Callable[[Cells], Array]:
     """True gaps of the law in the bins, unknown in practice; they give the narrowest interval."""
     confidence, accuracy = law.top
     cell = np.maximum(np.ceil(confidence * NUM_BINS).astype(int) - 1, 0)
-    gaps = np.bincount(cell, accuracy - confidence, NUM_BINS)
-    gaps /= np.maximum(np.bincount(cell, minlength=NUM_BINS), 1)
+    sums = np.bincount(cell, accuracy - confidence, NUM_BINS)
+    gaps: Array = sums / np.maximum(np.bincount(cell, minlength=NUM_BINS), 1)
 
     def direction(cells: Cells) -> Array:
         return gaps[np.maximum(np.ceil(cells.confidence * NUM_BINS).astype(int) - 1, 0)]

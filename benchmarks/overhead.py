@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from ray import tune
 from rich.console import Console
 
 from sweeps.cluster import connection
@@ -65,6 +64,7 @@ def main() -> None:
 
 def peer(trials: int, folder: str) -> tuple[int, float, float]:
     """Trials, seconds, and seconds per trial after the first, of plain Ray Tune."""
+    from ray import tune  # reads the environment variables of `connected` when it is imported
 
     def train(config: dict[str, Any]) -> None:
         tune.report({"val_nll": config["gamma"]})

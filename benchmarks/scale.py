@@ -142,9 +142,10 @@ class Meter:
     @contextmanager
     def running(self) -> Iterator[None]:
         """Measure until the block ends."""
-        SweepStudy.suggest = self._timed("suggest", SweepStudy.suggest)
-        for name in ("connect", "show", "complete"):
-            setattr(Mirror, name, self._timed(MLFLOW, getattr(Mirror, name)))
+        timed: list[tuple[type, str, str]] = [(SweepStudy, "suggest", "suggest")]
+        timed += [(Mirror, name, MLFLOW) for name in ("connect", "show", "complete")]
+        for kind, name, heading in timed:
+            setattr(kind, name, self._timed(heading, getattr(kind, name)))
         thread = threading.Thread(target=self._sample, daemon=True)
         thread.start()
         try:

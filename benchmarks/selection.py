@@ -232,11 +232,11 @@ def count(counts: Counter[object], trained: Trained, key: tuple[object, ...]) ->
     seeds = key[-1]
     if isinstance(seeds, int):
         best = trained.best(seeds)
-        found = (trained.compare(best, seeds, split) for split in range(len(SPLITS)))
+        found = [trained.compare(best, seeds, split) for split in range(len(SPLITS))]
         trainings = seeds * (1 + len(trained.finalists))
     else:
         best, seeds, look = trained.until_decided()
-        found = iter((look, trained.compare(best, seeds, 1, min(LOOKS))))
+        found = [look, trained.compare(best, seeds, 1, min(LOOKS))]
         trainings = min(LOOKS) * (len(trained.finalists) - 1) + 2 * seeds
     true = -trained.gains[best]
     counts[*key, "advantage"] -= true

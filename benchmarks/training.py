@@ -121,8 +121,8 @@ def settled_precision(
     if device.type == "cuda":
         faster = torch.cuda.is_bf16_supported(including_emulation=False)
     else:
-        work = workload.measure(model, {}, dataset)
-        faster = cpu_has_bfloat16() and gains_on_cpus(work, batch_size)
+        operations = batch_size * workload.operations_of_layers(model, {}, dataset)
+        faster = cpu_has_bfloat16() and gains_on_cpus(operations)
     return "bfloat16" if faster else "float32"
 
 
@@ -171,7 +171,7 @@ class FloatImages(TorchDataset[tuple[Tensor, int]]):
     def __init__(self, dataset: Dataset, augmentation: str) -> None:
         from torchvision.transforms import v2
 
-        self._images = torch.from_numpy(dataset.train.inputs.copy())
+        self._images = torch.from_numpy(dataset.train.rows(slice(None)).copy())
         self._labels = dataset.train.labels.tolist()
         size = dataset.samples.shape[-1]
         samples = dataset.samples
@@ -222,7 +222,7 @@ def model_alone(
 ) -> Iterator[int]:
     """Some training steps on one batch per iteration."""
     form = torch.channels_last if layout == "channels_last" else torch.contiguous_format
-    net = fresh(model, dataset).to(device, memory_format=form)
+    net = fresh(model, dataset).to(device).to(memory_format=form)
     images = torch.randn(config.batch_size, *dataset.samples.shape, device=device)
     images = images.contiguous(memory_format=form)
     labels = torch.arange(config.batch_size, device=device) % dataset.num_classes

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from hypothesis import settings
 
 from sweeps.cluster.ray_internals import LOCAL_SETTINGS
+from tests.harness import ray_session as shared_session
 
 # Tests start hundreds of processes: where Python may not keep its byte code, as in many containers,
 # each would compile PyTorch, Ray and MLflow anew, which takes longer than all else it does.
@@ -26,6 +28,63 @@ settings.register_profile("calsweep", deadline=None, max_examples=60, derandomiz
 settings.load_profile("calsweep")
 
 CHROMIUM = Path("/usr/bin/chromium")
+HERE = Path(__file__).parent
+HOST_FACING = (  # marked `host`: another version of a library may break these tests
+    "calsweep",
+    "sweeps/cluster",
+    "sweeps/jobs",
+    "sweeps/pages",
+    "sweeps/search/test_optuna_internals.py",
+    "sweeps/search/test_trial_queue.py",
+    "sweeps/service",
+    "sweeps/store/test_sweep_store.py",
+    "sweeps/sweep_file/test_loading.py",
+    "sweeps/terminal",
+    "sweeps/test_command_line.py",
+    "sweeps/tracking",
+    "trainables/data/readers",
+    "trainables/engine",
+    "trainables/export",
+    "trainables/files",
+    "trainables/losses/test_golden.py",
+    "trainables/metrics/test_golden.py",
+    "trainables/models",
+    "trainables/posthoc/test_posthoc.py",
+    "trainables/runtime",
+    "trainables/trials/test_trial.py",
+    "trainables/wrappers",
+)
+
+
+def pytest_configure() -> None:
+    gone = [name for name in HOST_FACING if not (HERE / name).exists()]
+    if gone:
+        raise pytest.UsageError(f"HOST_FACING names what does not exist: {gone}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if any(item.path.is_relative_to(HERE / name) for name in HOST_FACING):
+            item.add_marker("host")
+
+
+@pytest.fixture(scope="module")
+def ray_session() -> None:
+    """Ray on this machine: one session for all tests of this process."""
+    shared_session.start()
+
+
+@pytest.fixture(scope="module")
+def without_ray() -> None:
+    """No Ray session, for tests that start it in their own way."""
+    shared_session.end()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _ray_ends() -> Iterator[None]:
+    yield
+    shared_session.end()
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from importlib.util import find_spec
 from statistics import fmean
+from typing import Any
 
 import optuna
 from optuna.exceptions import ExperimentalWarning
@@ -271,7 +272,7 @@ def _stop(**values: object) -> Calsweep:
     return published_first(*(f"scheduler.{key}={value}" for key, value in values.items()))
 
 
-def _pause(**options: bool) -> Calsweep:
+def _pause(**options: Any) -> Calsweep:
     return published_first(pausing=partial(replay_pausing, **options))
 
 

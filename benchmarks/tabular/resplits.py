@@ -18,7 +18,6 @@ import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from statistics import fmean
 
@@ -153,10 +152,10 @@ def _print_table(name: str, rows: dict[tuple[str, int], list[Row]]) -> None:
     )
     print("| --- " * 7 + "|", flush=True)
     keys = list(rows)
-    for before, key in pairwise([None, *keys]):
+    for before, key in zip([("", 0), *keys], keys, strict=False):
         own = rows[key]
         change = ""
-        if before is not None and before[0] == key[0]:
+        if before[0] == key[0]:
             differences = [a.ece - b.ece for a, b in zip(own, rows[before], strict=True)]
             change = mean_and_error(differences)
         print(

@@ -13,7 +13,7 @@ from scipy import stats
 from benchmarks.tabular.replay import with_values
 from sweeps.search.entries import Entry
 from sweeps.search.record import TrialRecord
-from sweeps.search.stopping import NeverStop, SuccessiveHalving, grace_period
+from sweeps.search.stopping import NeverStop, Stopper, SuccessiveHalving, grace_period
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import BASELINE
 
@@ -59,7 +59,7 @@ class HyperBand:
 
     def __init__(self, sweep: SweepFile) -> None:
         self.rungs = SuccessiveHalving(sweep).rungs
-        self._brackets = [
+        self._brackets: list[Stopper] = [
             *(
                 SuccessiveHalving(with_values(sweep, [f"scheduler.grace_period={rung}"]))
                 for rung in self.rungs

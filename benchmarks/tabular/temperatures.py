@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -52,7 +52,8 @@ def main() -> None:
         ]
         known = [each for each in known if each.setting.loss != BASELINE.loss]
         first = next(history for setting, _, history in trials if setting == BASELINE)
-        baseline = TrialRecord(0, "baseline", BASELINE, 0, 0.0, "finished", history=first)
+        history: list[Mapping[str, float]] = list(first)
+        baseline = TrialRecord(0, "baseline", BASELINE, 0, 0.0, "finished", history=history)
         others = other_datasets(sweep)
         alike = [replace(each, baseline_error=None) for each in others]
         found = [predicted(sweep, baseline, given, known) for given in ([], alike, others)]

@@ -17,7 +17,6 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from calsweep import CalibratedClassifierSweep
-from sweeps.cluster import connection
 
 OPTIONS = {
     "selection.finalists": 0,
@@ -37,16 +36,15 @@ NOT_FINITE = {np.nan: "contains NaN", np.inf: "contains infinity"}
 
 
 @pytest.fixture(scope="module")
-def ray_session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """One Ray session for all sweeps, in a separate folder."""
+def workplace(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Iterator[None]:
+    """A folder in which all sweeps run."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("sweeps"))
-        with connection.connected(None):
-            yield
+        yield
 
 
 @pytest.mark.slow
-def test_it_learns_in_a_pipeline_and_in_cross_validation(ray_session: None) -> None:
+def test_it_learns_in_a_pipeline_and_in_cross_validation(workplace: None) -> None:
     samples, labels = load_iris(return_X_y=True)
     names = np.array(["setosa", "versicolor", "virginica"])[labels]
     pipeline = make_pipeline(StandardScaler(), clone(SMALL))
@@ -78,7 +76,7 @@ def test_it_learns_in_a_pipeline_and_in_cross_validation(ray_session: None) -> N
 
 
 @pytest.mark.slow
-def test_a_frame_with_words_in_it(ray_session: None, tmp_path: Path) -> None:
+def test_a_frame_with_words_in_it(workplace: None, tmp_path: Path) -> None:
     frame = pd.DataFrame({"hue": ["red", "blue"] * 60, "size": np.arange(120.0)})
     labels = np.array([-1, 7])[(frame["hue"] == "red").to_numpy().astype(int)]
     # With its own MLflow and reference models, as by default.
@@ -188,5 +186,5 @@ def test_scikit_learns_own_checks(
     request: pytest.FixtureRequest,
 ) -> None:
     if check.func.__name__ not in WITHOUT_FIT:
-        request.getfixturevalue("ray_session")
+        request.getfixturevalue("workplace")
     check(estimator)

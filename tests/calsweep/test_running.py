@@ -12,7 +12,6 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import calsweep
-from sweeps.cluster import connection
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep, new_store
 from trainables.trials.outcome import read_predictions
@@ -24,7 +23,9 @@ LABELS = DIGITS.target[:600]
 
 
 @pytest.fixture(scope="module")
-def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[calsweep.Result]:
+def result(
+    tmp_path_factory: pytest.TempPathFactory, ray_session: None
+) -> Iterator[calsweep.Result]:
     """The result of a sweep whose data, model and one loss exist only in memory."""
 
     class Doubled(nn.Module):
@@ -32,7 +33,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[calsweep.Result
             return 2 * nn.functional.cross_entropy(logits, targets)
 
     folder = tmp_path_factory.mktemp("from_memory")
-    with connection.connected(None), pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         yield calsweep.run(
             dataset=(IMAGES, LABELS),

@@ -11,7 +11,6 @@ import pytest
 from rich.console import Console
 
 from calsweep import load
-from sweeps.cluster import connection as cluster
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.plan import plan_facts
@@ -92,12 +91,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield made
 
 
-@pytest.fixture(scope="module")
-def session(folder: Path) -> Iterator[None]:
-    with cluster.connected(None):
-        yield
-
-
 def sweep_of(**sections: Any) -> SweepFile:
     return parse_sweep(
         {
@@ -121,7 +114,7 @@ def run(folder: Path, sweep: SweepFile) -> SweepResult:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["plain", "with_lightning", "with_transformers"])
-def test_an_example_loop_is_swept_like_a_model(folder: Path, session: None, name: str) -> None:
+def test_an_example_loop_is_swept_like_a_model(folder: Path, ray_session: None, name: str) -> None:
     sweep = load_sweep(f"{name}.yaml", ["scaling.max_concurrent=1"])
     check_sweep(sweep)
     result = run(folder, sweep)
@@ -148,7 +141,9 @@ def test_an_example_loop_is_swept_like_a_model(folder: Path, session: None, name
 
 
 @pytest.mark.slow
-def test_a_trial_whose_process_dies_continues_from_its_folder(folder: Path, session: None) -> None:
+def test_a_trial_whose_process_dies_continues_from_its_folder(
+    folder: Path, ray_session: None
+) -> None:
     def histories(name: str, deaths: bool) -> list[list[dict[str, float]]]:
         loop = {"name": "mortal:train", "deaths": deaths}
         sweep = sweep_of(
@@ -172,7 +167,7 @@ def test_a_trial_whose_process_dies_continues_from_its_folder(folder: Path, sess
 
 
 @pytest.mark.slow
-def test_an_error_in_the_loop_is_the_reason_of_the_failure(folder: Path, session: None) -> None:
+def test_an_error_in_the_loop_is_the_reason_of_the_failure(folder: Path, ray_session: None) -> None:
     sweep = sweep_of(name="broken", trainable="mortal:broken")
     with pytest.raises(Exception, match="a bug of the user"):
         run(folder, sweep)
@@ -184,7 +179,7 @@ def test_an_error_in_the_loop_is_the_reason_of_the_failure(folder: Path, session
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_loop_of_two_workers(folder: Path, session: None) -> None:
+def test_a_loop_of_two_workers(folder: Path, ray_session: None) -> None:
     sweep = sweep_of(
         name="parallel",
         trainable="parallel:train",

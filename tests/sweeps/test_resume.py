@@ -1,12 +1,10 @@
 """A sweep resumes with its original data and code, or reports differences."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from sweeps.cluster import connection
 from sweeps.errors import UserError
 from sweeps.service.reading import write_report
 from sweeps.service.running import resume_sweep, run_sweep
@@ -21,12 +19,6 @@ from trainables.data import Dataset, load_dataset
 def few_digits(*, seed) -> Dataset:
     return load_dataset("digits", seed=seed, train_samples=int(Path("samples").read_text()))
 """
-
-
-@pytest.fixture
-def ray_session() -> Iterator[None]:
-    with connection.connected(None):
-        yield
 
 
 @pytest.mark.slow

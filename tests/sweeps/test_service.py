@@ -1,4 +1,4 @@
-"""Whole sweeps on a real Ray and a real MLflow; one Ray session for the module."""
+"""Whole sweeps on a real Ray and a real MLflow."""
 
 import io
 import json
@@ -18,7 +18,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from sweeps.cluster import connection as cluster
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.results.best import best_settings
 from sweeps.search.ranking import Ranking
@@ -95,12 +94,6 @@ class Mortal(CalibrationLoss):
             os.kill(os.getpid(), signal.SIGKILL)
         return cross_entropy(logits, targets)
 '''
-
-
-@pytest.fixture(scope="module")
-def ray_session() -> Iterator[None]:
-    with cluster.connected(None):
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from ray.util.placement_group import (
 )
 from rich.console import Console
 
-from sweeps.cluster import connection as cluster
+from sweeps.cluster.connection import worker_room
 from sweeps.planning.data import load_data
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
@@ -67,12 +67,9 @@ SEED = 0  # draws alpha = 1 before alpha = 0
 
 
 @pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def workplace(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Iterator[Path]:
     folder = tmp_path_factory.mktemp("workplace")
-    with (
-        workplace_of(folder, own_losses=OWN_LOSSES, recording=RECORDING),
-        cluster.connected(None),
-    ):
+    with workplace_of(folder, own_losses=OWN_LOSSES, recording=RECORDING):
         yield folder
 
 
@@ -221,4 +218,4 @@ def test_placement_groups_of_dead_creators_are_released(workplace: Path) -> None
 def test_slots_are_counted_per_node(
     scaling: dict[str, Any], nodes: list[dict[str, float]], room: int
 ) -> None:
-    assert cluster.worker_room(ScalingSection(**scaling), nodes) == room
+    assert worker_room(ScalingSection(**scaling), nodes) == room

@@ -16,6 +16,8 @@ from sweeps.cluster.connection import connected
 from sweeps.errors import SweepFailedError
 from tests.builders import Noted
 
+pytestmark = pytest.mark.usefixtures("without_ray")
+
 # Runs at every start of Python: Ray's agents take longer than a raylet waits.
 SLOW_AGENTS = """
 import sys, time

@@ -65,7 +65,7 @@ def test_two_views_take_twice_the_memory() -> None:
 
 
 @pytest.fixture(scope="module")
-def fake_gpus() -> Iterator[None]:
+def fake_gpus(without_ray: None) -> Iterator[None]:
     """A Ray that is configured with two GPUs that do not exist."""
     with agents_may_be_slow():
         ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False)

@@ -1,6 +1,5 @@
 """Low memory on a node, and failures of Ray Tune itself."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +7,6 @@ from typing import Any
 import pytest
 from ray.exceptions import OutOfMemoryError
 
-from sweeps.cluster import connection
 from sweeps.cluster.callback import QueueCallback
 from sweeps.cluster.slots import Slots
 from sweeps.errors import SweepFailedError
@@ -147,12 +145,6 @@ def run_with_faults(
         scaling={"max_concurrent": concurrent},
     )
     return run_sweep(sweep, str(folder))
-
-
-@pytest.fixture(scope="module")
-def ray_session() -> Iterator[None]:
-    with connection.connected(None):
-        yield
 
 
 @pytest.mark.slow

@@ -1,0 +1,1 @@
+"""Measurements that print a table; each module says how to run it."""
