@@ -50,6 +50,7 @@ class QueueCallback(SharedWithTune, Callback):
         self._check = check
         self._nodes_drain = nodes_drain
         self._shortage: str | None = None  # the reason if the trial that ends next was killed
+        self._warnings: set[str] = set()
 
     def on_step_end(self, iteration: int, trials: list[Trial], **_: Any) -> None:
         self._check()
@@ -69,7 +70,8 @@ class QueueCallback(SharedWithTune, Callback):
         match from_tune(result):
             case Waiting(reason):
                 self._reporter.fault(f"trial {number} waits: {reason}")
-            case Progressed(entries):
+            case Progressed(entries, _, warnings):
+                self._warn(number, warnings)
                 for entry in entries:
                     self._queue.result(number, entry)
 
@@ -79,7 +81,8 @@ class QueueCallback(SharedWithTune, Callback):
         number = trial.config["number"]
         self._silence.ended(number)
         match from_tune(trial.last_result):
-            case Failed(reason, traceback):
+            case Failed(reason, traceback, warnings):
+                self._warn(number, warnings)
                 logger.error("trial %d: %s", number, traceback or reason)
                 self._queue.end(number, "failed", reason)
             case OutOfMemory(reason):
@@ -94,6 +97,13 @@ class QueueCallback(SharedWithTune, Callback):
                 epochs = self._queue.record(number).epochs
                 metric = self._queue.sweep.scheduler.metric
                 self._queue.end(number, "stopped", f"{metric} too high after epoch {epochs}")
+
+    def _warn(self, number: int, warnings: tuple[str, ...]) -> None:
+        """Show the first of each warning of the workers, whose output no user sees."""
+        for warning in warnings:
+            if warning not in self._warnings:
+                self._warnings.add(warning)
+                self._reporter.notice(f"trial {number} warns: {warning}")
 
     def out_of_memory(self, reason: str) -> None:
         """The trial that ends next (:meth:`on_trial_error`) was killed for lack of memory."""

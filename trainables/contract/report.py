@@ -53,10 +53,12 @@ class Progressed:
             without evaluation) and, on a GPU, ``gpu_memory`` (the peak since the previous epoch, in
             bytes) and ``gpu_memory_share`` (as a fraction of the GPU memory).
         done: Whether the last entry is the trial's last epoch.
+        warnings: Warnings that the worker's process has not reported before, a line each.
     """
 
     entries: tuple[Entry, ...]
     done: bool
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Failed:
 
     reason: str
     traceback: str = ""
+    warnings: tuple[str, ...] = ()
     done: Literal[True] = True
 
 
@@ -109,6 +112,5 @@ def from_tune(result: dict[str, Any]) -> Report | None:
 def _parse(content: str) -> Report:
     values = json.loads(content)
     kind = _KINDS[values.pop("kind")]
-    if kind is Progressed:
-        values["entries"] = tuple(values["entries"])
-    return kind(**values)
+    lists = {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    return kind(**values | lists)

@@ -63,12 +63,17 @@ def check_labels_possible(logits: Tensor, labels: Tensor) -> None:
         raise ValueError(f"the logit of the label must be finite, got -inf for {ruled_out} samples")
 
 
-def warn_of_probabilities(logits: Tensor, stacklevel: int) -> None:
-    """Warn if checked logits look like probabilities: all in [0, 1], and each row sums to one."""
+def look_like_probabilities(logits: Tensor) -> bool:
+    """Whether all logits (N, K) are in [0, 1], and each row sums to one."""
     low, high = torch.stack(torch.aminmax(logits)).tolist()
     if low < 0 or high > 1:
-        return
-    if (logits.sum(dim=1) - 1).abs().max() <= _row_sum_tolerance(logits.dtype):
+        return False
+    return bool((logits.sum(dim=1) - 1).abs().max() <= _row_sum_tolerance(logits.dtype))
+
+
+def warn_of_probabilities(logits: Tensor, stacklevel: int) -> None:
+    """Warn if checked logits look like probabilities."""
+    if look_like_probabilities(logits):
         warnings.warn(
             "logits look like probabilities (each row sums to one), of which a softmax is taken"
             " again; pass logits, or the logarithm of the probabilities",

@@ -21,6 +21,7 @@ from torch import Tensor
 from trainables.contract.report import COSTS
 from trainables.engine.training import DivergedError
 from trainables.losses import CalibrationLoss
+from trainables.metrics._inputs import look_like_probabilities
 from trainables.plugins.arguments import check_integer
 from trainables.plugins.components import Catalogue, check_options
 from trainables.plugins.saved_objects import is_kept
@@ -245,6 +246,12 @@ class Trial:
             )
         if not torch.isfinite(logits).all():
             raise DivergedError(f"diverged: {split} logits are not finite after epoch {epoch}")
+        if logits.is_floating_point() and look_like_probabilities(logits):
+            raise ValueError(
+                f"{split}: these are probabilities, as each row is in [0, 1] and sums to one; "
+                "report logits (the model's output before softmax), or the logarithm of the "
+                "probabilities"
+            )
         if self.data is not None:
             expected = torch.from_numpy(getattr(self.data, split).labels.copy())
             if not torch.equal(labels.long(), expected):

@@ -18,6 +18,7 @@ from trainables.runtime.devices import DeviceFailedError, release_memory
 from trainables.trials.runs import make_run
 from trainables.trials.trial import TrialRun
 from trainables.wrappers.ray_internals import draining_nodes
+from trainables.wrappers.warned import Warned
 from trainables.wrappers.worker import SECONDS_BETWEEN_TRIES
 
 _SECONDS_BETWEEN_QUESTIONS = 2.0  # between checks for draining nodes
@@ -46,6 +47,7 @@ class TuneTrial(tune.Trainable):
     ) -> None:
         """Called once per actor; the dataset is a view into Ray's object store."""
         assert dataset is not None and trial_setup is not None
+        self._warned = Warned()
         self._dataset = dataset
         self._trial_setup = trial_setup
         # The first GPU assigned by Ray. If none is assigned, GPUs of others may still be visible.
@@ -91,4 +93,4 @@ class TuneTrial(tune.Trainable):
             report = Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
         if isinstance(report, Waiting):
             time.sleep(SECONDS_BETWEEN_TRIES)
-        return to_tune(report)
+        return to_tune(self._warned.told(report))

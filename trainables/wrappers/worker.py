@@ -12,6 +12,7 @@ import ray
 
 from trainables.contract.config import TrialSetup
 from trainables.contract.report import Failed, Report, TrialConfig, Waiting
+from trainables.wrappers.warned import Warned
 
 SECONDS_BETWEEN_TRIES = 5.0  # between attempts to write to the storage
 
@@ -79,7 +80,7 @@ def run_worker(loop_config: dict[str, Work]) -> None:
     from trainables.trials.runs import make_run
     from trainables.wrappers.process_group import worker_device
 
-    work = loop_config["work"]
+    work, warned = loop_config["work"], Warned()
     rank, device = distributed.get_rank(), worker_device(work.on_gpus)
     dataset = ray.get(work.dataset)
     run, trial = None, None
@@ -100,8 +101,9 @@ def run_worker(loop_config: dict[str, Work]) -> None:
                 raise
             reason = f"{type(error).__name__}: {error}"
             raise TrialFailedError(reason, traceback.format_exc()) from None
+        report = warned.told(report)
         if isinstance(report, Failed):
-            raise TrialFailedError(report.reason, report.traceback)
+            raise TrialFailedError(report.reason, report.traceback, report.warnings)
         if rank == 0:
             work.mail.tell.remote(report)
     if run is not None:

@@ -12,8 +12,8 @@ from sweeps.cluster.scheduler import QueueScheduler
 from sweeps.cluster.searcher import QueueSearcher
 from sweeps.errors import UserError
 from sweeps.search.trial_queue import TrialQueue
-from tests.builders import make_sweep, new_store, queue_of
-from trainables.contract.report import Progressed, Waiting, to_tune
+from tests.builders import Noted, make_sweep, new_store, queue_of
+from trainables.contract.report import Failed, Progressed, Waiting, to_tune
 
 EPOCHS = 9
 
@@ -48,6 +48,27 @@ def test_a_driver_that_lost_its_sweep_ends(tmp_path: Path) -> None:
 
     with pytest.raises(UserError, match="the lease is gone"):
         QueueCallback(new_queue(tmp_path), check=check).on_step_end(1, [])
+
+
+def test_the_first_of_each_warning_of_the_workers_is_shown(tmp_path: Path) -> None:
+    queue = new_queue(tmp_path)
+    searcher = QueueSearcher(queue, lambda: 2)
+    said: list[str] = []
+    callback = QueueCallback(queue, reporter=Noted(said))
+    for name in "ab":
+        searcher.suggest(name)
+    entry = {"epoch": 1.0, "timestamp": 1e9, "val_nll": 0.1, "val_ece": 0.1}
+    for number, warnings in ((0, ("UserWarning: a",)), (1, ("UserWarning: a", "UserWarning: b"))):
+        result = to_tune(Progressed((entry,), False, warnings))
+        callback.on_trial_result(1, [], trial(number), result)
+    failed = trial(1)
+    failed.last_result = to_tune(Failed("diverged", warnings=("RuntimeWarning: c",)))
+    callback.on_trial_complete(1, [], failed)
+    assert said == [
+        "trial 0 warns: UserWarning: a",
+        "trial 1 warns: UserWarning: b",
+        "trial 1 warns: RuntimeWarning: c",
+    ]
 
 
 def test_deaths_on_nodes_that_drain_are_no_trials_fault(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """Reports of the workers of a trial, without Ray."""
 
+import re
+import warnings
 from types import SimpleNamespace
 from typing import Any
 
@@ -112,6 +114,26 @@ def test_memory_is_released_between_trials(monkeypatch: pytest.MonkeyPatch) -> N
     assert made._device == torch.device("cuda", 0)
     made.reset_config(SECOND.config.to_tune())
     assert released == ["yes"]
+
+
+def test_the_first_of_each_warning_comes_with_the_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    def warn(text: str) -> Report:
+        warnings.warn(text, UserWarning, stacklevel=1)
+        return DONE
+
+    with warnings.catch_warnings(record=True):
+        warnings.simplefilter("always")
+        made = actor(monkeypatch, *(lambda text=text: warn(text) for text in ("first\nof 2", "b")))
+        first, second = from_tune(made.step()), from_tune(made.step())
+        mail = Mailed(FIRST, None)
+        work(monkeypatch, mail, {1: [lambda: warn("of workers")]})
+    assert isinstance(first, Progressed)
+    (said,) = first.warnings
+    assert re.fullmatch(r"UserWarning: first of 2 \(wrappers/test_wrappers\.py, line \d+\)", said)
+    assert second == DONE  # of the same line, whose text may have a number that changes
+    (report,) = mail.reports
+    assert isinstance(report, Progressed)
+    assert report.warnings[0].startswith("UserWarning: of workers (")
 
 
 def test_all_workers_end_where_one_cannot_continue(monkeypatch: pytest.MonkeyPatch) -> None:
