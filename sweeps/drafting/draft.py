@@ -211,9 +211,12 @@ def _pixels(path: Path) -> Draft:
 
 
 def _image_folder(path: Path) -> Draft:
-    from trainables.data.readers.image_folder import SUFFIXES
+    from trainables.data.readers.image_folder import SUFFIXES, find_trees
 
-    parent = path / "train" if (path / "train").is_dir() else path
+    try:
+        parent = find_trees(path).train
+    except (OSError, ValueError) as error:
+        raise UserError(f"--data {path}: {error}") from None
     classes = sorted(d for d in parent.iterdir() if d.is_dir() and not d.name.startswith("."))
     found = {
         folder.name: [file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES]
@@ -236,12 +239,12 @@ def _image_folder(path: Path) -> Draft:
 
 
 def _sizes(files: Sequence[Path]) -> set[tuple[int, int]]:
-    from PIL import Image
+    from PIL import Image, ImageOps
 
     sizes = set()
     for file in islice(files, 50):
         with Image.open(file) as image:
-            sizes.add(image.size)
+            sizes.add(ImageOps.exif_transpose(image).size)
     return sizes
 
 

@@ -32,6 +32,17 @@ def images(folder: Path) -> Path:
     return folder / "birds"
 
 
+def kaggle(folder: Path) -> Path:
+    """Training/ and valid/, without test images."""
+    for part in ("Training", "valid"):
+        for name in ("owl", "wren"):
+            place = folder / "kaggle" / part / name
+            place.mkdir(parents=True)
+            for number in range(20):
+                Image.new("RGB", (30, 30), (number, 9, 9)).save(place / f"{number}.png")
+    return folder / "kaggle"
+
+
 def table(folder: Path) -> Path:
     rows = [f"{i},{i / 3:.2f},{'red' if i % 3 else 'blue'},{i % 2}" for i in range(60)]
     for name in ("train.csv", "test.csv"):
@@ -94,6 +105,7 @@ def scenes(folder: Path) -> Path:
     ("make", "name", "dataset", "classes"),
     [
         (images, "birds", {"name": "image_folder", "image_size": 64}, 2),
+        (kaggle, "kaggle", {"name": "image_folder"}, 2),
         (table, "mine", {"name": "csv", "label": "outcome", "test": "test.csv"}, 2),
         (texts, "news", {"name": "parquet", "label": "Topic", "text": "what_was_said"}, 2),
         (

@@ -131,6 +131,7 @@ def build_dataset(
     *,
     train: tuple[Any, Given],
     test: tuple[Any, Given],
+    held: tuple[Any, Given] | None = None,
     classes: tuple[str, ...],
     measure: Callable[[Any], Samples],
     validation: float | int,
@@ -150,6 +151,7 @@ def build_dataset(
         name: Name of the dataset.
         train: Samples as read, indexable by an array of rows, and their labels or targets.
         test: The same for the test split.
+        held: The same for the validation split; by default, ``validation`` of ``train``.
         classes: Class names; label names for multi-label data.
         measure: Creates the kind of sample from the training samples; it then encodes all splits.
         validation: Size of the validation split: a fraction, or a number of samples.
@@ -168,11 +170,14 @@ def build_dataset(
         inputs, targets = inputs[tail], targets[tail]
     labels, names = task.strata(targets.labels, classes)
     split_seed, sample_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
-    kept, held = stratified_split(labels, validation, seed=split_seed, classes=names)
+    kept = np.arange(len(labels))
+    if held is None:
+        kept, rows = stratified_split(labels, validation, seed=split_seed, classes=names)
+        held = inputs[rows], targets[rows]
     if train_samples is not None:
         kept = kept[stratified_sample(labels[kept], train_samples, seed=sample_seed)]
     samples = measure(inputs[kept])
-    unseen = [f"validation: {each}" for each in samples.unseen(inputs[held])]
+    unseen = [f"validation: {each}" for each in samples.unseen(held[0])]
     unseen += [f"test: {each}" for each in samples.unseen(test[0])]
 
     def split(raw: Any, of: Targets) -> Split:
@@ -181,7 +186,7 @@ def build_dataset(
     return Dataset(
         name=name,
         train=split(inputs[kept], targets[kept]),
-        validation=split(inputs[held], targets[held]),
+        validation=split(held[0], _targets(held[1])),
         test=split(test[0], _targets(test[1])),
         classes=NO_OR_YES if task.names else classes,
         samples=samples,
@@ -199,24 +204,33 @@ def build_from_parts(
     classes: tuple[str, ...],
     *,
     on_bad_sample: OnBadSample,
+    own_validation: bool = False,
     test_size: float | int = 0.2,
     notes: tuple[str, ...] = (),
     **options: Any,
 ) -> Dataset:
-    """Builds a dataset of the usable samples of one part, or of two, for training and test.
+    """Builds a dataset of the usable samples of its parts: training, test, validation.
 
-    ``raw`` and ``targets`` have an entry for each part. From one part, ``test_size`` is held out.
-    For ``**options`` see :func:`build_dataset`.
+    ``raw`` and ``targets`` have an entry for each part. Without test samples, ``test_size`` is held
+    out. If ``own_validation``, the last part has the validation samples. For ``**options`` see
+    :func:`build_dataset`.
     """
     notes = (*notes, *settle(bad, on_bad_sample))
-    kept = [part.good() for part in bad]
-    parts = [_targets(each) for each in targets]
-    if len(raw) == 1:
-        kept = split_off_test(parts[0].labels, kept[0], classes, test_size)
+    parts, good = [_targets(each) for each in targets], [part.good() for part in bad]
+
+    def usable(part: int, rows: Indices) -> tuple[Any, Targets]:
+        return raw[part][rows], parts[part][rows]
+
+    if len(raw) - own_validation == 1:
+        rows = split_off_test(parts[0].labels, good[0], classes, test_size)
+        train, test = (usable(0, each) for each in rows)
+    else:
+        train, test = usable(0, good[0]), usable(1, good[1])
     return build_dataset(
         name,
-        train=(raw[0][kept[0]], parts[0][kept[0]]),
-        test=(raw[-1][kept[-1]], parts[-1][kept[-1]]),
+        train=train,
+        test=test,
+        held=usable(-1, good[-1]) if own_validation else None,
         classes=classes,
         notes=notes,
         **options,

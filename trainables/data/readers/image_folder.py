@@ -1,9 +1,11 @@
 """Images in one folder per class: your own, and ImageNet."""
 
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import numpy as np
 
@@ -14,9 +16,63 @@ from trainables.data.core.splits import HeldOut, Imbalance, SampleCount, build_f
 from trainables.data.core.types import Labels, Stored
 from trainables.data.kinds.samples import Images
 from trainables.data.readers.storing import Cache, Storage, hold_images, image_part
+from trainables.plugins.arguments import few
 from trainables.plugins.components import Range
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+
+SPLITS: Final = {
+    "train": ("train", "training"),
+    "validation": ("val", "valid", "validation"),
+    "test": ("test", "testing"),
+}
+"""Names of the folders of the splits, in lower case; upper case is the same."""
+
+
+@dataclass(frozen=True)
+class Trees:
+    """The folders of the splits, each with a folder per class; None if there is none.
+
+    ``unread`` are the folders next to them.
+    """
+
+    train: Path
+    validation: Path | None = None
+    test: Path | None = None
+    unread: tuple[Path, ...] = ()
+
+
+def find_trees(root: str | os.PathLike[str]) -> Trees:
+    """The splits of a folder of images: folders as in :data:`SPLITS`, or the folder itself.
+
+    A folder that contains images directly is a class, whatever its name.
+
+    Raises:
+        FileNotFoundError: There is no such folder, or a split other than training only.
+        ValueError: Two folders are the same split.
+    """
+    place = Path(root).expanduser()
+    if not place.is_dir():
+        raise FileNotFoundError(f"root={os.fspath(root)} is not a folder")
+    folders = _folders(place)
+    found: dict[str, Path] = {}
+    for split, names in SPLITS.items():
+        called = [each for each in folders if each.name.lower() in names and _folders(each)]
+        if len(called) > 1:
+            raise ValueError(
+                f"root={place} has the folders {called[0].name!r} and {called[1].name!r}, which "
+                f"are both the {split} split; leave one"
+            )
+        found.update(zip((split,), called, strict=False))
+    if not found:
+        return Trees(place)
+    if "train" not in found:
+        known = next(iter(found.values())).name
+        raise FileNotFoundError(
+            f"root={place} has a folder {known!r}, and none of training images; allowed: "
+            f"{' or '.join(map(repr, SPLITS['train']))}, in upper or lower case"
+        )
+    return Trees(**found, unread=tuple(each for each in folders if each not in found.values()))
 
 
 def load_image_folder(
@@ -28,37 +84,40 @@ def load_image_folder(
     on_bad_sample: OnBadSample = "error",
     storage: Storage = None,
     cache: Cache = None,
-    validation: HeldOut = 0.1,
+    validation: HeldOut | None = None,
     train_samples: SampleCount = None,
 ) -> Dataset:
     """Images in ``root/train/<class>/`` and ``root/test/<class>/``, or in ``root/<class>/``.
 
-    In the second form, ``test_size`` is held out as the test split. Class names are the sorted
-    names of the folders; images may be in subfolders. Hidden files and folders (such as
-    ``.ipynb_checkpoints``), and files without an image extension, are ignored.
+    The folders of the splits are called train or training, test or testing, and val, valid or
+    validation, in upper or lower case. Without a folder of test images, ``test_size`` is held out
+    as the test split. Class names are the sorted names of the folders; images may be in subfolders.
+    Hidden files and folders (such as ``.ipynb_checkpoints``), and files without an image extension,
+    are ignored.
 
     Options:
         root: A local folder.
+        validation: Fraction or number of training samples to hold out; by default the images in
+            the folder of validation images, or 0.1 if there is none.
     """
-    place = Path(root).expanduser()
-    if not place.is_dir():
-        raise FileNotFoundError(f"root={os.fspath(root)} is not a folder")
-    own_test = (place / "test").is_dir()
-    if own_test != (place / "train").is_dir():
-        missing = "train" if own_test else "test"
-        raise FileNotFoundError(f"root={place} has no folder {missing!r}; both or none are needed")
+    trees = find_trees(root)
+    notes = [f"{place} is none of the splits, and is not read" for place in trees.unread]
+    if validation is not None and trees.validation is not None:
+        notes.append(f"{trees.validation} is not read, because validation={validation} is given")
     return read_folders(
         "image_folder",
-        place / "train" if own_test else place,
-        place / "test" if own_test else None,
+        trees.train,
+        trees.test,
+        trees.validation if validation is None else None,
         image_size=image_size,
         on_bad_sample=on_bad_sample,
         storage=storage,
         cache=cache,
         test_size=test_size,
-        validation=validation,
+        validation=0.1 if validation is None else validation,
         train_samples=train_samples,
         seed=seed,
+        notes=notes,
     )
 
 
@@ -108,6 +167,7 @@ def read_folders(
     name: str,
     train: Path,
     test: Path | None,
+    held: Path | None = None,
     *,
     image_size: int | None,
     on_bad_sample: OnBadSample,
@@ -115,44 +175,38 @@ def read_folders(
     cache: Cache,
     test_size: float | int = 0.2,
     augmentation: AugmentationName = "none",
+    notes: Sequence[str] = (),
     **splitting: Any,
 ) -> Dataset:
     """A dataset of images in folders ``train`` and ``test`` with one subfolder per class.
 
-    Without ``test``, ``test_size`` is held out. ``**splitting`` is for
+    Without ``test``, ``test_size`` is held out. ``held`` has the validation images, if they are
+    in a folder of their own. ``**splitting`` is for
     :func:`~trainables.data.core.splits.build_dataset`; for the other options see
     :mod:`trainables.data`.
 
     Raises:
-        ValueError: There are fewer than two classes, a test class is unknown, images differ in
-            size, are unreadable, or do not fit into memory.
+        ValueError: There are fewer than two classes, a class of ``test`` or ``held`` is unknown,
+            images differ in size, are unreadable, or do not fit into memory.
     """
-    train_files, train_labels, classes, empty = _find(train)
-    if len(classes) < 2:
-        raise ValueError(f"root={train} has images of {classes[0]!r} only; two classes are needed")
-    files, labels = [train_files], [train_labels]
-    if test is not None:
-        test_files, found, test_classes, more = _find(test)
-        empty += more
-        unknown = sorted(set(test_classes) - set(classes))
-        if unknown:
-            raise ValueError(
-                f"{test} has class {unknown[0]!r}, which {train} has not; "
-                f"known: {', '.join(classes)}"
-            )
-        files.append(test_files)
-        labels.append(np.array([classes.index(name) for name in test_classes])[found])
-    images, bad = read_images(files, image_size, storage, cache)
+    found = _find(train)
+    if len(found.classes) < 2:
+        raise ValueError(
+            f"root={train} has images of {found.classes[0]!r} only; two classes are needed"
+        )
+    parts = [found, *(_find(each, found.classes) for each in (test, held) if each is not None)]
+    images, bad = read_images([part.files for part in parts], image_size, storage, cache)
     return build_from_parts(
         name,
         images,
-        labels,
+        [part.labels for part in parts],
         bad,
-        classes,
+        found.classes,
+        own_validation=held is not None,
         on_bad_sample=on_bad_sample,
         test_size=test_size,
         measure=partial(Images.measured, augmentation=augmentation),
-        notes=tuple(f"{place} has no image and is left out" for place in empty),
+        notes=(*notes, *(note for part in parts for note in part.notes)),
         **splitting,
     )
 
@@ -170,27 +224,52 @@ def _name_file(files: list[Path], index: int) -> str:
     return str(files[index])
 
 
-def _find(folder: Path) -> tuple[list[Path], Labels, tuple[str, ...], list[Path]]:
-    """Images, their labels, the classes, and folders without an image."""
-    empty: list[Path] = []
-    files: list[Path] = []
-    labels: list[int] = []
-    classes: list[str] = []
-    for place in sorted(folder.iterdir()):
-        if not place.is_dir() or place.name.startswith("."):
-            continue
-        found = [
-            file
-            for file in sorted(place.rglob("*"))
-            if file.suffix.lower() in SUFFIXES
-            and not any(part.startswith(".") for part in file.relative_to(place).parts)
-        ]
-        if not found:
-            empty.append(place)
-            continue
-        files += found
-        labels += [len(classes)] * len(found)
-        classes.append(place.name)
-    if not classes:
+@dataclass(frozen=True)
+class _Found:
+    """The images of a split, and what to say about its folders."""
+
+    files: list[Path]
+    labels: Labels
+    classes: tuple[str, ...]
+    notes: list[str]
+
+
+def _find(folder: Path, known: tuple[str, ...] | None = None) -> _Found:
+    """The images in a folder of classes, which are ``known``, or all that have an image."""
+    everything = {place: _images(place) for place in _folders(folder)}
+    images = {place: found for place, found in everything.items() if found}
+    if not images:
         raise ValueError(f"{folder} has no folder of images; known suffixes: {', '.join(SUFFIXES)}")
-    return files, np.array(labels, dtype=np.int64), tuple(classes), empty
+    notes = [f"{place} has no image and is left out" for place in everything if place not in images]
+    classes = known or tuple(place.name for place in images)
+    if unknown := [place.name for place in images if place.name not in classes]:
+        raise ValueError(
+            f"{folder} has class {unknown[0]!r}, which the training images have not; "
+            f"known: {', '.join(classes)}"
+        )
+    nested = [place for place, found in images.items() if place not in {f.parent for f in found}]
+    if nested:
+        inside = sorted({found.relative_to(nested[0]).parts[0] for found in images[nested[0]]})
+        notes.append(
+            f"{folder}: {len(nested)} of {len(images)} class folders contain only folders "
+            f"({nested[0].name} contains {few(inside)}); their names are not used, so check that "
+            "the classes are the outer ones"
+        )
+    labels = [classes.index(place.name) for place, found in images.items() for _ in found]
+    files = [file for found in images.values() for file in found]
+    return _Found(files, np.array(labels, dtype=np.int64), classes, notes)
+
+
+def _folders(place: Path) -> list[Path]:
+    """The folders in a folder, sorted, without hidden ones."""
+    return [each for each in sorted(place.iterdir()) if each.is_dir() and each.name[0] != "."]
+
+
+def _images(place: Path) -> list[Path]:
+    """The images below a folder, sorted, without hidden ones."""
+    return [
+        file
+        for file in sorted(place.rglob("*"))
+        if file.suffix.lower() in SUFFIXES
+        and not any(part.startswith(".") for part in file.relative_to(place).parts)
+    ]

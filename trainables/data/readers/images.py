@@ -53,11 +53,12 @@ def decode_images(
 ) -> Pixels:
     """Decodes ``count`` images, one or more, into one array, uint8 (N, 1 or 3, H, W).
 
-    Greyscale images stay greyscale if all are; otherwise all become RGB. Transparency is dropped,
-    and 16-bit greyscale is reduced to 8 bits. With ``image_size``, the shorter side is resized to
-    it and the centre cropped. All images must have the ``size`` (H, W), by default that of the
-    first. ``on_bad`` gets the index of each unusable image and the reason; its row of the array is
-    undefined. Without ``on_bad``, such an image is a ``ValueError``, in which ``where`` names it.
+    Images are turned upright as their EXIF orientation says. Greyscale images stay greyscale if all
+    are; otherwise all become RGB. Transparency is dropped, and 16-bit greyscale is reduced to 8
+    bits. With ``image_size``, the shorter side is resized to it and the centre cropped. All images
+    must have the ``size`` (H, W), by default that of the first. ``on_bad`` gets the index of each
+    unusable image and the reason; its row of the array is undefined. Without ``on_bad``, such an
+    image is a ``ValueError``, in which ``where`` names it.
     """
     stack = np.empty((0, 1, 0, 0), np.uint8)
     refuse = on_bad or partial(_refuse, where=where)
@@ -120,6 +121,8 @@ def decode(data: Encoded, *, image_size: int | None) -> Pixels | str:
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.load()
+            if "exif" in image.info:  # Pillow itself turns TIFF upright
+                ImageOps.exif_transpose(image, in_place=True)
             return _to_array(image, image_size)
     except UnidentifiedImageError:  # its text has an address in memory
         return "not a readable image (its format is not recognised)"

@@ -33,6 +33,9 @@ Cache: TypeAlias = str | os.PathLike[str] | None
 _SHARE_IN_MEMORY = 0.25
 _MOST_IN_MEMORY = 0.9
 
+_DECODING = "upright"
+"""Names how images are decoded; files with facts about images decoded otherwise are not used."""
+
 
 @dataclass(frozen=True)
 class ImagePart:
@@ -159,7 +162,7 @@ def _keep(
     return keep_images(
         part.contents(),
         folder=folder,
-        key=digest_of(repr((part.origin(), image_size, size)).encode()),
+        key=digest_of(repr((part.origin(), image_size, size, _DECODING)).encode()),
         image_size=image_size,
         size=size,
         on_bad=part.bad.add,

@@ -63,11 +63,83 @@ def test_missing_root(tmp_path: Path) -> None:
         load_dataset("image_folder", root=tmp_path / "none", seed=0)
 
 
-@pytest.mark.parametrize(("there", "missing"), [("train", "test"), ("test", "train")])
-def test_half_of_two_trees(write_folder: WriteFolder, there: str, missing: str) -> None:
-    root = write_folder(there, {"a": 3, "b": 3})
-    with pytest.raises(FileNotFoundError, match=f"has no folder '{missing}'; both or none"):
+@pytest.mark.parametrize(
+    ("train", "held", "test"),
+    [
+        ("Training", None, "Testing"),
+        ("TRAIN", "Valid", "TEST"),
+        ("train", "val", None),
+        ("train", "validation", "test"),
+        ("train", None, None),
+    ],
+)
+def test_the_usual_names_of_splits(
+    write_folder: WriteFolder, train: str, held: str | None, test: str | None
+) -> None:
+    root = write_folder(train, {"a": 20, "b": 30})
+    for name, images in ((held, {"b": 5}), (test, {"a": 4, "b": 3})):
+        if name is not None:
+            write_folder(name, images)
+    dataset = load_dataset("image_folder", root=root, seed=0)
+    assert dataset.classes == ("a", "b")
+    left_for_test = 0 if test else 10
+    assert len(dataset.test) == (7 if test else 10)
+    if held:
+        assert dataset.validation.labels.tolist() == [1] * 5
+        assert len(dataset.train) == 50 - left_for_test
+    else:
+        assert len(dataset.validation) == (50 - left_for_test) // 10
+    assert not dataset.notes
+
+
+def test_a_given_share_is_held_out_although_there_is_a_folder(write_folder: WriteFolder) -> None:
+    write_folder("train", {"a": 20, "b": 30})
+    root = write_folder("valid", {"a": 5, "b": 5})
+    dataset = load_dataset("image_folder", root=root, seed=0, validation=8)
+    assert len(dataset.validation) == 8
+    assert dataset.notes == (f"{root}/valid is not read, because validation=8 is given",)
+
+
+def test_unusable_validation_images_are_reported(write_folder: WriteFolder) -> None:
+    write_folder("train", {"a": 20, "b": 30})
+    root = write_folder("valid", {"a": 5, "b": 5})
+    (root / "valid" / "b" / "002.png").write_bytes(b"no image")
+    with pytest.raises(ValueError, match=r"valid/b/002.png: not a readable image"):
         load_dataset("image_folder", root=root, seed=0)
+    dataset = load_dataset("image_folder", root=root, seed=0, on_bad_sample="skip")
+    assert dataset.validation.labels.tolist() == [0] * 5 + [1] * 4
+
+
+def test_folders_beside_the_splits_are_named(write_folder: WriteFolder) -> None:
+    write_folder("train", {"a": 20, "b": 20})
+    root = write_folder("unlabelled", {"x": 3})
+    dataset = load_dataset("image_folder", root=root, seed=0)
+    assert dataset.notes == (f"{root}/unlabelled is none of the splits, and is not read",)
+
+
+def test_a_class_called_train(write_folder: WriteFolder) -> None:
+    root = write_folder("", {"bus": 20, "train": 20, "test": 20})
+    assert load_dataset("image_folder", root=root, seed=0).classes == ("bus", "test", "train")
+
+
+def test_splits_that_cannot_be_used(write_folder: WriteFolder) -> None:
+    root = write_folder("Test", {"a": 3, "b": 3})
+    with pytest.raises(FileNotFoundError, match="has a folder 'Test', and none of training images"):
+        load_dataset("image_folder", root=root, seed=0)
+    write_folder("train", {"a": 3, "b": 3})
+    write_folder("Training", {"a": 3, "b": 3})
+    with pytest.raises(ValueError, match="'Training' and 'train', which are both the train split"):
+        load_dataset("image_folder", root=root, seed=0)
+
+
+def test_classes_that_contain_only_folders_are_pointed_out(write_folder: WriteFolder) -> None:
+    write_folder("indoor", {"cat": 20, "dog": 20})
+    root = write_folder("outdoor", {"cat": 20, "dog": 20})
+    dataset = load_dataset("image_folder", root=root, seed=0)
+    assert dataset.notes == (
+        f"{root}: 2 of 2 class folders contain only folders (indoor contains cat, dog); their "
+        "names are not used, so check that the classes are the outer ones",
+    )
 
 
 def test_one_class_is_not_enough(write_folder: WriteFolder) -> None:
@@ -92,7 +164,7 @@ def test_a_class_of_the_test_tree_only(write_folder: WriteFolder) -> None:
     write_folder("train", {"a": 3, "b": 3})
     root = write_folder("test", {"a": 3, "c": 3})
     with pytest.raises(
-        ValueError, match=r"/test has class 'c', which \S+/train has not; known: a, b"
+        ValueError, match=r"/test has class 'c', which the training images have not; known: a, b"
     ):
         load_dataset("image_folder", root=root, seed=0)
 

@@ -63,6 +63,20 @@ def test_sixteen_bits_become_eight() -> None:
     np.testing.assert_array_equal(decoded[0, 0], [[0, 0, 1], [1, 128, 255]])
 
 
+@pytest.mark.parametrize("form", ["PNG", "JPEG", "TIFF", "WEBP"])
+@pytest.mark.parametrize("image_size", [None, 16])
+def test_images_are_turned_upright(form: str, image_size: int | None) -> None:
+    rows = np.repeat(np.array([0, 255], np.uint8), 16)
+    exif = Image.Exif()
+    exif[0x0112] = 6  # a phone held upright: turn by 90 degrees clockwise
+    file = io.BytesIO()
+    Image.fromarray(np.tile(rows[:, None], 48)).convert("RGB").save(file, form, exif=exif)
+    decoded = decode([file.getvalue()], image_size)[0, 0]
+    assert decoded.shape == ((48, 32) if image_size is None else (16, 16))
+    left, right = np.split(decoded, 2, axis=1)
+    assert left.min() > 200 and right.max() < 50
+
+
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
 def test_modes(mode: str) -> None:
     image = Image.fromarray(noise(1, 6, 6, 3)[0]).convert(mode)
