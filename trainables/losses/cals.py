@@ -94,6 +94,7 @@ class AugmentedLagrangian(PerSampleLoss):
         penalties = penalty(self.penalty, constraints, rho, lam).mean(1, keepdim=True)
         return penalties - of_classes(logits.log_softmax(1), classes)
 
+    @torch.inference_mode(False)  # Lightning's hooks run in it, and autograd would fail
     @torch.no_grad()
     def on_validation_end(self, val_logits: Tensor, val_targets: Tensor) -> None:
         """Updates λ with the current ρ, then updates ρ."""

@@ -7,7 +7,9 @@ advance one epoch at a time, so the function runs in a thread and blocks in that
 from __future__ import annotations
 
 import math
+import posixpath
 import queue
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import InitVar, dataclass
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 CATALOGUE: Final = Catalogue(kind="trainable", group="calsweep.trainables", ours={})
 _GIVEN: Final = ("trial",)
 _SECONDS_TO_END: Final = 60.0
+_METRIC_NAME: Final = re.compile(r"[\w: -][\w: ./-]{0,249}")  # what MLflow takes
 
 Predicted: TypeAlias = tuple[Any, Any]
 """Logits (N, K) and labels (N,), tensors or arrays."""
@@ -169,7 +172,8 @@ class Trial:
                 those of its split.
             test: Logits and labels of the test split, or a function that returns them. The function
                 is called only after epochs at which the trial may end.
-            **metrics: Other numbers to record, such as ``train_loss=0.3``.
+            **metrics: Other numbers to record, such as ``train_loss=0.3``, under names that MLflow
+                takes: no ``@``, ``(`` or ``%``.
 
         Raises:
             TrialStopped: The trial is stopped; do not catch it.
@@ -192,8 +196,9 @@ class Trial:
         if self._host.needs_test(epoch):
             tested = self._checked("test", test() if callable(test) else test, epoch)
         self._last = epoch
-        self.loss.on_epoch_end()
-        with torch.no_grad():
+        # Lightning's hooks run in inference mode, in which autograd and later training would fail.
+        with torch.inference_mode(False), torch.no_grad():
+            self.loss.on_epoch_end()
             logits, labels = self._host.adapts(*given)
             self.loss.on_validation_end(logits.to(self.device), labels.to(self.device))
         if epoch > self._host.epochs_known:
@@ -227,7 +232,7 @@ class Trial:
             raise ValueError(
                 f"{split} is a {type(predicted).__name__}; allowed: logits and labels, a tuple"
             )
-        logits, labels = (torch.as_tensor(each).detach().cpu() for each in predicted)
+        logits, labels = map(_on_cpu, predicted)
         if logits.dim() != 2 or logits.shape[1] != self.num_classes or not len(logits):
             raise ValueError(
                 f"{split}: logits must have shape (N, {self.num_classes}), got "
@@ -238,6 +243,7 @@ class Trial:
                 f"{split}: labels must be integers of shape ({len(logits)},), got {labels.dtype} "
                 f"of shape {tuple(labels.shape)}"
             )
+        labels = labels.long()  # aminmax does not take all types
         low, high = (int(bound) for bound in torch.aminmax(labels))
         if low < 0 or high >= self.num_classes:
             raise ValueError(
@@ -254,13 +260,13 @@ class Trial:
             )
         if self.data is not None:
             expected = torch.from_numpy(getattr(self.data, split).labels.copy())
-            if not torch.equal(labels.long(), expected):
+            if not torch.equal(labels, expected):
                 raise ValueError(
                     f"{split}: the labels are not those of the {split} split in its order "
                     f"({len(labels)} are given, it has {len(expected)}); predict the samples of "
                     f"trial.data.{split} as they come, without shuffling"
                 )
-        return logits.float(), labels.long()
+        return logits.float(), labels
 
 
 class Loop:
@@ -344,7 +350,20 @@ def _watched(hook: Callable[..., Any], name: str, uncalled: set[str]) -> Callabl
     return called
 
 
+def _on_cpu(values: Any) -> Tensor:
+    """A tensor or array on the CPU, usable outside inference mode too."""
+    with torch.inference_mode(False):
+        tensor = torch.as_tensor(values).detach().cpu()
+        return tensor.clone() if tensor.is_inference() else tensor
+
+
 def _finite(name: str, value: Any, epoch: int) -> float:
+    if not _METRIC_NAME.fullmatch(name) or posixpath.normpath(name) != name:
+        raise ValueError(
+            f"the metric name {name!r} is not allowed, because MLflow refuses it; allowed: at most "
+            "250 letters, digits, '_', '-', ':' and spaces, and between them '.' and '/', as in a "
+            "path"
+        )
     if name in (*COSTS, "temperature") or name.startswith(("val_", "test_", "shift_", "ood_")):
         raise ValueError(f"{name} is a name of calsweep's own; call yours otherwise")
     number = float(value)

@@ -37,6 +37,15 @@ def test_multipliers_become_the_mean_slope(alm: CalibrationLoss) -> None:
     assert state(alm)["lam"].tolist() == pytest.approx([1e-6, 2 + 1e-6, 2 + 1e-6])
 
 
+def test_multipliers_are_updated_in_inference_mode_too(alm: CalibrationLoss) -> None:
+    with torch.inference_mode():
+        alm.on_validation_end(logits_at_distance(20, 30), ANY_LABEL)
+    assert state(alm)["lam"].tolist() == pytest.approx([1e-6, 1 + 1e-6, 2 + 1e-6])
+    logits = logits_at_distance(20, 30).requires_grad_()
+    alm(logits, ANY_LABEL).backward()
+    assert logits.grad is not None
+
+
 def test_slopes_are_clipped_per_sample(alm: CalibrationLoss) -> None:
     logits = torch.cat([logits_at_distance(0, 0), logits_at_distance(40, 40)])
     alm.on_validation_end(logits, torch.zeros(2, dtype=torch.int64))

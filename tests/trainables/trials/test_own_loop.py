@@ -94,6 +94,77 @@ def test_a_trial_interrupted_after_any_epoch_has_the_same_result(
         assert entries(after, EPOCHS - cut + 1) == results
 
 
+@pytest.mark.parametrize(
+    "name", ["acc@1", "", ".", "..", "../a", "/a", "a//b", "a/", "a%", "loss(x)", "x" * 251]
+)
+def test_a_metric_name_that_mlflow_refuses_is_refused_at_once(
+    tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    validate = pytest.importorskip("mlflow.utils.validation")
+    if len(name) <= 250:
+        with pytest.raises(Exception, match="Invalid"):
+            validate._validate_metric_name(name)
+    body = f"trial.report(1, **good, **{{{name!r}: 1.0}})"
+    loop = write_loop(tmp_path, monkeypatch, body)
+    report = make_run(digits, make_setup(tmp_path, loop), CONFIG).advance()
+    assert isinstance(report, Failed)
+    assert f"metric name {name!r} is not allowed" in report.reason
+    assert "allowed: at most 250 letters" in report.reason
+
+
+@pytest.mark.parametrize("name", ["acc", "a b", "a/b.c", "val:acc-1", "précision"])
+def test_a_metric_name_that_mlflow_takes_is_kept(
+    tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    pytest.importorskip("mlflow.utils.validation")._validate_metric_name(name)
+    loop = write_loop(tmp_path, monkeypatch, f"trial.report(1, **good, **{{{name!r}: 1.0}})")
+    run = make_run(digits, make_setup(tmp_path, loop), CONFIG)
+    (entry,) = entries(run, 1)
+    run.close()
+    assert entry[name] == 1.0
+
+
+@pytest.mark.parametrize("loss", ["cals_alm", "cals_hr", "adafocal"])
+def test_an_epoch_may_be_reported_in_inference_mode(
+    tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch, loss: str
+) -> None:
+    """Lightning calls its hooks so."""
+    body = """for epoch in (1, 2, 3):
+    with torch.{}():
+        x, y = (torch.randn(30, 10) * 9, torch.arange(30) % 10)
+        good = {{s: (2.0 * good[s][0], y) for s, (_, y) in good.items()}}
+        trial.report(epoch, **good)
+    logits = torch.zeros(4, 10, requires_grad=True)
+    trial.loss(logits, torch.zeros(4, dtype=torch.int64)).backward()
+    torch.save(trial.loss.state_dict(), trial.folder / str(epoch))"""
+    states = []
+    for mode in ("inference_mode", "no_grad"):
+        folder = tmp_path / mode
+        folder.mkdir()
+        loop = write_loop(folder, monkeypatch, body.format(mode))
+        config = replace(CONFIG, setting=Setting(loss, {}))
+        run = make_run(digits, make_setup(folder, loop), config)
+        entries(run, 3)
+        run.close()
+        states += [torch.load(path) for path in sorted(folder.rglob("2")) if path.is_file()]
+    first, second = states
+    assert first.keys() == second.keys()
+    assert all(torch.equal(first[key], second[key]) for key in first)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64", "int16"])
+def test_labels_may_be_of_any_integer_type(
+    tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch, dtype: str
+) -> None:
+    body = f"""good = {{s: (x.numpy(), y.numpy().astype("{dtype}")) for s, (x, y) in good.items()}}
+trial.report(1, **good)
+trial.report(2, **{{s: (x, torch.as_tensor(y)) for s, (x, y) in good.items()}})"""
+    loop = write_loop(tmp_path, monkeypatch, body)
+    run = make_run(digits, make_setup(tmp_path, loop), CONFIG)
+    assert len(entries(run, 2)) == 2
+    run.close()
+
+
 def test_what_it_reports_is_what_a_trial_has(tmp_path: Path, digits: Dataset) -> None:
     run = make_run(digits, make_setup(tmp_path), CONFIG)
     first, second, _, last = entries(run, EPOCHS)
