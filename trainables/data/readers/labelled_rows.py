@@ -25,7 +25,7 @@ from trainables.data.labelling.labels import Values
 from trainables.data.labelling.targets import check_weights, index_targets
 from trainables.data.readers.files import PathOrUri
 from trainables.data.readers.images import Encoded
-from trainables.data.readers.rows import Form, Rows, open_rows
+from trainables.data.readers.rows import File, Form, Rows, open_rows
 from trainables.data.readers.storing import Cache, ImagePart, Storage, hold_images
 from trainables.plugins.components import Range
 
@@ -74,6 +74,7 @@ def _load(
     also contain encoded images (PNG, JPEG ...) as binary values or, as written by Hugging Face, in
     structs with a field ``bytes``. Class names come from the metadata of the Parquet schema, if
     present: a ``ClassLabel`` of Hugging Face, or a key ``classes`` with comma-separated names.
+    Codes are positions in the names of their own file.
 
     Options:
         train: Path or URI (``s3://``, ``gs://`` ...) of a file, of a folder of such files, or a
@@ -237,7 +238,7 @@ def _labels(rows: Rows, bad: BadSamples, target: _Target, names: Names) -> Value
         return np.stack([_yes_or_no(rows, bad, each) for each in target.labels], 1)
     columns, certain = target.soft_labels, target.label in rows.names
     if columns is None or (rows.option == "test" and certain and columns[0] not in rows.names):
-        return _certain_labels(rows, bad, target.label)
+        return _certain_labels(rows, bad, target.label, names)
     return np.stack([_column_of_numbers(rows, each, "soft_labels") for each in columns], 1)
 
 
@@ -271,7 +272,7 @@ def _column_of_numbers(rows: Rows, column: str, option: str) -> Values:
     return values
 
 
-def _certain_labels(rows: Rows, bad: BadSamples, column: str) -> Values:
+def _certain_labels(rows: Rows, bad: BadSamples, column: str, names: Names) -> Values:
     content = rows.content(column, "label")
     kind = rows.type(column)
     whole = content == "number" and not (pa.types.is_floating(kind) or pa.types.is_decimal(kind))
@@ -287,13 +288,42 @@ def _certain_labels(rows: Rows, bad: BadSamples, column: str) -> Values:
             values[row] = str(value).lower()
     if content == "truth":
         return np.array(list(map(str, values)), np.str_)
+    if whole and names is not None:
+        return _decoded(rows, bad, column, values, names)
     return np.array(values, np.str_ if content == "text" else np.int64)
 
 
+def _decoded(
+    rows: Rows, bad: BadSamples, column: str, codes: list[int], names: tuple[str, ...]
+) -> Values:
+    """The names of codes, which in each file are positions in the names of that file."""
+    found: list[str] = []
+    for file, start in zip(rows.files, rows.starts, strict=True):
+        own = _names_in(file, column) or names
+        for row, code in enumerate(codes[start : start + file.count], start):
+            known = 0 <= code < len(own)
+            if not known:
+                bad.add(
+                    row,
+                    f"label {code} must be at least 0 and below {len(own)}, the number of "
+                    f"class names in {file.path}",
+                )
+            found.append(own[code] if known else names[0])
+    return np.array(found, np.str_)
+
+
 def _class_names(rows: Rows, label: str) -> tuple[str, ...] | None:
-    if b"classes" in rows.metadata:
-        return tuple(rows.metadata[b"classes"].decode().split(","))
-    described = json.loads(rows.metadata.get(b"huggingface", b"{}"))
+    """The names in any of the files; in that order, if all have the same."""
+    names = [name for file in rows.files for name in _names_in(file, label) or ()]
+    return tuple(dict.fromkeys(names)) or None
+
+
+def _names_in(file: File, label: str) -> tuple[str, ...] | None:
+    """The class names in the metadata of a file."""
+    metadata = file.schema.metadata or {}
+    if b"classes" in metadata:
+        return tuple(metadata[b"classes"].decode().split(","))
+    described = json.loads(metadata.get(b"huggingface", b"{}"))
     names = described.get("info", {}).get("features", {}).get(label, {}).get("names")
     return None if names is None else tuple(names)
 

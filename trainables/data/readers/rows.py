@@ -73,11 +73,6 @@ class Rows(ABC):
         """Columns of the first file."""
         return list(self.files[0].schema.names)
 
-    @property
-    def metadata(self) -> dict[bytes, bytes]:
-        """Metadata of the first file."""
-        return self.files[0].schema.metadata or {}
-
     def where(self, row: int) -> str:
         """Names a row, for messages."""
         file = bisect_right(self.starts, row) - 1

@@ -68,6 +68,38 @@ def test_structs_as_hugging_face_writes_them(write_parquet: WriteParquet, png: F
     np.testing.assert_array_equal(dataset.test.inputs[:, 0, 0, 0], np.arange(10))
 
 
+def class_label(*names: str) -> dict[str, str]:
+    """The metadata that Hugging Face's `class_encode_column` and `to_parquet` write."""
+    features = {"label": {"names": list(names), "_type": "ClassLabel"}}
+    return {"huggingface": json.dumps({"info": {"features": features}})}
+
+
+def test_codes_are_those_of_their_own_file(write_parquet: WriteParquet, png: Files) -> None:
+    parts = Path("parts")
+    train = write_parquet(
+        parts / "a.parquet", png(9), [0, 1, 2] * 3, class_label("cat", "dog", "emu")
+    )
+    write_parquet(parts / "b.parquet", png(8), [0, 1] * 4, class_label("emu", "cat"))
+    test = write_parquet("test.parquet", png(4), [0, 1, 1, 0], class_label("dog", "emu"))
+    plain = write_parquet("plain.parquet", png(3), [2, 0, 1])
+    dataset = load(train.parent, test, validation=3)
+    assert dataset.classes == ("cat", "dog", "emu")
+    assert dataset.test.labels.tolist() == [1, 2, 2, 1]
+    both = np.concatenate([dataset.train.labels, dataset.validation.labels])
+    assert np.bincount(both).tolist() == [3 + 4, 3, 3 + 4]
+    assert load(train.parent, plain, validation=3).test.labels.tolist() == [2, 0, 1]
+
+
+def test_codes_without_a_name_and_unknown_names(write_parquet: WriteParquet, png: Files) -> None:
+    train = write_parquet("a.parquet", png(9), [0, 1, 2] * 3, class_label("cat", "dog", "emu"))
+    test = write_parquet("test.parquet", png(4), [-1, 0, 1, 2], class_label("dog", "yak"))
+    with pytest.raises(ValueError, match="3 of 4 samples") as caught:
+        load(train, test, validation=3)
+    message = str(caught.value)
+    assert "label -1 must be at least 0 and below 2, the number of class names in" in message
+    assert "label yak is not among the class names: cat, dog, emu" in message
+
+
 def test_class_names_in_the_schema(write_parquet: WriteParquet, png: Files) -> None:
     path = write_parquet("a.parquet", png(10), [2, 0] * 5, {"classes": "x,y,z"})
     dataset = load(path, path, validation=2)
