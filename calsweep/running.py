@@ -226,4 +226,4 @@ def _call(function: str, name: str, storage: str) -> str:
 def _console(progress: bool) -> Console:
     from sweeps.terminal.console import plain_console
 
-    return plain_console() if progress else plain_console(file=io.StringIO())
+    return plain_console(lasting=True) if progress else plain_console(file=io.StringIO())

@@ -22,6 +22,7 @@ from sweeps.messages.formatting import (
 )
 from sweeps.messages.redaction import print_traceback, redact, redact_what_python_prints
 from sweeps.terminal.encoding import print_what_they_can
+from sweeps.terminal.lasting import discard_unwritable
 from trainables.plugins.arguments import few
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ def run(
 
     sweep = with_comparison(load_sweep(file, overrides or (), name), compare, seeds)
     begin = run_or_resume if or_resume else run_sweep
-    result = begin(sweep, storage, address, on_answer=_print_answer)
+    result = begin(sweep, storage, address, on_answer=_print_result)
     _print_places(result, sweep.name, storage)
 
 
@@ -181,7 +182,7 @@ def resume(
         return
     from sweeps.service.running import resume_sweep
 
-    result = resume_sweep(name, storage, address, None, _print_answer, overrides or ())
+    result = resume_sweep(name, storage, address, None, _print_result, overrides or ())
     _print_places(result, name, storage)
 
 
@@ -648,7 +649,7 @@ def sync(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.progress import Progress
 
-    with Progress(plain_console()) as progress:
+    with Progress(plain_console(lasting=True)) as progress:
         done = sync_sweep(name, storage, progress)
     print(f"MLflow is up to date: {counted(done.trials, 'trial')} of {name}")
     if done.deleted:
@@ -749,11 +750,16 @@ def _tracking_variable(uri: str, storage: str) -> str:
     return f"MLFLOW_TRACKING_URI={uri} "
 
 
-def _print_answer(answer: dict[str, Any]) -> None:
+def _print_result(answer: dict[str, Any]) -> None:
+    """Print the result of a sweep that has just ended, as far as output can be written."""
+    _print_answer(answer, lasting=True)
+
+
+def _print_answer(answer: dict[str, Any], lasting: bool = False) -> None:
     from sweeps.terminal.answers import print_answer
     from sweeps.terminal.console import plain_console
 
-    console = plain_console()
+    console = plain_console(lasting=lasting)
     console.print()
     print_answer(console, answer)
     console.file.flush()  # writing to MLflow follows, and may take long
@@ -762,7 +768,7 @@ def _print_answer(answer: dict[str, Any]) -> None:
 def _print_places(result: SweepResult, name: str, storage: str) -> None:
     from sweeps.terminal.console import plain_console
 
-    console = plain_console()
+    console = plain_console(lasting=True)
     where = redact(storage_option(storage))
     variable = redact(_tracking_variable(result.tracking_uri, storage))
     console.print(
@@ -781,6 +787,7 @@ def _print_places(result: SweepResult, name: str, storage: str) -> None:
             f"{redact(again)} tries again and reports the cause.",
             soft_wrap=True,
         )
+    discard_unwritable()
 
 
 def main() -> None:
@@ -802,7 +809,7 @@ def main() -> None:
     except KeyboardInterrupt:
         _fail("interrupted", 130)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_unwritable()
         sys.exit(1)
     except typer.Abort:
         _fail("aborted", 130)
@@ -814,9 +821,11 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    for line in redact(message).splitlines():
-        prefix = "" if line.startswith(" ") else "calsweep: "
-        print(f"{prefix}{line}", file=sys.stderr)
+    with suppress(OSError):  # the exit code is right without the message
+        for line in redact(message).strip("\n").splitlines():
+            prefix = "" if line.startswith(" ") else "calsweep: "
+            print(f"{prefix}{line}", file=sys.stderr)
+    discard_unwritable()
     sys.exit(code)
 
 

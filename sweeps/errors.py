@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from sweeps.messages.redaction import redact
+from trainables.plugins import arguments
 
 
 class CommandError(Exception):
@@ -61,4 +62,4 @@ def _module(file: str) -> str:
 
 def first_line(error: Exception) -> str:
     """The message of an error on one line."""
-    return str(error).splitlines()[0] if str(error) else type(error).__name__
+    return arguments.first_line(error) or type(error).__name__

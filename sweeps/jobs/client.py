@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from sweeps.cluster.connection import API_SERVER, asking
 from sweeps.errors import UserError
+from trainables.plugins.arguments import first_line
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
@@ -158,5 +159,4 @@ def _wrong_token(url: str, reason: str) -> str:
 
 
 def _first_line(error: Exception) -> str:
-    text = re.sub(r"<[^>]*>", " ", str(error)).strip()
-    return text.splitlines()[0] if text else type(error).__name__
+    return first_line(re.sub(r"<[^>]*>", " ", str(error))) or type(error).__name__

@@ -24,6 +24,7 @@ from sweeps.cluster.ray_internals import JOB_CONFIGURATION
 from sweeps.errors import UserError
 from sweeps.sweep_file.loading import dump_sweep
 from sweeps.sweep_file.schema import SweepFile
+from trainables.plugins.arguments import first_line
 
 SWEEP_FILE = "calsweep-sweep.yaml"
 _LARGEST_TOTAL = 10 * 2**20  # bytes
@@ -158,7 +159,7 @@ def _check_ignore(root: Path, paths: list[Path]) -> set[Path]:
     else:
         if answer.returncode in (0, 1):  # 0: some paths are ignored, 1: none is
             return {Path(name) for name in answer.stdout.split("\0") if name}
-        refusal = (answer.stderr.splitlines() or [f"it ended with {answer.returncode}"])[0]
+        refusal = first_line(answer.stderr) or f"it ended with {answer.returncode}"
     if not any((folder / ".git").exists() for folder in (root, *root.parents)):
         return set()
     raise UserError(

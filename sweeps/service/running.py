@@ -166,7 +166,7 @@ def _run(
     recorded = recorded_for(sweep, store.storage) if new else []
     check_answers(tracking_uri(store.storage, sweep))
     with (
-        Progress(console or plain_console(stderr=True)) as progress,
+        Progress(console or plain_console(stderr=True, lasting=True)) as progress,
         _terminated_as_interrupted() as interrupt,
         store.locked(progress, interrupt),  # first of all, because two processes may start at once
     ):

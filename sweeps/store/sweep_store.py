@@ -20,7 +20,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from filelock import FileLock, Timeout
 
-from sweeps.errors import NameTakenError, UserError
+from sweeps.errors import NameTakenError, UserError, first_line
 from sweeps.messages.formatting import calsweep_command, finite
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.record import TrialRecord, flat, known_fields
@@ -475,7 +475,7 @@ def check_storage(storage: str) -> None:
 
 
 def storage_fault(storage: str, error: Exception) -> str:
-    reason = getattr(error, "strerror", None) or str(error).splitlines()[0]
+    reason = getattr(error, "strerror", None) or first_line(error)
     if (file := getattr(error, "filename", None)) and file != storage:
         reason += f" ({file})"
     return (

@@ -13,6 +13,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from sweeps.messages.redaction import redact
+from trainables.plugins.arguments import first_line
 
 Location: TypeAlias = tuple[str | int, ...]
 
@@ -63,7 +64,7 @@ def read_yaml(text: str) -> tuple[Any, dict[Location, int]]:
         line = mark.line + 1 if mark is not None else None
         raise YamlTextError(line, f"not valid YAML: {error.problem}") from None
     except (YAMLError, ValueError, RecursionError) as error:
-        raise YamlTextError(None, f"not valid YAML: {str(error).splitlines()[0]}") from None
+        raise YamlTextError(None, f"not valid YAML: {first_line(error)}") from None
     return value, builder.lines
 
 

@@ -12,6 +12,7 @@ from sweeps.messages.redaction import without_credentials
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.sqlite import sqlite_path, sqlite_uri
 from trainables.files.storage import Folder, absolute
+from trainables.plugins.arguments import first_line
 
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
 _TIMEOUT_SECONDS = 5.0, 30.0  # seconds to connect and to answer; the first call opens the database
@@ -167,4 +168,4 @@ def _ask_with_mlflows_own_credentials(uri: str) -> None:
 def _cause(error: Exception) -> str:
     reason = error.args[0] if error.args else error
     reason = getattr(reason, "reason", reason)  # urllib3's, wrapped by requests
-    return str(reason).rpartition(": ")[2].splitlines()[0] if str(reason) else type(error).__name__
+    return first_line(str(reason).rpartition(": ")[2]) or type(error).__name__

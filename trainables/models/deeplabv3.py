@@ -9,6 +9,7 @@ from torch import nn
 
 from trainables.data.kinds.samples import SegmentedImages
 from trainables.models.segmenter import Segmenter
+from trainables.plugins.arguments import first_line
 
 
 def deeplabv3_resnet50(
@@ -85,7 +86,7 @@ def _load(encoder: _Encoder, path: Path) -> None:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file may raise anything
-        reason = (str(error) or type(error).__name__).splitlines()[0]
+        reason = first_line(error) or type(error).__name__
         raise ValueError(f"pretrained={path} cannot be read: {reason}") from None
     target: nn.Module = encoder
     if not any(name.startswith("backbone.") for name in state):

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trainables.models.base import Classifier, run_once
+from trainables.plugins.arguments import first_line
 
 
 class Segmenter(Classifier):
@@ -54,7 +55,7 @@ def _shape_of_features(encoder: nn.Module, input_shape: tuple[int, int, int]) ->
     try:
         features = run_once(encoder, torch.zeros(1, *input_shape))
     except Exception as error:  # a user's module may raise anything
-        reason = (str(error) or type(error).__name__).splitlines()[0]
+        reason = first_line(error) or type(error).__name__
         raise ValueError(
             f"the encoder cannot take images of shape {input_shape}: {reason}"
         ) from None

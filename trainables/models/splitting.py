@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.models.base import Classifier, run_once
+from trainables.plugins.arguments import first_line
 
 if TYPE_CHECKING:
     from trainables.data.core.samples import Samples
@@ -75,7 +76,7 @@ def _evaluated(model: nn.Module, inputs: Tensor) -> Any:
     try:
         return run_once(model, inputs)
     except Exception as error:  # a user's module may raise anything
-        reason = (str(error) or type(error).__name__).splitlines()[0]
+        reason = first_line(error) or type(error).__name__
         raise ValueError(
             f"{type(model).__name__} cannot take samples of shape {tuple(inputs.shape[1:])}: "
             f"{reason}"

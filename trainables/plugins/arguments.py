@@ -37,9 +37,14 @@ def few(values: Collection[object], most: int = 6) -> str:
     return ", ".join(map(str, islice(values, most))) + more
 
 
+def first_line(said: object) -> str:
+    """The first line of a text or of an error's message that is not blank; empty if all are."""
+    return next((line.strip() for line in str(said).splitlines() if line.strip()), "")
+
+
 def describe_error(error: BaseException) -> str:
     """An error of user code on one line, with its type if that adds information."""
-    text = (str(error).splitlines() or [""])[0]
+    text = first_line(error)
     return (
         text
         if text and isinstance(error, _SELF_EXPLAINING)

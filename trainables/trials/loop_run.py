@@ -19,6 +19,7 @@ from trainables.contract.config import ARCHIVE, own_folder
 from trainables.contract.report import Failed, Report
 from trainables.data.core.base import Dataset
 from trainables.files.storage import Folder
+from trainables.plugins.arguments import first_line
 from trainables.runtime.devices import DeviceFailedError
 from trainables.runtime.distributed import rank, world_size
 from trainables.runtime.torch_internals import lost_a_peer
@@ -157,8 +158,7 @@ def fetch_own_files(kept: Folder, scratch: Path) -> Path:
 def _described(error: BaseException) -> str:
     """The error on one line, with the file and line in the user's code that raised it."""
     place = _place(error.__traceback__) or _place(getattr(error.__cause__, "__traceback__", None))
-    said = (str(error).splitlines() or [""])[0]
-    return f"{type(error).__name__}: {said}{f' ({place})' if place else ''}"
+    return f"{type(error).__name__}: {first_line(error)}{f' ({place})' if place else ''}"
 
 
 def _place(trace: TracebackType | None) -> str | None:

@@ -33,6 +33,7 @@ from trainables.files.storage import Folder
 from trainables.losses import CalibrationLoss, make_loss
 from trainables.metrics.own_metric import metric_name, own_metric
 from trainables.models import Classifier, model_for
+from trainables.plugins.arguments import first_line
 from trainables.runtime.devices import (
     DeviceFailedError,
     has_failed,
@@ -118,7 +119,7 @@ class TrialRun:
             return Waiting(str(error))
         except Exception as error:
             if is_out_of_memory(error):
-                said = f"out of memory: {(str(error).splitlines() or ['no more is available'])[0]}"
+                said = f"out of memory: {first_line(error) or 'no more is available'}"
                 # A trial that shares a GPU may be retried.
                 return OutOfMemory(said) if 0 < self.setup.gpu_share < 1 else Failed(said)
             if has_failed(self.device, error):

@@ -5,7 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from trainables.plugins.arguments import check_choice, check_integer, check_number, did_you_mean
+from trainables.plugins.arguments import (
+    check_choice,
+    check_integer,
+    check_number,
+    describe_error,
+    did_you_mean,
+    first_line,
+)
 
 
 @pytest.mark.parametrize("value", [0, 1, 0.5, np.float32(0.25), np.int64(1)])
@@ -68,3 +75,12 @@ def test_choices() -> None:
 def test_did_you_mean() -> None:
     assert did_you_mean("focl", ["focal", "brier"]) == " (did you mean 'focal'?)"
     assert did_you_mean("xyz", ["focal", "brier"]) == ""
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [("\n\n  CUDA is away\nmore", "CUDA is away"), ("one\ntwo", "one"), ("", ""), ("\n \n", "")],
+)
+def test_the_first_line_of_a_message_is_never_blank(said: str, expected: str) -> None:
+    assert first_line(RuntimeError(said)) == first_line(said) == expected
+    assert describe_error(RuntimeError(said)) == f"RuntimeError: {expected}".removesuffix(": ")
