@@ -208,12 +208,14 @@ def _texts(samples: Any, targets: list[Any], where: str) -> tuple[str, bytes, Se
 
 def _table(samples: Any, targets: list[Any], where: str) -> tuple[str, bytes, Section]:
     from trainables.data.kinds.table import as_table
+    from trainables.data.readers.index_columns import is_index
 
     try:
         rows = as_table(samples)
     except (TypeError, ValueError) as error:  # the base classes of Arrow's errors
         raise UserError(f"{where}: {error}") from None
-    return _rows("table", rows, targets, where, {"features": list(rows.column_names)})
+    features = [name for name in rows.column_names if not is_index(name)]
+    return _rows("table", rows, targets, where, {"features": features})
 
 
 def _rows(

@@ -33,11 +33,13 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
 
     judging, _ = validation_parts(dataset, sweep.training.adapt_share)
     count = len(judging)
+    optional = {
+        "features": dataset.samples.listed(),
+        "skipped": "\n".join(map(shortened, dataset.notes)),
+        "noticed": "\n".join(dataset.remarks),
+    }
     facts = {"data": _sizes(dataset), "task": str(dataset.task), "data kept": _held(dataset)}
-    if dataset.notes:
-        facts["skipped"] = "\n".join(map(shortened, dataset.notes))
-    if dataset.remarks:
-        facts["noticed"] = "\n".join(dataset.remarks)
+    facts |= {name: fact for name, fact in optional.items() if fact}
     if sweep.trainable is None:
         facts["model"] = sweep.model.name
         if isinstance(dataset.samples, Images):

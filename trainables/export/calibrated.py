@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,16 +13,18 @@ from torch import Tensor, nn
 
 from trainables.contract.config import trial_setting
 from trainables.contract.report import TrialConfig
+from trainables.data.core.bad_samples import BadSamples, settle
 from trainables.data.core.base import Dataset
 from trainables.data.core.samples import Samples
 from trainables.data.core.tasks import OneClass, Task
-from trainables.data.kinds.dates import date_column, date_feature
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import Columns, TableRows, as_table
 from trainables.data.kinds.tokens import Tokens
 from trainables.data.kinds.weighted_words import WeightedWords
 from trainables.data.readers.arrays import as_inputs
+from trainables.data.readers.rows import rows_of_table
+from trainables.data.readers.table_columns import read_columns
 from trainables.files.checkpoints import load_checkpoint
 from trainables.files.storage import Folder
 from trainables.models import model_for, without_weights
@@ -188,23 +191,10 @@ def load_calibrated(
 
 
 def _columns(raw: Any, samples: TableRows) -> Columns:
-    import pyarrow as pa
-
-    table = as_table(raw)
-    known = table.column_names
-    names = (*samples.numeric, *samples.categorical)
-    dates = {name: column for name in names if (column := date_column(name, known)) is not None}
-    if missing := [name for name in names if name not in known and name not in dates]:
-        raise ValueError(f"the columns {', '.join(missing)} are missing")
-    columns = {
-        name: date_feature(name, table[dates[name]]) if name in dates else table[name]
-        for name in names
-    }
-    for name in samples.numeric:
-        numbers = columns[name]
-        if pa.types.is_boolean(numbers.type):
-            numbers = numbers.cast(pa.uint8())
-        columns[name] = numbers.cast(pa.float64())
-    for name in samples.categorical:
-        columns[name] = columns[name].cast(pa.string())
-    return Columns(pa.table(columns))
+    rows = rows_of_table(as_table(raw))
+    bad = BadSamples(rows.count, rows.where)
+    columns = read_columns(rows, bad, numeric=samples.numeric, categorical=samples.categorical)
+    settle([bad], "error")
+    for note in samples.unseen(columns):
+        warnings.warn(note, stacklevel=4)
+    return columns

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
@@ -12,16 +11,17 @@ import numpy as np
 from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs
-from trainables.data.kinds.dates import date_column, date_feature
 from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
 from trainables.data.kinds.subwords import Subwords
-from trainables.data.kinds.table import Columns, TableRows
+from trainables.data.kinds.table import TableRows
 from trainables.data.kinds.tokens import Tokens
 from trainables.data.kinds.weighted_words import WeightedWords
-from trainables.data.readers.image_folder import SUFFIXES
+from trainables.data.readers.image_folder import SUFFIXES, images_below
 from trainables.data.readers.images import decode_images
-from trainables.data.readers.rows import Rows, open_rows
+from trainables.data.readers.rows import open_rows
 from trainables.data.readers.storing import read_file
+from trainables.data.readers.table_columns import read_columns
+from trainables.data.readers.texts import read_texts
 
 _KINDS: Final[dict[str, Any]] = {
     kind.__name__: kind
@@ -54,7 +54,7 @@ def _tuples(value: Any) -> Any:
 def read_raw(
     samples: Samples, path: Path, column: str | None = None, on_bad_sample: OnBadSample = "error"
 ) -> tuple[Inputs, list[str], tuple[str, ...]]:
-    """Rows for a model, their names, and notes about skipped samples.
+    """Rows for a model, their names, and notes about skipped samples and unknown categories.
 
     Images are read from a file or a folder of files; arrays (also uint8 images) from ``.npy``, with
     samples along the first axis; texts (in ``column``) and tables from ``.csv`` or ``.parquet``.
@@ -66,24 +66,24 @@ def read_raw(
     """
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file or folder")
+    names: list[str] | None = None
+    unseen: tuple[str, ...] = ()
     if isinstance(samples, Images) and path.suffix != ".npy":
         rows, names, bad = _images(samples, path)
-    else:
-        rows = (
-            _array(samples, path)
-            if isinstance(samples, Images | Arrays)
-            else _encoded(samples, _table(samples, path, column))
-        )
-        names = [str(row) for row in range(len(rows))]
+    elif isinstance(samples, Images | Arrays):
+        rows = _array(samples, path)
         bad = BadSamples(len(rows), lambda row: f"{path}, row {row} (from 0)")
-        if rows.dtype == np.float32:
-            # In a table, NaN is a missing number.
-            wrong = ~np.isfinite(rows) if isinstance(samples, Arrays) else np.isinf(rows)
-            for row in np.flatnonzero(wrong.reshape(len(rows), -1).any(1)).tolist():
-                bad.add(row, "a number is infinite or not a number")
+    else:
+        raw, bad = _raw_rows(samples, path, column)
+        rows, unseen = _encoded(samples, raw), samples.unseen(raw)
+    if isinstance(samples, Arrays):
+        wrong = ~np.isfinite(rows).reshape(len(rows), -1).all(1)
+        for row in np.flatnonzero(wrong).tolist():
+            bad.add(row, "a number is infinite or not a number")
     notes = settle([bad], on_bad_sample)
     good = bad.good()
-    return rows[good], [names[row] for row in good], notes
+    names = list(map(str, range(len(rows)))) if names is None else names
+    return rows[good], [names[row] for row in good], (*notes, *unseen)
 
 
 def _encoded(samples: Samples, raw: Any) -> Inputs:
@@ -96,7 +96,7 @@ def _encoded(samples: Samples, raw: Any) -> Inputs:
 def _images(samples: Images, path: Path) -> tuple[Inputs, list[str], BadSamples]:
     files = [path]
     if path.is_dir():
-        files = sorted(file for file in path.rglob("*") if file.suffix.lower() in SUFFIXES)
+        files = images_below(path)
     if not files or files[0].suffix.lower() not in SUFFIXES:
         raise ValueError(f"{path}: no image; allowed: {', '.join(SUFFIXES)} and .npy")
     channels, height, width = samples.shape
@@ -126,32 +126,14 @@ def _array(samples: Samples, path: Path) -> Inputs:
     return rows
 
 
-def _table(samples: Samples, path: Path, column: str | None) -> Any:
-    import pyarrow as pa
-
+def _raw_rows(samples: Samples, path: Path, column: str | None) -> tuple[Any, BadSamples]:
+    """Texts or columns of a table, with the checks of training."""
     if path.suffix not in (".csv", ".parquet"):
         raise ValueError(f"{path}: {samples} are read from .csv and .parquet files")
     rows = open_rows("csv" if path.suffix == ".csv" else "parquet", "data", str(path))
+    bad = BadSamples(rows.count, rows.where)
     if isinstance(samples, TableRows):
-        dates = {name: date_column(name, rows.names) for name in samples.numeric}
-        wanted = [dates.get(name) or name for name in (*samples.numeric, *samples.categorical)]
-        _check_columns(rows, path, wanted)
-        columns = {
-            name: date_feature(name, rows.column(column, rows.type(column)))
-            if (column := dates[name]) is not None
-            else rows.column(name, pa.float64())
-            for name in samples.numeric
-        }
-        columns |= {name: rows.column(name, pa.string()) for name in samples.categorical}
-        return Columns(pa.table(columns))
+        features = {"numeric": samples.numeric, "categorical": samples.categorical}
+        return read_columns(rows, bad, **features), bad
     assert column is not None
-    _check_columns(rows, path, (column,))
-    texts = rows.column(column, pa.string()).to_pylist()
-    return np.array([text or "" for text in texts], dtype=object)
-
-
-def _check_columns(rows: Rows, path: Path, wanted: Sequence[str]) -> None:
-    known = rows.files[0].schema.names
-    missing = [name for name in wanted if name not in known]
-    if missing:
-        raise ValueError(f"{path}: no column {', '.join(missing)}; its columns: {', '.join(known)}")
+    return read_texts(rows, bad, column), bad

@@ -50,4 +50,4 @@ def test_a_missing_number_in_a_table_is_allowed(tmp_path: Path) -> None:
     found, names, (note,) = read_raw(samples, tmp_path / "new.csv", on_bad_sample="skip")
     assert names == ["0", "1"]
     assert np.isnan(found[1, 0])
-    assert "row 2 (from 0): a number is infinite" in note
+    assert "row 2 (from 0): a is infinite" in note

@@ -86,6 +86,10 @@ class Samples(ABC):
         """
         return self.normalise(batch)
 
+    def listed(self) -> str:
+        """The features by name, for a person; empty if they have no names."""
+        return ""
+
     def shown(self, row: Inputs) -> str | None:
         """A row to display: words, or an image as a ``data:`` URI; None if there is neither."""
         return None

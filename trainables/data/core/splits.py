@@ -30,6 +30,12 @@ _NEEDED = {
     "adapt_share": "two are needed in the validation split, one to judge and one to adapt",
 }
 
+_ONE_LABEL_EACH = (
+    "each sample has exactly one label, while several are allowed: the probabilities of the labels "
+    "do not sum to 1; for one class of each sample give its name or number as the label, or the "
+    "columns as soft_labels (of an array y: y.argmax(1))"
+)
+
 Given: TypeAlias = Labels | Masks | Targets
 
 
@@ -165,6 +171,8 @@ def build_dataset(
     inputs, targets = train[0], _targets(train[1])
     if task is None:
         task = SeveralLabels(classes) if targets.labels.ndim == 2 else OneClass()
+    if isinstance(task, SeveralLabels) and (targets.labels.sum(1) == 1).all():
+        remarks = (*remarks, _ONE_LABEL_EACH)
     if imbalance is not None:
         tail = long_tailed(targets.labels, imbalance, seed=0)  # the same for every seed
         inputs, targets = inputs[tail], targets[tail]

@@ -33,7 +33,7 @@ def is_dates(values: pa.Array | pa.ChunkedArray) -> bool:
         return len(known) > 0
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         return False
-    return len(known) > 0 and _as_dates(known).null_count == 0
+    return len(known) > 0 and as_dates(known).null_count == 0
 
 
 def date_feature(feature: str, dates: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -42,10 +42,11 @@ def date_feature(feature: str, dates: pa.ChunkedArray) -> pa.ChunkedArray:
     Words that are no dates count as missing.
     """
     part = _PARTS[feature.rpartition(".")[2]]
-    return part(_as_dates(dates)).cast(pa.float64())
+    return part(as_dates(dates)).cast(pa.float64())
 
 
-def _as_dates(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def as_dates(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Dates from words; null where a word is no date. Other types are returned unchanged."""
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         return values
     found = pc.struct_field(pc.extract_regex(values, _ISO), "date")

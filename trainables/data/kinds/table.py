@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs, Stored
+from trainables.plugins.arguments import few
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -91,14 +92,33 @@ class TableRows(Samples):
 
     def encode(self, raw: Columns) -> Inputs:
         """Converts columns to rows (N, numeric + categorical)."""
-        columns = [
+        columns: list[npt.NDArray[Any]] = [
             (_numbers(raw, name) - mean) / std
             for name, mean, std in zip(self.numeric, self.mean, self.std, strict=True)
         ]
-        for name, levels in zip(self.categorical, self.levels, strict=True):
-            found = pc.index_in(raw.table[name], value_set=pa.array(levels, pa.string()))
-            columns.append(pc.fill_null(found, -1).to_numpy() + 1)
+        columns += [
+            _codes(raw.table[name], levels)
+            for name, levels in zip(self.categorical, self.levels, strict=True)
+        ]
         return np.stack(columns, 1).astype(np.float32)
+
+    def unseen(self, raw: Columns) -> tuple[str, ...]:
+        """For each categorical column with levels that do not occur in training: which."""
+        found = []
+        for name, levels in zip(self.categorical, self.levels, strict=True):
+            values = raw.table[name]
+            new = values.filter(pa.array(_codes(values, levels) == 0)).drop_null()
+            if len(new):
+                shown = few([repr(level) for level in new.unique().to_pylist()])
+                found.append(
+                    f"{len(new):,} of {len(values):,} rows have values of {name} that do not occur "
+                    f"in training, and count as missing: {shown}"
+                )
+        return tuple(found)
+
+    def listed(self) -> str:
+        numbers, words = ", ".join(self.numeric) or "none", ", ".join(self.categorical) or "none"
+        return f"numeric: {numbers}; categorical: {words}"
 
     def check(self, inputs: Stored) -> None:
         width = len(self.numeric) + len(self.categorical)
@@ -132,6 +152,16 @@ def as_table(frame: Any) -> pa.Table:
     if not all(isinstance(name, str) for name in frame.columns):
         frame = frame.rename(columns=str)
     return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+
+
+def _codes(values: pa.ChunkedArray, levels: tuple[str, ...]) -> npt.NDArray[np.int64]:
+    """The index of each level, from 1; 0 for missing and unknown ones."""
+    lower = [level.lower() for level in levels]
+    if set(lower) == {"true", "false"} and len(lower) == 2:  # each writer has its own spelling
+        values, levels = pc.utf8_lower(values), tuple(lower)
+    found = pc.index_in(values, value_set=pa.array(levels, pa.string()))
+    codes: npt.NDArray[np.int64] = pc.fill_null(found, -1).to_numpy().astype(np.int64) + 1
+    return codes
 
 
 def _numbers(columns: Columns, name: str) -> npt.NDArray[np.float64]:

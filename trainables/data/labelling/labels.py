@@ -19,7 +19,8 @@ def index_labels(
     """Converts labels (N,) and (M,), integers from 0 or strings, to indices, with class names.
 
     With ``names``, labels are these names, or, if integers, positions in this list. None uses the
-    sorted labels that occur in training as the classes. Samples whose label is negative, not in
+    sorted labels that occur in training as the classes. If they are text, integers in ``test`` are
+    read as text. Samples whose label is negative, not in
     ``names`` or, in ``test``, not in training are added to the bad samples. The labels of bad
     samples are ignored, and their indices undefined.
 
@@ -27,6 +28,8 @@ def index_labels(
         ValueError: The types differ, or there is only one class.
     """
     bad_train, bad_test = bad
+    if train.dtype.kind == "U" and test.dtype.kind == "i":
+        test = test.astype(np.str_)
     if train.dtype.kind != test.dtype.kind:
         raise ValueError(f"{bad_test.where(0)}: labels are not of the same type as in training")
     numbers = train.dtype.kind == "i"

@@ -213,9 +213,13 @@ def _channels_first(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
 def as_labels(raw: Any, part: str) -> Values:
     """Labels (N,) as int64 or text, class probabilities (N, K) as float64, or booleans (N, L).
 
-    Raises ``TypeError`` for another type, ``ValueError`` for another number of axes.
+    Labels (N, 1) are (N,), and 0.0, 1.0 … are integers.
+
+    Raises ``TypeError`` for another type, ``ValueError`` for another number of axes or a fraction.
     """
     labels = np.asarray(raw)
+    if labels.ndim == 2 and labels.shape[1] == 1:  # a column
+        labels = labels[:, 0]
     if labels.ndim == 2 and labels.dtype.kind in "biuf":
         return labels if labels.dtype.kind == "b" else labels.astype(np.float64)
     if labels.ndim != 1:
@@ -227,7 +231,13 @@ def as_labels(raw: Any, part: str) -> Values:
         return labels.astype(np.str_)
     if labels.dtype.kind == "b":
         return np.where(labels, "true", "false").astype(np.str_)
-    if labels.dtype.kind in "iu":
+    if labels.dtype.kind in "iuf":
+        wrong = ~(np.isfinite(labels) & (labels == np.floor(labels)))
+        if wrong.any():
+            raise ValueError(
+                f"{part}: labels must be integers from 0, words, or true and false, not "
+                f"{labels[wrong][0]}"
+            )
         return labels.astype(np.int64)
     if labels.dtype == object and all(isinstance(label, str) for label in labels.ravel()):
         return labels.astype(np.str_)

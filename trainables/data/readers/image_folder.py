@@ -236,7 +236,7 @@ class _Found:
 
 def _find(folder: Path, known: tuple[str, ...] | None = None) -> _Found:
     """The images in a folder of classes, which are ``known``, or all that have an image."""
-    everything = {place: _images(place) for place in _folders(folder)}
+    everything = {place: images_below(place) for place in _folders(folder)}
     images = {place: found for place, found in everything.items() if found}
     if not images:
         raise ValueError(f"{folder} has no folder of images; known suffixes: {', '.join(SUFFIXES)}")
@@ -265,7 +265,7 @@ def _folders(place: Path) -> list[Path]:
     return [each for each in sorted(place.iterdir()) if each.is_dir() and each.name[0] != "."]
 
 
-def _images(place: Path) -> list[Path]:
+def images_below(place: Path) -> list[Path]:
     """The images below a folder, sorted, without hidden ones."""
     return [
         file

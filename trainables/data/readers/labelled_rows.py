@@ -10,23 +10,32 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trainables.data.core.bad_samples import BadSamples, OnBadSample
 from trainables.data.core.base import Dataset, Targets
 from trainables.data.core.samples import Samples
 from trainables.data.core.splits import HeldOut, SampleCount, build_from_parts
-from trainables.data.kinds.dates import date_column, date_feature, date_features, is_dates
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
-from trainables.data.kinds.table import Columns, TableRows
-from trainables.data.kinds.tokens import Tokens, split_words
+from trainables.data.kinds.table import TableRows
+from trainables.data.kinds.tokens import Tokens
 from trainables.data.kinds.weighted_words import WeightedWords
 from trainables.data.labelling.labels import Values
 from trainables.data.labelling.targets import check_weights, index_targets
 from trainables.data.readers.files import PathOrUri
 from trainables.data.readers.images import Encoded
-from trainables.data.readers.rows import File, Form, Rows, open_rows
+from trainables.data.readers.rows import Content, File, Form, Rows, open_rows
 from trainables.data.readers.storing import Cache, ImagePart, Storage, hold_images
+from trainables.data.readers.table_columns import (
+    as_numbers,
+    choose_features,
+    convert_each,
+    numbers_of,
+    read_columns,
+    remarks_on_columns,
+)
+from trainables.data.readers.texts import read_texts
 from trainables.plugins.components import Range
 
 Count: TypeAlias = Annotated[int, Range(1)]
@@ -80,7 +89,7 @@ def _load(
         train: Path or URI (``s3://``, ``gs://`` ...) of a file, of a folder of such files, or a
             pattern such as ``parts/*.csv``.
         test: Path of the test split; by default, ``test_size`` of ``train`` is held out.
-        label: Column of the labels: words, integers from 0, or booleans.
+        label: Column of the labels: words, integers from 0 (also 0.0), or booleans.
         labels: For multi-label data, instead of ``label``: one column per label, which is 1 or true
             if the label is present.
         separator: Separator of several labels in the column ``label``, such as ``|``. A sample with
@@ -122,22 +131,23 @@ def _load(
         read, measure = partial(_read_images, column=image or "image", hold=hold), Images.measured
     else:
         targets = {*target.columns, weight}
-        names = _feature_names(parts[0], features, exclude, targets, dates or ())
-        numbers, words = _features(parts, names, categorical or ())
-        numbers += _date_features(parts, dates or ())
+        numbers, words = choose_features(parts, targets, features, exclude, dates, categorical)
         read = partial(_read_table, numeric=numbers, categorical=words)
         measure = partial(TableRows.measured, numeric=numbers, categorical=words)
     bad = [BadSamples(part.count, part.where) for part in parts]
     *of_parts, classes = _targets(parts, bad, target, weight)
+    raw = read(parts, bad)
+    remarks = remarks_on_columns(parts[0], raw[0], numbers, words) if kind == "features" else ()
     return build_from_parts(
         form,
-        read(parts, bad),
+        raw,
         of_parts[: len(parts)],
         bad,
         classes,
         on_bad_sample=on_bad_sample,
         test_size=test_size,
         measure=measure,
+        remarks=remarks,
         validation=validation,
         train_samples=train_samples,
         seed=seed,
@@ -210,7 +220,8 @@ def _targets(
 ) -> tuple[Targets, Targets, tuple[str, ...]]:
     """Targets of the first and the last part, with class names."""
     names = _names(parts[0], target)
-    values = [_labels(*each, target, names) for each in zip(parts, bad, strict=True)]
+    content = _label_content(parts[0], target)
+    values = [_labels(*each, target, names, content) for each in zip(parts, bad, strict=True)]
     train, test, classes = index_targets(values[0], values[-1], names, (bad[0], bad[-1]))
     if weight is not None:
         weights = check_weights(_column_of_numbers(parts[0], weight, "weight"), "train", bad[0])
@@ -229,7 +240,13 @@ def _names(rows: Rows, target: _Target) -> Names:
     return tuple(sorted({name for each in _separated(rows, target) for name in each}))
 
 
-def _labels(rows: Rows, bad: BadSamples, target: _Target, names: Names) -> Values:
+def _label_content(rows: Rows, target: _Target) -> Content:
+    """What the training part decides that the label column contains in every file."""
+    there = target.label in rows.names
+    return rows.content(target.label, "label") if there else "nothing"
+
+
+def _labels(rows: Rows, bad: BadSamples, target: _Target, names: Names, content: Content) -> Values:
     """Labels (N,), class probabilities (N, K), or which labels are present (N, L)."""
     if target.separator is not None:
         assert names is not None
@@ -238,25 +255,23 @@ def _labels(rows: Rows, bad: BadSamples, target: _Target, names: Names) -> Value
         return np.stack([_yes_or_no(rows, bad, each) for each in target.labels], 1)
     columns, certain = target.soft_labels, target.label in rows.names
     if columns is None or (rows.option == "test" and certain and columns[0] not in rows.names):
-        return _certain_labels(rows, bad, target.label, names)
+        return _certain_labels(rows, bad, target.label, names, content)
     return np.stack([_column_of_numbers(rows, each, "soft_labels") for each in columns], 1)
 
 
 def _separated(rows: Rows, target: _Target) -> list[set[str]]:
     """The labels of each row."""
-    if rows.content(target.label, "label") not in ("text", "nothing"):
+    if rows.content(target.label, "label") not in ("text", "nothing") and rows.typed:
         raise ValueError(
             f"{rows.holds(target.label)}, not words that separator={target.separator!r} could split"
         )
-    parted = ((value or "").split(target.separator) for value in rows.values(target.label))
+    texts = rows.column(target.label, pa.string()).to_pylist()
+    parted = ((value or "").split(target.separator) for value in texts)
     return [{name for each in names if (name := each.strip())} for names in parted]
 
 
 def _yes_or_no(rows: Rows, bad: BadSamples, column: str) -> Values:
-    if rows.content(column, "labels") == "truth":
-        values = rows.column(column, pa.bool_()).cast(pa.uint8()).cast(pa.float64()).to_numpy()
-    else:
-        values = _column_of_numbers(rows, column, "labels")
+    values = _column_of_numbers(rows, column, "labels")
     for row in np.flatnonzero(~np.isin(values, (0, 1))).tolist():
         found = "missing" if np.isnan(values[row]) else f"{values[row]:g}"
         bad.add(row, f"{column} is {found}; allowed: 0 and 1, or true and false")
@@ -265,32 +280,52 @@ def _yes_or_no(rows: Rows, bad: BadSamples, column: str) -> Values:
 
 
 def _column_of_numbers(rows: Rows, column: str, option: str) -> Values:
-    """Numbers (N,), NaN where missing."""
-    if rows.content(column, option) not in ("number", "nothing"):
+    """Numbers (N,), NaN where missing; 1 for true and 0 for false."""
+    content = rows.content(column, option)
+    if content not in ("number", "truth", "nothing"):
         raise ValueError(f"{rows.holds(column, option)}, not numbers")
-    values: Values = rows.column(column, pa.float64()).to_numpy()
+    values: Values = numbers_of(rows, column, content).to_numpy()
     return values
 
 
-def _certain_labels(rows: Rows, bad: BadSamples, column: str, names: Names) -> Values:
+def _certain_labels(
+    rows: Rows, bad: BadSamples, column: str, names: Names, trained: Content
+) -> Values:
+    """Labels (N,): names, text if that of training is, or whole numbers."""
     content = rows.content(column, "label")
-    kind = rows.type(column)
-    whole = content == "number" and not (pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-    if content not in ("text", "truth", "nothing") and not whole:
+    own = content == "number" and _class_names(rows, column) is not None
+    names_given = names is not None and content == "text"
+    decided = content if own or names_given or trained == "nothing" else trained
+    if decided in ("bytes", "other"):
         raise ValueError(f"{rows.holds(column)}; labels must be integers, words, or true and false")
-    values = list(rows.values(column))
-    fill: Any = "" if content == "text" else 0
-    for row, value in enumerate(values):
-        if value is None:
-            bad.add(row, "there is no label (null)")
-            values[row] = fill
-        elif content == "truth":
-            values[row] = str(value).lower()
-    if content == "truth":
-        return np.array(list(map(str, values)), np.str_)
-    if whole and names is not None:
-        return _decoded(rows, bad, column, values, names)
-    return np.array(values, np.str_ if content == "text" else np.int64)
+    if decided in ("number", "nothing"):
+        found = _whole_numbers(rows, bad, column, content)
+    else:
+        found = rows.column(column, pa.string())
+        found = pc.utf8_lower(found) if decided == "truth" else found
+    for row in np.flatnonzero(found.is_null().to_numpy()).tolist():
+        bad.add(row, "there is no label (null)")
+    if pa.types.is_integer(found.type):
+        codes: Values = pc.fill_null(found, 0).to_numpy()
+        named = own or names is not None
+        return _decoded(rows, bad, column, codes.tolist(), names or ()) if named else codes
+    return np.array(pc.fill_null(found, "").to_pylist(), np.str_)
+
+
+def _whole_numbers(rows: Rows, bad: BadSamples, column: str, content: Content) -> pa.ChunkedArray:
+    """Labels, int64, also from 0.0 and 1.0."""
+    if content not in ("number", "nothing"):
+        return convert_each(rows, column, bad, as_numbers, "an integer").cast(pa.int64())
+    if all(pa.types.is_integer(file.schema.field(column).type) for file in rows.files):
+        return rows.column(column, pa.int64())
+    numbers = rows.column(column, pa.float64())
+    numbers = pc.if_else(pc.is_nan(numbers), pa.scalar(None, pa.float64()), numbers)
+    try:
+        return numbers.cast(pa.int64())
+    except pa.ArrowInvalid:
+        raise ValueError(
+            f"{rows.holds(column)}; labels must be integers, words, or true and false"
+        ) from None
 
 
 def _decoded(
@@ -308,7 +343,7 @@ def _decoded(
                     f"label {code} must be at least 0 and below {len(own)}, the number of "
                     f"class names in {file.path}",
                 )
-            found.append(own[code] if known else names[0])
+            found.append(own[code] if known else "")
     return np.array(found, np.str_)
 
 
@@ -329,17 +364,9 @@ def _names_in(file: File, label: str) -> tuple[str, ...] | None:
 
 
 def _read_texts(parts: list[Rows], bad: list[BadSamples], *, column: str) -> list[Any]:
-    raw = []
-    for rows, faults in zip(parts, bad, strict=True):
-        content = rows.content(column, "text")
-        if content not in ("text", "nothing"):
-            raise ValueError(f"{rows.holds(column)}, not texts")
-        texts = np.array(list(rows.values(column)), dtype=object)
-        for row, text in enumerate(texts):
-            if text is None or not split_words(text):
-                faults.add(row, "there is no text" if not text else "there is no word in the text")
-        raw.append(texts)
-    return raw
+    if parts[0].content(column, "text") not in ("text", "nothing"):
+        raise ValueError(f"{parts[0].holds(column)}, not texts")
+    return [read_texts(*each, column) for each in zip(parts, bad, strict=True)]
 
 
 def _read_images(
@@ -400,118 +427,10 @@ def _origin(rows: Rows, column: str, paths: bool) -> object:
     return column, [(info.path, info.size, info.mtime_ns) for info in found]
 
 
-def _feature_names(
-    rows: Rows, features: Names, exclude: Names, targets: set[str | None], dates: tuple[str, ...]
-) -> list[str]:
-    if features and exclude:
-        raise ValueError("features and exclude are given; give one of them")
-    if unknown := [name for name in exclude or () if name not in rows.names]:
-        raise ValueError(
-            f"exclude names {', '.join(unknown)}, no column of {rows.option}={rows.files[0].path}; "
-            f"its columns: {', '.join(rows.names)}"
-        )
-    out = {*targets, *(exclude or ()), *dates}
-    names = [name for name in features or rows.names if features or name not in out]
-    names = [name for name in names if name not in dates]
-    if targets & {*names, *dates} or not (names or dates):
-        raise ValueError(
-            f"features={names}: give one or more columns, without that of the labels or weights"
-        )
-    return names
-
-
-def _features(
-    parts: list[Rows], names: list[str], categorical: tuple[str, ...]
-) -> tuple[list[str], list[str]]:
-    """Numeric and categorical columns; one error lists all columns that are neither."""
-    for name in categorical:
-        if name not in names:
-            raise ValueError(f"categorical names {name!r}, which is none of the features: {names}")
-    words, faults, bad = set(categorical), [], []
-    for name in names:
-        try:
-            if _holds_words(name, parts):
-                words.add(name)
-        except ValueError as error:
-            faults.append(str(error))
-            bad.append(name)
-    _refuse_columns(faults, bad)
-    return [n for n in names if n not in words], [n for n in names if n in words]
-
-
-def _date_features(parts: list[Rows], dates: tuple[str, ...]) -> list[str]:
-    """Names of the features of columns of dates."""
-    for rows in parts:
-        for name in dates:
-            rows.content(name, "dates")  # it exists
-            if not is_dates(rows.column(name, rows.type(name))):
-                raise ValueError(
-                    f"{rows.holds(name, 'dates')}; allowed: dates, also as words such as 2026-11-24"
-                )
-    return [feature for name in dates for feature in date_features(name)]
-
-
-def _refuse_columns(faults: list[str], names: list[str]) -> None:
-    """Raises one error about all columns that cannot be features."""
-    if faults:
-        left_out = f"to leave them out: exclude: [{', '.join(names)}]"
-        raise ValueError("\n".join([*faults, left_out]))
-
-
-def _holds_words(name: str, parts: list[Rows]) -> bool:
-    """Whether a column contains words, not numbers; it must be the same in all parts."""
-    contents: dict[str, str] = {}
-    for rows in parts:
-        found = rows.content(name, "features")
-        if found in ("bytes", "other"):
-            raise ValueError(
-                f"{rows.holds(name)}; features must be numbers, words, or true and false; if these "
-                f"are images, set image: {name}"
-            )
-        if found != "nothing":
-            contents[rows.option] = found
-    if "text" in contents.values() and len(set(contents.values())) > 1:
-        raise ValueError(
-            f"column {name!r} holds "
-            + ", ".join(f"{found} in {option}" for option, found in contents.items())
-            + "; it must hold the same in both"
-        )
-    return "text" in contents.values()
-
-
 def _read_table(
     parts: list[Rows], bad: list[BadSamples], *, numeric: list[str], categorical: list[str]
 ) -> list[Any]:
-    raw = []
-    for rows, faults in zip(parts, bad, strict=True):
-        columns = {name: _numbers(rows, name) for name in numeric}
-        columns |= {name: rows.column(name, pa.string()) for name in categorical}
-        for name in numeric:
-            for row in np.flatnonzero(np.isinf(columns[name].to_numpy())).tolist():
-                faults.add(row, f"{name} is infinite")
-        raw.append(Columns(pa.table(columns)))
-    _check_categories(parts[0], raw[0], categorical)
-    return raw
-
-
-def _numbers(rows: Rows, name: str) -> pa.ChunkedArray:
-    if (dates := date_column(name, rows.names)) is not None:
-        return date_feature(name, rows.column(dates, rows.type(dates)))
-    if rows.content(name, "features") == "truth":
-        return rows.column(name, pa.bool_()).cast(pa.uint8()).cast(pa.float64())
-    return rows.column(name, pa.float64())
-
-
-def _check_categories(rows: Rows, columns: Columns, categorical: list[str]) -> None:
-    """Rejects columns of texts or identifiers, which are not categories."""
-    faults, bad = [], []
-    for name in categorical:
-        count = len(columns.table[name].unique())
-        if count > 100 and count > len(columns) / 2:
-            bad.append(name)
-            faults.append(
-                f"{rows.option}={rows.files[0].path}: column {name!r} holds {count:,} different "
-                f"values in {len(columns):,} rows, too many for categories; if these are the texts "
-                f"to classify, set text: {name}"
-            )
-    _refuse_columns(faults, bad)
+    return [
+        read_columns(rows, faults, numeric=numeric, categorical=categorical)
+        for rows, faults in zip(parts, bad, strict=True)
+    ]

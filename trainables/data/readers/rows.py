@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import accumulate
-from typing import Any, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 
 import pyarrow as pa
 import pyarrow.csv as pa_csv
@@ -34,14 +35,22 @@ def open_rows(form: Form, option: str, path: PathOrUri) -> Rows:
 
     Raises ``ValueError`` if a file cannot be read, or there are no rows.
     """
-    kind = _CsvRows if form == "csv" else _ParquetRows
+    is_csv = form == "csv"
+    open_file = _open_csv_file if is_csv else _open_parquet_file
     source, paths = find_files(option, path, (f".{form}",))
-    files = tuple(kind.open_file(option, source, name) for name in paths)
+    files = tuple(open_file(option, source, name) for name in paths)
     count = sum(file.count for file in files)
     if count == 0:
         raise ValueError(f"{option}={path} has no rows")
     starts = tuple(accumulate((file.count for file in files[:-1]), initial=0))
+    kind = _CsvRows if is_csv else _ParquetRows
     return kind(option, source, files, starts, count)
+
+
+def rows_of_table(table: pa.Table) -> Rows:
+    """The rows of a table in memory."""
+    file = File("", table.schema, table.num_rows, table)
+    return _RowsInMemory("samples", fs.LocalFileSystem(), (file,), (0,), file.count)
 
 
 @dataclass(frozen=True)
@@ -60,7 +69,12 @@ class Rows(ABC):
 
     ``option`` is the name of the option with their path, for messages; ``starts`` has the number of
     the first row of each file, ``count`` is the total.
+
+    Columns are ``typed`` in Parquet and in memory. CSV files contain text: the type of a column is
+    a guess from its values, which may differ from file to file.
     """
+
+    typed: ClassVar[bool] = True
 
     option: str
     source: fs.FileSystem
@@ -73,33 +87,43 @@ class Rows(ABC):
         """Columns of the first file."""
         return list(self.files[0].schema.names)
 
+    def named(self, file: File) -> str:
+        """Names a file, for messages."""
+        return f"{self.option}={file.path}"
+
     def where(self, row: int) -> str:
         """Names a row, for messages."""
         file = bisect_right(self.starts, row) - 1
-        return f"{self.option}={self.files[file].path}, row {row - self.starts[file]} (from 0)"
+        return f"{self.named(self.files[file])}, row {row - self.starts[file]} (from 0)"
 
     def folder(self, row: int) -> str:
         """The folder of the file that contains a row."""
         return self.files[bisect_right(self.starts, row) - 1].path.rpartition("/")[0]
 
     def content(self, column: str, option: str) -> Content:
-        """The kind of values in a column, the same in all files; else ``ValueError``."""
-        found: Content = "nothing"
+        """The kind of values in a column.
+
+        If it differs between files, it is text in CSV files, and else a ``ValueError``.
+        """
+        found: dict[Content, File] = {}
         for file in self.files:
             schema = file.schema
             if column not in schema.names:
                 raise ValueError(
-                    f"{self.option}={file.path} has no column {column!r} (option {option})"
+                    f"{self.named(file)} has no column {column!r} (option {option})"
                     f"{did_you_mean(column, schema.names)}; its columns: {', '.join(schema.names)}"
                 )
-            here = content_of(schema.field(column).type)
-            if here != "nothing" and found not in ("nothing", here):
-                raise ValueError(
-                    f"{self.option}={file.path}: column {column!r} holds {here}, while in "
-                    f"{self.files[0].path} it holds {found}"
-                )
-            found = here if here != "nothing" else found
-        return found
+            found.setdefault(content_of(schema.field(column).type), file)
+        found.pop("nothing", None)
+        if len(found) < 2:
+            return next(iter(found), "nothing")
+        if not self.typed:
+            return "text"
+        (first, there), (other, here) = list(found.items())[:2]
+        raise ValueError(
+            f"{self.named(here)}: column {column!r} holds {other}, while in {there.path} it holds "
+            f"{first}"
+        )
 
     def type(self, column: str) -> pa.DataType:
         """The type of a column in the first file."""
@@ -108,21 +132,23 @@ class Rows(ABC):
     def holds(self, column: str, option: str | None = None) -> str:
         """The beginning of a message about the type of a column, and the option that names it."""
         named = f" (option {option})" if option else ""
-        place = f"{self.option}={self.files[0].path}"
+        place = self.named(self.files[0])
         return f"{place}: column {column!r}{named} holds {self.type(column)}"
 
     def column(self, name: str, kind: pa.DataType) -> pa.ChunkedArray:
-        """A whole column as one type; ``ValueError`` if a value does not fit."""
+        """A whole column as one type; ``ValueError`` if a value does not fit.
+
+        Text of CSV files is that of the file: 007 and 3.10, not 7 and 3.1.
+        """
         chunks: list[pa.Array] = []
         for file in self.files:
-            for chunk in self._read(file, name):
+            as_text = kind == pa.string() and file.schema.field(name).type != kind
+            for chunk in self._read_text(file, name) if as_text else self._read(file, name):
                 coded = pa.types.is_dictionary(chunk.type)
                 try:
                     chunks.append((chunk.dictionary_decode() if coded else chunk).cast(kind))
-                except pa.ArrowInvalid as error:
-                    raise ValueError(
-                        f"{self.option}={file.path}: column {name!r}: {error}"
-                    ) from error
+                except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+                    raise ValueError(f"{self.named(file)}: column {name!r}: {error}") from error
         return pa.chunked_array(chunks, kind)
 
     def values(self, name: str) -> Iterator[Any]:
@@ -134,10 +160,9 @@ class Rows(ABC):
     @abstractmethod
     def _read(self, file: File, column: str) -> Iterator[pa.Array]: ...
 
-    @classmethod
-    @abstractmethod
-    def open_file(cls, option: str, source: fs.FileSystem, path: str) -> File:
-        """Opens a file; raises ``ValueError`` if it cannot be read."""
+    def _read_text(self, file: File, column: str) -> Iterator[pa.Array]:
+        """Like ``_read``, as the text that the file contains, if it does."""
+        return self._read(file, column)
 
 
 class _ParquetRows(Rows):
@@ -154,23 +179,41 @@ class _ParquetRows(Rows):
                     f"truncated or damaged ({error})"
                 ) from error
 
-    @classmethod
-    def open_file(cls, option: str, source: fs.FileSystem, path: str) -> File:
-        with _open_parquet(option, source, path) as file:
-            return File(path, file.schema_arrow, file.metadata.num_rows)
 
-
-class _CsvRows(Rows):
-    """A CSV file, which is read when opened, because its column types depend on all values."""
+class _RowsInMemory(Rows):
+    def named(self, file: File) -> str:
+        return super().named(file) if file.path else "the data frame"
 
     def _read(self, file: File, column: str) -> Iterator[pa.Array]:
         assert file.table is not None
         yield from file.table[column].chunks
 
-    @classmethod
-    def open_file(cls, option: str, source: fs.FileSystem, path: str) -> File:
-        table = _read_csv(option, source, path)
-        return File(path, table.schema, table.num_rows, table)
+
+class _CsvRows(_RowsInMemory):
+    """CSV files, which are read when opened, because their column types depend on all values."""
+
+    typed = False
+
+    @cached_property
+    def _texts(self) -> dict[str, pa.Table]:
+        """The content of each file, all columns as text."""
+        return {
+            file.path: _read_csv(self.option, self.source, file.path, text=file.schema.names)
+            for file in self.files
+        }
+
+    def _read_text(self, file: File, column: str) -> Iterator[pa.Array]:
+        yield from self._texts[file.path][column].chunks
+
+
+def _open_csv_file(option: str, source: fs.FileSystem, path: str) -> File:
+    table = _read_csv(option, source, path)
+    return File(path, table.schema, table.num_rows, table)
+
+
+def _open_parquet_file(option: str, source: fs.FileSystem, path: str) -> File:
+    with _open_parquet(option, source, path) as file:
+        return File(path, file.schema_arrow, file.metadata.num_rows)
 
 
 def _open_parquet(option: str, source: fs.FileSystem, path: str) -> pq.ParquetFile:
@@ -180,7 +223,8 @@ def _open_parquet(option: str, source: fs.FileSystem, path: str) -> pq.ParquetFi
         raise ValueError(f"{option}={path} is not a Parquet file ({error})") from error
 
 
-def _read_csv(option: str, source: fs.FileSystem, path: str) -> pa.Table:
+def _read_csv(option: str, source: fs.FileSystem, path: str, text: Sequence[str] = ()) -> pa.Table:
+    """The content of a file; types of columns are inferred, except those of ``text``."""
     faults: list[pa_csv.InvalidRow] = []
 
     def note(row: pa_csv.InvalidRow) -> str:
@@ -196,7 +240,10 @@ def _read_csv(option: str, source: fs.FileSystem, path: str) -> pa.Table:
                 ),
                 read_options=pa_csv.ReadOptions(use_threads=False),  # rows keep their numbers
                 convert_options=pa_csv.ConvertOptions(
-                    null_values=MISSING, strings_can_be_null=True, quoted_strings_can_be_null=False
+                    column_types=dict.fromkeys(text, pa.string()),
+                    null_values=MISSING,
+                    strings_can_be_null=True,
+                    quoted_strings_can_be_null=False,
                 ),
             )
     except pa.ArrowInvalid as error:

@@ -292,3 +292,13 @@ def test_real_jpegs(shared_data: Path) -> None:
     # The usual constants of the CIFAR-10 training images; these are the test images, as JPEG.
     assert dataset.samples.mean == pytest.approx((0.4914, 0.4822, 0.4465), abs=5e-3)
     assert dataset.samples.std == pytest.approx((0.2470, 0.2435, 0.2616), abs=5e-3)
+
+
+def test_names_and_codes_of_classes_fit_each_other(write_parquet: WriteParquet, png: Files) -> None:
+    words, codes = ["dog", "cat"] * 5, [1, 0] * 5
+    named = write_parquet("a.parquet", png(10), codes, {"classes": "cat,dog"})
+    plain = write_parquet("b.parquet", png(10), words)
+    for train, test in ((named, plain), (plain, named)):
+        dataset = load(train, test, validation=2)
+        assert dataset.classes == ("cat", "dog")
+        np.testing.assert_array_equal(dataset.test.labels, codes)

@@ -1,0 +1,281 @@
+"""The columns of a table: which are features, and their values as numbers, dates and categories."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trainables.data.core.bad_samples import BadSamples
+from trainables.data.kinds.dates import as_dates, date_column, date_feature, date_features
+from trainables.data.kinds.table import Columns
+from trainables.data.readers.index_columns import index_columns, is_index
+from trainables.data.readers.rows import Content, Rows
+from trainables.plugins.arguments import few
+
+Names: TypeAlias = tuple[str, ...] | None
+
+_MANY_LEVELS: Final = 100
+_MOSTLY: Final = 0.9
+_ALMOST_ALWAYS: Final = 0.95
+
+_NUMBER: Final = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^[-+]?(inf|Inf)$"
+
+_MARKED_NUMBER: Final = (
+    r"^[-+]?[$€£]?\s?(\d{1,3}([,.' \x{A0}\x{202F}]\d{3})+([.,]\d+)?|\d+,\d+|\d+(\.\d+)?)\s?[%$€£]?$"
+)
+"""A number, maybe with decimal comma, thousands separators, currency or percent sign."""
+
+
+def choose_features(
+    parts: list[Rows],
+    targets: set[str | None],
+    features: Names,
+    exclude: Names,
+    dates: Names,
+    categorical: Names,
+) -> tuple[list[str], list[str]]:
+    """The numeric and the categorical features; one error lists all columns that are neither.
+
+    By default all columns are features except ``targets`` and indexes. Columns of dates have
+    numeric features of their own. The first of ``parts``, the training part, decides what a column
+    is.
+    """
+    names = _feature_names(parts[0], features, exclude, targets, dates or ())
+    for name in categorical or ():
+        if name not in names:
+            raise ValueError(f"categorical names {name!r}, which is none of the features: {names}")
+    words, faults = set(categorical or ()), {}
+    for name in names:
+        try:
+            if name in words or not _are_words(name, parts):
+                continue
+        except ValueError as error:
+            faults[name] = str(error)
+            continue
+        words.add(name)
+        if fault := _other_notation(parts[0], name):
+            faults[name] = fault
+    _refuse_columns(faults)
+    for name in dates or ():
+        parts[0].content(name, "dates")  # it exists
+    numbers = [name for name in names if name not in words]
+    numbers += [feature for name in dates or () for feature in date_features(name)]
+    return numbers, [name for name in names if name in words]
+
+
+def read_columns(
+    rows: Rows, bad: BadSamples, *, numeric: Sequence[str], categorical: Sequence[str]
+) -> Columns:
+    """The features of rows: for training, for tests, and of new rows.
+
+    Values of numeric columns and of dates that are something else are added to the bad samples.
+    Categories are text.
+
+    Raises:
+        ValueError: A column is missing, or its type cannot be that of the feature.
+    """
+    known = set(rows.names)
+    wanted = [date_column(name, known) or name for name in (*numeric, *categorical)]
+    if missing := [name for name in dict.fromkeys(wanted) if name not in known]:
+        raise ValueError(
+            f"{rows.named(rows.files[0])}: no column {', '.join(missing)}; its columns: "
+            f"{', '.join(rows.names)}"
+        )
+    columns = {name: _numbers(rows, name, bad) for name in numeric}
+    columns |= {name: rows.column(name, pa.string()) for name in categorical}
+    return Columns(pa.table(columns))
+
+
+def remarks_on_columns(
+    rows: Rows, columns: Columns, numeric: Sequence[str], categorical: Sequence[str]
+) -> list[str]:
+    """Sentences about training columns that are left out, misread, or look like row numbers.
+
+    Raises ``ValueError`` about columns of texts, identifiers or numbers in another notation, which
+    are not categories.
+    """
+    out = [repr(name) if name else "without a name" for name in index_columns(rows.names)]
+    remarks = [f"left out, as it numbers the rows: the column {', '.join(out)}"] if out else []
+    faults = {}
+    for name in categorical:
+        if fault := _no_category(rows, columns.table[name], name):
+            faults[name] = fault
+        elif remark := _mostly_numbers(columns.table[name], name):
+            remarks.append(remark)
+    _refuse_columns(faults)
+    numbers = [name for name in numeric if name in rows.names]
+    remarks += [_POSITION.format(name) for name in numbers if _gives_position(columns, name)]
+    return remarks
+
+
+_POSITION: Final = (
+    "column {0!r} almost numbers the rows: if the rows are sorted, by class or in time, it gives "
+    "the class away; exclude: [{0}] leaves it out"
+)
+
+
+def _feature_names(
+    rows: Rows, features: Names, exclude: Names, targets: set[str | None], dates: tuple[str, ...]
+) -> list[str]:
+    if features and exclude:
+        raise ValueError("features and exclude are given; give one of them")
+    if unknown := [name for name in exclude or () if name not in rows.names]:
+        raise ValueError(
+            f"exclude names {', '.join(unknown)}, no column of {rows.named(rows.files[0])}; "
+            f"its columns: {', '.join(rows.names)}"
+        )
+    out = {*targets, *(exclude or ()), *dates}
+    names = [name for name in features or rows.names if features or name not in out]
+    names = [name for name in names if name not in dates and (features or not is_index(name))]
+    if indexes := index_columns(names):
+        raise ValueError(
+            f"features names {indexes[0]!r}, which numbers the rows; if it is a feature, give the "
+            "column a name"
+        )
+    if targets & {*names, *dates} or not (names or dates):
+        raise ValueError(
+            f"features={names}: give one or more columns, without that of the labels or weights"
+        )
+    return names
+
+
+def _are_words(name: str, parts: list[Rows]) -> bool:
+    """Whether a column contains words, not numbers: the first part with any value decides."""
+    for rows in parts:
+        found = rows.content(name, "features")
+        if found in ("bytes", "other"):
+            raise ValueError(
+                f"{rows.holds(name)}; features must be numbers, words, or true and false; if these "
+                f"are images, set image: {name}"
+            )
+        if found != "nothing":
+            return found == "text"
+    return False
+
+
+def _refuse_columns(faults: dict[str, str]) -> None:
+    """Raises one error about all columns that cannot be features."""
+    if faults:
+        left_out = f"to leave them out: exclude: [{', '.join(faults)}]"
+        raise ValueError("\n".join([*faults.values(), left_out]))
+
+
+def _numbers(rows: Rows, name: str, bad: BadSamples) -> pa.ChunkedArray:
+    """A numeric feature, float64; null where it is missing or bad."""
+    if (column := date_column(name, rows.names)) is not None:
+        return date_feature(name, _dates(rows, column, bad))
+    content = rows.content(name, "features")
+    if content in ("number", "truth", "nothing"):
+        values = numbers_of(rows, name, content)
+    elif content == "text" or not rows.typed:
+        values = convert_each(rows, name, bad, as_numbers, "a number")
+    else:
+        raise ValueError(f"{rows.holds(name)}, not numbers")
+    for row in np.flatnonzero(np.isinf(values.to_numpy())).tolist():
+        bad.add(row, f"{name} is infinite")
+    return values
+
+
+def numbers_of(rows: Rows, name: str, content: Content) -> pa.ChunkedArray:
+    """A column of numbers or truth values as float64."""
+    if content == "truth":
+        return rows.column(name, pa.bool_()).cast(pa.uint8()).cast(pa.float64())
+    return rows.column(name, pa.float64())
+
+
+def _dates(rows: Rows, name: str, bad: BadSamples) -> pa.ChunkedArray:
+    kind, content = rows.type(name), rows.content(name, "dates")
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    dated = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+    if dated and rows.typed:
+        return rows.column(name, kind)
+    if not dated and content not in ("text", "nothing"):
+        raise ValueError(
+            f"{rows.holds(name, 'dates')}; allowed: dates, also as words such as 2026-11-24"
+        )
+    return convert_each(rows, name, bad, as_dates, "a date such as 2026-11-24")
+
+
+def convert_each(
+    rows: Rows,
+    name: str,
+    bad: BadSamples,
+    convert: Callable[[pa.ChunkedArray], pa.ChunkedArray],
+    what: str,
+) -> pa.ChunkedArray:
+    """A column of text, converted; texts that cannot be are added to the bad samples."""
+    texts = rows.column(name, pa.string())
+    values = convert(texts)
+    wrong = pc.and_(texts.is_valid(), values.is_null()).to_numpy()
+    for row in np.flatnonzero(wrong).tolist():
+        bad.add(row, f"{name} is {texts[row].as_py()!r}, not {what}")
+    return values
+
+
+def as_numbers(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Numbers, float64; null for other texts."""
+    numbers = pc.if_else(_matches(texts, _NUMBER), texts, pa.scalar(None, pa.string()))
+    return pc.utf8_trim_whitespace(numbers).cast(pa.float64())
+
+
+def _matches(texts: pa.ChunkedArray, pattern: str) -> pa.ChunkedArray:
+    return pc.match_substring_regex(pc.utf8_trim_whitespace(texts), pattern)
+
+
+def _share(texts: pa.ChunkedArray) -> float:
+    """The share of numbers, also with marks."""
+    return float(pc.mean(_matches(texts, _MARKED_NUMBER).cast(pa.float64())).as_py())
+
+
+def _other_notation(rows: Rows, name: str) -> str | None:
+    """Why a column of text, whose values are numbers with marks, has no numbers."""
+    values = rows.column(name, pa.string()).drop_null()
+    marked = values.filter(pc.invert(_matches(values, _NUMBER)))
+    if not len(marked) or min(_share(each) for each in (values, marked)) < _MOSTLY:
+        return None
+    return (
+        f"{rows.named(rows.files[0])}: column {name!r} has numbers that cannot be read, such as "
+        f"{marked[0].as_py()!r}: write them as 1234.5, or name the column under categorical if "
+        "they are categories"
+    )
+
+
+def _no_category(rows: Rows, values: pa.ChunkedArray, name: str) -> str | None:
+    """Why a column of texts or identifiers is no category."""
+    count = len(values.unique())
+    if count <= _MANY_LEVELS or count <= len(values) / 2:
+        return None
+    return (
+        f"{rows.named(rows.files[0])}: column {name!r} holds {count:,} different values in "
+        f"{len(values):,} rows, too many for categories; if these are the texts to classify, set "
+        f"text: {name}"
+    )
+
+
+def _mostly_numbers(values: pa.ChunkedArray, name: str) -> str | None:
+    known = values.drop_null()
+    words = known.filter(pc.invert(_matches(known, _NUMBER)))
+    if not len(words) or len(words) > (1 - _MOSTLY) * len(known):
+        return None
+    shown = few([repr(each) for each in words.unique().to_pylist()])
+    return (
+        f"column {name!r} is categorical because of {shown} in {len(words):,} of {len(values):,} "
+        "rows; all its other values are numbers"
+    )
+
+
+def _gives_position(columns: Columns, name: str) -> bool:
+    """Whether a column almost always rises, or falls, or has another whole number in each row."""
+    values: Any = columns.table[name].drop_null().to_numpy()
+    if len(values) < max(3, len(columns) / 2):
+        return False
+    steps = np.diff(values)
+    if max((steps > 0).mean(), (steps < 0).mean()) >= _ALMOST_ALWAYS:
+        return True
+    whole = bool((values == np.floor(values)).all())
+    return whole and len(np.unique(values)) == len(values) >= np.ptp(values) / 2
