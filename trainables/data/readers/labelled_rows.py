@@ -219,8 +219,8 @@ def _targets(
     parts: list[Rows], bad: list[BadSamples], target: _Target, weight: str | None
 ) -> tuple[Targets, Targets, tuple[str, ...]]:
     """Targets of the first and the last part, with class names."""
-    names = _names(parts[0], target)
     content = _label_content(parts[0], target)
+    names = _names(parts[0], target)
     values = [_labels(*each, target, names, content) for each in zip(parts, bad, strict=True)]
     train, test, classes = index_targets(values[0], values[-1], names, (bad[0], bad[-1]))
     if weight is not None:
@@ -242,8 +242,13 @@ def _names(rows: Rows, target: _Target) -> Names:
 
 def _label_content(rows: Rows, target: _Target) -> Content:
     """What the training part decides that the label column contains in every file."""
-    there = target.label in rows.names
-    return rows.content(target.label, "label") if there else "nothing"
+    needed = target.separator is not None or target.label in rows.names
+    content = rows.content(target.label, "label") if needed else "nothing"
+    if target.separator is not None and content not in ("text", "nothing"):
+        raise ValueError(
+            f"{rows.holds(target.label)}, not words that separator={target.separator!r} could split"
+        )
+    return content
 
 
 def _labels(rows: Rows, bad: BadSamples, target: _Target, names: Names, content: Content) -> Values:
@@ -261,10 +266,6 @@ def _labels(rows: Rows, bad: BadSamples, target: _Target, names: Names, content:
 
 def _separated(rows: Rows, target: _Target) -> list[set[str]]:
     """The labels of each row."""
-    if rows.content(target.label, "label") not in ("text", "nothing") and rows.typed:
-        raise ValueError(
-            f"{rows.holds(target.label)}, not words that separator={target.separator!r} could split"
-        )
     texts = rows.column(target.label, pa.string()).to_pylist()
     parted = ((value or "").split(target.separator) for value in texts)
     return [{name for each in names if (name := each.strip())} for names in parted]

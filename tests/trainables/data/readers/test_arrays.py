@@ -75,7 +75,7 @@ def with_one(value: float, row: int) -> np.ndarray:
     ("inputs", "targets", "error", "message"),
     [
         (None, labels(39), ValueError, r"train: there are 40 samples, and labels of shape \(39,\)"),
-        (None, labels() / 2, TypeError, "labels must be integers from 0, words.*, not float64"),
+        (None, labels() / 2, ValueError, "labels must be integers from 0, words.*, not 0.5"),
         (np.array([["a"]] * 40), None, TypeError, "samples must be numbers, not <U1"),
         (np.arange(40.0), None, ValueError, r"samples must be \(N, ...\), not of shape \(40,\)"),
         (with_one(np.nan, 7), None, ValueError, r"train, row 7 \(from 0\): a number is infinite"),
