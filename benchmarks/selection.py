@@ -1,8 +1,8 @@
 """Coverage and power of verdicts about the best of many settings, by simulated sweeps.
 
 N settings are searched with one seed each on shared samples. The finalists, with the lowest mean
-loss, and the baseline are trained again with fresh seeds. The best finalist is compared with the
-baseline by :func:`trainables.metrics.mean_difference`, on the validation split, which was used for
+loss, are trained again with a fresh seed. The best finalist and the baseline get more, and are
+compared by :func:`trainables.metrics.mean_difference`, on the validation split, which was used for
 selection, and on as many samples of a test split. ``auto`` adds seeds until the verdict on the
 validation split is decided, by the rule of ``selection.seeds: auto``.
 
@@ -149,23 +149,17 @@ class Trained:
     gains: Array
     finalists: list[int]
 
-    def best(self, seeds: int) -> int:
-        """The finalist with the lowest mean loss on the validation split."""
-        means = {
-            k: np.mean([run[0].mean() for run in self.runs[k][:seeds]]) for k in self.finalists
-        }
-        return min(means, key=lambda k: means[k] - self.gains[k])
+    def best(self) -> int:
+        """The finalist with the lowest mean loss of its first seed on the validation split."""
+        return min(self.finalists, key=lambda k: self.runs[k][0][0].mean() - self.gains[k])
 
-    def compare(
-        self, best: int, seeds: int, split: int, first: int | None = None, share: float = 1.0
-    ) -> Difference:
+    def compare(self, best: int, seeds: int, split: int, share: float = 1.0) -> Difference:
         """Compare a finalist with the baseline.
 
         Args:
             best: The finalist.
             seeds: Number of seeds of the finalist and the baseline.
             split: 0 for the validation split, 1 for the test split.
-            first: Number of seeds of the other finalists; None for the same number.
             share: Share of the allowed error.
         """
         return mean_difference(
@@ -176,7 +170,7 @@ class Trained:
             finalists=len(self.finalists),
             fresh_samples=split == 1,
             confidence=1 - ERROR * share,
-            others=[self._losses(k, first or seeds, split) for k in self.finalists if k != best],
+            others=[self._losses(k, 1, split) for k in self.finalists if k != best],
         )
 
     def _losses(self, setting: int, seeds: int, split: int) -> list[torch.Tensor]:
@@ -186,10 +180,9 @@ class Trained:
 
     def until_decided(self) -> tuple[int, int, Difference]:
         """The best finalist, its seeds and the last look, by ``selection.seeds: auto``."""
-        first, last = min(LOOKS), max(LOOKS)
-        best = self.best(first)
+        last, best = max(LOOKS), self.best()
         for seeds, share in LOOKS.items():
-            found = self.compare(best, seeds, 0, first, share)
+            found = self.compare(best, seeds, 0, share)
             if seeds == last or found.verdict != "not supported" or found.value >= 0:
                 break
             chance = chance_of_support(
@@ -231,17 +224,15 @@ def count(counts: Counter[object], trained: Trained, key: tuple[object, ...]) ->
     """Count the events for a number of seeds (the last part of the key), or ``auto``."""
     seeds = key[-1]
     if isinstance(seeds, int):
-        best = trained.best(seeds)
+        best = trained.best()
         found = [trained.compare(best, seeds, split) for split in range(len(SPLITS))]
-        trainings = seeds * (1 + len(trained.finalists))
     else:
         best, seeds, look = trained.until_decided()
-        found = [look, trained.compare(best, seeds, 1, min(LOOKS))]
-        trainings = min(LOOKS) * (len(trained.finalists) - 1) + 2 * seeds
+        found = [look, trained.compare(best, seeds, 1)]
     true = -trained.gains[best]
     counts[*key, "advantage"] -= true
     counts[*key, "seeds"] += seeds
-    counts[*key, "trainings"] += trainings
+    counts[*key, "trainings"] += len(trained.finalists) - 1 + 2 * seeds
     for split, each in zip(SPLITS, found, strict=True):
         counts[*key, split, "covers"] += each.low <= true <= each.high
         counts[*key, split, "supported"] += each.verdict == "supported"

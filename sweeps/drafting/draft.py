@@ -152,7 +152,7 @@ search:
 # scheduler: {{name: asha}}                # stops poor trials early
 selection:
   finalists: 3           # the best settings are trained again
-  seeds: 2               # fresh seeds of each: the best of many is partly luck
+  seeds: 3               # fresh seeds of the best one: the best of many is partly luck
 # scaling: {{gpus_per_worker: 0.5}}        # two trials on each GPU
 {hints}tracking:
   register_model: true   # register the selected classifier in MLflow as champion

@@ -226,8 +226,7 @@ class _Looks:
     """Which of the looks at a verdict this is."""
 
     def __init__(self, looks: Mapping[int, float], ranking: Ranking) -> None:
-        judged = (each.seeds for each in (ranking.chosen, ranking.baseline) if each is not None)
-        most = max(judged, default=0)
+        most = 0 if ranking.chosen is None else ranking.chosen.seeds
         self.count = max(1, len(looks))
         self.seeds = next((seeds for seeds in looks if seeds >= most), most)
         self.last = max(looks, default=most)

@@ -7,6 +7,7 @@ from optuna.distributions import BaseDistribution, CategoricalDistribution
 from sweeps.messages.formatting import counted, format_hyperparameters, format_value
 from sweeps.search.recorded import recorded_settings
 from sweeps.search.rules import rule_of
+from sweeps.search.seed_counts import SeedCounts
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import DEFAULT_MODEL, ScalingSection, SweepFile, TrainingSection
@@ -20,7 +21,7 @@ def planned_trials(sweep: SweepFile) -> int:
     """The total number of trials of a sweep, if every finalist passes the guard."""
     trials = _trials(sweep)
     encoders = len(sweep.seeds) if sweep.encoder else 0
-    return trials + sweep.selection.most_trials(trials) + encoders
+    return trials + SeedCounts.of(sweep).most_trials(trials) + encoders
 
 
 def pilot_epochs(sweep: SweepFile) -> int:
@@ -31,7 +32,7 @@ def pilot_epochs(sweep: SweepFile) -> int:
 def most_epochs(sweep: SweepFile) -> int:
     """The total number of epochs of the pilot and all trials, if none is stopped early."""
     trials = _trials(sweep)
-    found = (trials + sweep.selection.most_trials(trials)) * sweep.training.epochs
+    found = (trials + SeedCounts.of(sweep).most_trials(trials)) * sweep.training.epochs
     found += pilot_epochs(sweep)
     if sweep.search.max_epochs is not None:
         found = min(found, sweep.search.max_epochs)
@@ -47,7 +48,7 @@ def _trials(sweep: SweepFile) -> int:
 
 def plan_facts(sweep: SweepFile) -> dict[str, str]:
     trials = _trials(sweep)
-    again = sweep.selection.most_trials(trials)
+    again = SeedCounts.of(sweep).most_trials(trials)
     most = sweep.scaling.max_concurrent
     return {
         "sweep": sweep.name,
@@ -55,8 +56,7 @@ def plan_facts(sweep: SweepFile) -> dict[str, str]:
         **_trained_fact(sweep),
         **_encoder_facts(sweep),
         "trials": _stages(sweep, trials),
-        "finalists": f"at most {again} more: {_finalists(sweep)} and "
-        f"the baseline, {counted(sweep.selection.first_seeds, 'fresh seed')} each{_further(sweep)}"
+        "finalists": f"at most {again} more: {_finalists(sweep)}{_further(sweep)}"
         if again
         else "none",
         **_epoch_facts(sweep),
@@ -112,21 +112,28 @@ def _resources(scaling: ScalingSection) -> str:
 
 
 def _finalists(sweep: SweepFile) -> str:
-    count = sweep.selection.finalists
+    counts = SeedCounts.of(sweep)
+    finalists = counted(counts.finalists, "setting")
     if sweep.selection.per_loss:
-        return f"the best setting of each loss, at most {count},"
-    return counted(count, "setting")
+        finalists = f"the best setting of each loss, at most {counts.finalists},"
+    baseline = f"the baseline with {counted(counts.baseline, 'fresh seed')}"
+    if not counts.looks:
+        return baseline
+    return f"{finalists} with {counted(counts.first, 'fresh seed')} each and {baseline}"
 
 
 def _further(sweep: SweepFile) -> str:
-    selection = sweep.selection
-    if selection.most_seeds == selection.first_seeds:
-        return ""
-    *more, last = list(selection.looks)[1:]
-    return (
-        "; then the best of them and the baseline have "
-        f"{', '.join(map(str, more))} or {last} until the verdict is decided"
-    )
+    counts = SeedCounts.of(sweep)
+    text = ""
+    if len(counts.stages) > len(counts.looks):
+        text = f"; then the best of them has {counts.looks[0]}"
+    if len(counts.looks) > 1:
+        *more, last = counts.looks[1:]
+        text += (
+            ", and it and the baseline have "
+            f"{', '.join(map(str, more))} or {last} until the verdict is decided"
+        )
+    return text
 
 
 def _epoch_facts(sweep: SweepFile) -> dict[str, str]:
@@ -158,14 +165,14 @@ def _starting_point(sweep: SweepFile) -> str:
 
 
 def _budget_facts(sweep: SweepFile, trials: int) -> dict[str, str]:
-    search, selection = sweep.search, sweep.selection
+    search = sweep.search
     facts = []
     if search.max_epochs is not None:
         whole = max(1, (search.max_epochs - pilot_epochs(sweep)) // sweep.training.epochs)
-        seeds = selection.first_seeds
-        finals = [selection.first_trials(n) for n in range(trials + 1)]
+        counts = SeedCounts.of(sweep)
+        finals = [counts.first_trials(n) for n in range(trials + 1)]
         searched = max((n for n in range(1, trials + 1) if n + finals[n] <= whole), default=1)
-        again = min(finals[searched], seeds * ((whole - searched) // seeds)) if seeds else 0
+        again = finals[searched] if searched + finals[searched] <= whole else 0
         more = ", more where poor trials stop" if make_stopper(sweep).rungs else ""
         facts.append(
             f"{search.max_epochs:,} epochs: {searched} of {trials} trials to their end and {again} "

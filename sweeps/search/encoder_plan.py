@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from sweeps.search.record import TrialRecord
+from sweeps.search.seed_counts import SeedCounts
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import Setting
 
@@ -24,7 +25,7 @@ class EncoderPlan:
         self.failed = {record.seed for record in own if record.state == "failed"} - self.ready
         self._begun = {record.seed for record in own if record.state == "running"}
         self.untrained: deque[int] = deque()
-        self.add(sweep.seeds[: 1 + sweep.selection.first_seeds])
+        self.add(sweep.seeds[: 1 + SeedCounts.of(sweep).baseline])
         if sweep.encoder:
             loss = sweep.encoder.loss
             self.setting = Setting(loss.name, dict(loss.hyperparameters))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -10,8 +11,9 @@ from sweeps.search.budget import Budget
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
+from sweeps.search.seed_counts import SeedCounts
 from sweeps.sweep_file.schema import SweepFile
-from trainables.contract.setting import Setting
+from trainables.contract.setting import BASELINE_LOSS, Setting
 
 if TYPE_CHECKING:
     from sweeps.search.guide import Guide
@@ -26,11 +28,11 @@ TakeLook = Callable[[Ranking], Look]
 
 
 class FinalistPlan:
-    """The finalists' trials: the best settings and the baseline, each with every fresh seed.
+    """The finalists' trials, in stages: see :class:`SeedCounts`.
 
-    With ``selection.seeds: auto`` each has two, and then the best of them and the baseline get
-    further seeds while `take_look` says that the verdict is open. In a guided search, `guide`
-    predicts the objective of each setting. A trial that fails is run once more, as a new trial.
+    The best of the finalists and the baseline get further seeds; beyond the first look, only while
+    `take_look` says that the verdict is open. In a guided search, `guide` predicts the objective of
+    each setting. A trial that fails is run once more, as a new trial.
     """
 
     def __init__(
@@ -47,7 +49,9 @@ class FinalistPlan:
         self._started = [(r.setting, r.seed) for r in own]
         self._failed = {(r.setting, r.seed) for r in own if r.state == "failed"}
         self._finals: list[Final] | None = None
-        self._looks = list(sweep.selection.looks)  # numbers of seeds, of which the last are to come
+        self._first: list[Final] = []  # the finals that are decided first
+        self._counts = SeedCounts.of(sweep)
+        self._stages = list(self._counts.stages)  # numbers of seeds, of which the last are to come
         self.ended_by: str | None = None
         """Why there are no further seeds: a :data:`Look`, or the budget that is used up."""
 
@@ -72,12 +76,37 @@ class FinalistPlan:
         if self._finals is not None:
             return False
         expected = self._guide.expected(searched) if self._guide is not None else None
-        again = Ranking(searched, rule_of(self._sweep)).finalists(
-            self._affordable(searched), self._sweep.selection.per_loss, expected
+        ranking, room = Ranking(searched, rule_of(self._sweep)), self._room(searched)
+        found = ranking.finalists(
+            self._counts.affordable(room), self._sweep.selection.per_loss, expected
         )
-        seeds = self._seeds(0, self._sweep.selection.first_seeds)
-        self._finals = [(c.setting, seed) for seed in seeds for c in again]
+        again = [c.setting for c in found if c.loss != BASELINE_LOSS]
+        baseline = [c.setting for c in ranking.candidates if c.loss == BASELINE_LOSS]
+        if not again and self._counts.baseline > room:
+            baseline = []
+        self._first = [
+            (setting, seed)
+            for number, seed in enumerate(self._seeds(0, self._counts.baseline))
+            for setting in (*(again if number < self._counts.first else ()), *baseline)
+        ]
+        self._finals = list(self._first)
+        if not again:
+            self._stages.clear()
         return True
+
+    def planned(self, failed_seeds: set[int], budget: Budget, searched: int) -> int:
+        """The number of trials, as far as known; `searched` is the number of settings."""
+        known = self.trials(failed_seeds, budget)
+        if known is None:
+            return self._counts.first_trials(searched)
+        return len(known) + len(self._reserved - failed_seeds)
+
+    @property
+    def _reserved(self) -> set[int]:
+        """The seeds that the best finalist will get in any case."""
+        if len(self._stages) < 2 or self._stages[0] in self._counts.looks or self.ended_by:
+            return set()
+        return set(self._seeds(*self._stages[:2]))
 
     def extend(self, records: Sequence[TrialRecord], budget: Budget) -> tuple[int, ...]:
         """Add further seeds of the best finalist and the baseline, once all trials have ended.
@@ -85,19 +114,21 @@ class FinalistPlan:
         Returns the seeds; none where the verdict is decided or unlikely to be supported with more,
         or where they do not fit into the budget.
         """
-        if not self._finals or self.ended_by is not None or len(self._looks) < 2:
+        if not self._finals or self.ended_by is not None or len(self._stages) < 2:
             return ()
-        seeds = self._seeds(*self._looks[:2])
-        pair = self._best_and_baseline(records)
-        trials = [(setting, seed) for seed in seeds for setting in pair]
-        if not pair:
+        seeds = self._seeds(*self._stages[:2])
+        best = self._best(records)
+        baseline = [s for s, _ in self._first if s.loss == BASELINE_LOSS][:1]
+        every = [(setting, seed) for seed in seeds for setting in (best, *baseline) if setting]
+        trials = [final for final in every if final not in self._finals]
+        if best is None:
             self.ended_by = "hopeless"
-        elif not any(seed in seeds for _, seed in self._started):
-            self.ended_by = self._reason_to_end(records, pair[0], budget, len(trials))
+        elif self._stages[0] in self._counts.looks and not any(t in self._started for t in trials):
+            self.ended_by = self._reason_to_end(records, best, budget, len(trials))
         if self.ended_by is not None:
             return ()
         self._finals += trials
-        del self._looks[0]
+        del self._stages[0]
         return seeds
 
     def _reason_to_end(
@@ -105,19 +136,16 @@ class FinalistPlan:
     ) -> str | None:
         ranking = Ranking(records, rule_of(self._sweep))
         if ranking.chosen is None or ranking.chosen.setting != best:
-            return "hopeless"  # with more seeds the baseline came out better
+            return "hopeless"  # the baseline came out better
         look = self._take_look(ranking)
         return look if look != "open" else budget.lacking(trials - 1)
 
-    def _best_and_baseline(self, records: Sequence[TrialRecord]) -> tuple[Setting, ...]:
-        """The best finalist by its first seeds, and the baseline; empty if both are one."""
-        further = self._seeds(self._sweep.selection.first_seeds, self._sweep.selection.most_seeds)
-        first = [r for r in records if r.role != "finalist" or r.seed not in further]
-        ranking = Ranking(first, rule_of(self._sweep))
-        chosen, baseline = ranking.chosen, ranking.baseline
-        if chosen is None or baseline is None or chosen == baseline:
-            return ()
-        return (chosen.setting, baseline.setting) if chosen.seeds and baseline.seeds else ()
+    def _best(self, records: Sequence[TrialRecord]) -> Setting | None:
+        """The best finalist by the first seeds, if feasible; last, one whose seeds failed."""
+        first = [r for r in records if r.role != "finalist" or (r.setting, r.seed) in self._first]
+        again = {setting for setting, _ in self._first if setting.loss != BASELINE_LOSS}
+        ranked = Ranking(first, rule_of(self._sweep)).candidates
+        return next((c.setting for c in ranked if c.feasible and c.setting in again), None)
 
     def _seeds(self, first: int, last: int) -> tuple[int, ...]:
         return self._sweep.seeds[1 + first : 1 + last]
@@ -130,7 +158,7 @@ class FinalistPlan:
         if self._finals is None:
             return None
         started, unstarted = Counter(self._started), set(self._finals).difference(self._started)
-        fits = budget.lacking(len(unstarted)) is None
+        fits = budget.lacking(len(unstarted) + len(self._reserved)) is None
         again = [f for f in self._finals if f in self._failed and (fits or started[f] > 1)]
         return [final for final in (*self._finals, *again) if final[1] not in failed_seeds]
 
@@ -140,11 +168,9 @@ class FinalistPlan:
         open_ = Counter(trials) - Counter(self._started)
         return sorted(open_, key=lambda final: final in self._started)
 
-    def _affordable(self, searched: Sequence[TrialRecord]) -> int:
-        """How many finalists besides the baseline ``search.max_epochs`` allows."""
-        selection, most = self._sweep.selection, self._sweep.search.max_epochs
-        if most is None or not selection.first_seeds:
-            return selection.finalists if selection.first_seeds else 0
-        left = most - sum(record.epochs for record in searched)
-        settings = left // (selection.first_seeds * self._sweep.training.epochs)
-        return min(selection.finalists, max(0, settings - 1))
+    def _room(self, searched: Sequence[TrialRecord]) -> int:
+        """The number of trials that ``search.max_epochs`` allows."""
+        most = self._sweep.search.max_epochs
+        if most is None:
+            return sys.maxsize
+        return (most - sum(record.epochs for record in searched)) // self._sweep.training.epochs

@@ -39,8 +39,8 @@ class Candidate:
         scores: These means plus their standard errors, by which settings are ranked, so that one
             of whose fresh seeds some failed needs a lower mean. The standard deviation is that of
             all settings together.
-        tier: Lower is better: 0 with fresh seeds, 1 if ``selection.seeds: auto`` gave others
-            further seeds, 2 for a single trial.
+        tier: Lower is better: 0 with fresh seeds, 1 if the best finalist has further seeds, 2 for a
+            single trial.
         broken: The limits that it exceeds; it is feasible if there are none.
     """
 
@@ -145,13 +145,14 @@ class Ranking:
     def _tiers(self, judged: Mapping[Setting, list[TrialRecord]]) -> dict[Setting, int]:
         """See :class:`Candidate`.
 
-        Seeds that failed count, so that they do not cost a setting its tier. The baseline gets each
-        seed last and every further seed, so others have fewer only if there are further seeds.
+        Seeds that failed count, so that they do not cost a setting its tier. The baseline has at
+        least as many seeds as the best finalist, which has the most of the others.
         """
         finals = [r for r in self.records if r.role == "finalist" and r.state != "running"]
         ended = Counter(setting for setting, _ in {(r.setting, r.seed) for r in finals})
         of_baseline = [n for setting, n in ended.items() if setting.loss == BASELINE_LOSS]
-        most = max(of_baseline, default=0)
+        of_others = [n for setting, n in ended.items() if setting.loss != BASELINE_LOSS]
+        most = min(max(of_baseline, default=0), max(of_others, default=0))
         return {
             setting: (0 if ended[setting] >= most else 1) if _is_again(own) else 2
             for setting, own in judged.items()

@@ -19,6 +19,7 @@ from sweeps.search.pruner import Pruner
 from sweeps.search.record import State, TrialRecord
 from sweeps.search.recorded import RecordedSetting
 from sweeps.search.rules import rule_of
+from sweeps.search.seed_counts import SeedCounts
 from sweeps.search.space import SearchSpace
 from sweeps.search.study import SweepStudy
 from sweeps.search.warm_start import EarlierTrial
@@ -155,10 +156,7 @@ class TrialQueue:
 
     @property
     def _planned_finals(self) -> int:
-        known = self._finals.trials(self._encoders.failed, self.budget)
-        if known is not None:
-            return len(known)
-        return self.sweep.selection.first_trials(self._most_searched)
+        return self._finals.planned(self._encoders.failed, self.budget, self._most_searched)
 
     def epochs(self, record: TrialRecord) -> int:
         """The number of epochs of a trial that is not stopped."""
@@ -385,7 +383,7 @@ class TrialQueue:
         """The budget that does not allow another trial of the search (the baseline always fits)."""
         if not self._searched:
             return None
-        return self.budget.lacking(self.sweep.selection.first_trials(self._searched + 1))
+        return self.budget.lacking(SeedCounts.of(self.sweep).first_trials(self._searched + 1))
 
     @property
     def _search_is_running(self) -> bool:
@@ -401,10 +399,11 @@ class TrialQueue:
         remaining = self._finals.remaining(self._encoders.failed, self.budget)
         while not (remaining or self._live or self._unfinished):
             further = self._finals.extend(self.records, self.budget)
+            self._encoders.add(further)
+            # Also without further seeds: what was reserved for them may suffice for a retry.
+            remaining = self._finals.remaining(self._encoders.failed, self.budget)
             if not further:
                 break
-            self._encoders.add(further)
-            remaining = self._finals.remaining(self._encoders.failed, self.budget)
         return remaining
 
     def _notify(self, record: TrialRecord) -> None:

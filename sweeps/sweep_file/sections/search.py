@@ -167,9 +167,11 @@ class SchedulerSection(Section):
     reduction_factor: Annotated[int, Field(ge=2, le=1_000)] = 3
 
 
-LOOKS: Final[Mapping[int, float]] = {2: 0.1, 3: 0.2, 5: 0.3, 8: 0.4}
+LOOKS: Final[Mapping[int, float]] = {3: 0.2, 5: 0.3, 8: 0.5}
 """Of ``seeds: auto``: after how many fresh seeds the verdict is looked at, and the share of the
 allowed error that each look may spend."""
+
+_SEEDS_FOR_ENSEMBLES: Final = 5
 
 
 class SelectedFromSection(Section):
@@ -189,16 +191,24 @@ class SelectionSection(Section):
 
     Attributes:
         finalists: Number of settings, without the baseline.
-        seeds: Number of fresh seeds of each. With ``auto`` each has two, and then the best one and
-            the baseline get further seeds, up to eight, until the verdict on the validation split
-            is decided, is unlikely to be supported with more seeds, or a budget is used up.
+        seeds: Number of fresh seeds of the best finalist and the baseline. The others have one,
+            unless ``per_loss`` is set or there are several objectives. With ``auto`` the best one
+            and the baseline have three, and then up to eight, until the verdict on the validation
+            split is decided, is unlikely to be supported with more seeds, or a budget is used up.
+        baseline_seeds: The least number of trainings of the baseline, that of the search included.
+            Their mean is compared with the ensemble of the sweep's networks. By default five if
+            ``ensemble`` is ``if_supported``, else as many as the best finalist has.
+        ensemble: Whether to recommend several networks: with ``if_supported`` those that are shown
+            to be best, with ``never`` they are only shown.
         per_loss: Whether the finalists are the best setting of each loss. The result then compares
             these losses in pairs on the test split.
         selected_from: The origin of the setting, in a file that ``calsweep best`` wrote.
     """
 
     finalists: Again = 3
-    seeds: Again | Literal["auto"] = 2
+    seeds: Again | Literal["auto"] = 3
+    baseline_seeds: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    ensemble: Literal["never", "if_supported"] = "never"
     per_loss: bool = False
     selected_from: SelectedFromSection | None = None
 
@@ -219,23 +229,12 @@ class SelectionSection(Section):
         return LOOKS if self.seeds == "auto" else {self.seeds: 1.0}
 
     @property
-    def first_seeds(self) -> int:
-        """Number of fresh seeds of each finalist; 0 without finalists."""
-        return min(self.looks, default=0)
+    def seeds_of_baseline(self) -> int:
+        """Number of fresh seeds of the baseline at first; the search trains it once."""
+        usual = _SEEDS_FOR_ENSEMBLES if self.ensemble == "if_supported" else 1
+        return max(min(self.looks, default=0), (self.baseline_seeds or usual) - 1)
 
     @property
     def most_seeds(self) -> int:
-        """Number of fresh seeds that the best finalist and the baseline may get."""
-        return max(self.looks, default=0)
-
-    def first_trials(self, searched: int) -> int:
-        """Upper bound of the trials of finalists and baseline, given the number of settings.
-
-        Those of further seeds are not among them.
-        """
-        return self.first_seeds * min(self.finalists + 1, searched)
-
-    def most_trials(self, searched: int) -> int:
-        """The same with those of further seeds."""
-        further = self.most_seeds - self.first_seeds
-        return self.first_trials(searched) + further * min(2, searched)
+        """Number of fresh seeds that the best finalist or the baseline may get."""
+        return max((*self.looks, self.seeds_of_baseline))

@@ -17,7 +17,8 @@ from tests.builders import make_sweep, shown
             {"search": {"trials": 20}},
             {
                 "trials": "20: the baseline, 6 published, 13 searched",
-                "finalists": "at most 8 more: 3 settings and the baseline, 2 fresh seeds each",
+                "finalists": "at most 8 more: 3 settings with 1 fresh seed each and the "
+                "baseline with 3 fresh seeds; then the best of them has 3",
                 "epochs": "at most 9 a trial; poor trials stop at 1, 3 by val_nll",
                 "total": "at most 252 epochs",
             },
@@ -73,9 +74,9 @@ from tests.builders import make_sweep, shown
         (
             {"search": {"max_epochs": 180}, "selection": {"seeds": "auto"}},
             {
-                "finalists": "at most 20 more: 3 settings and the baseline, 2 fresh seeds each; "
-                "then the best of them and the baseline have 3, 5 or 8 until the verdict is "
-                "decided",
+                "finalists": "at most 18 more: 3 settings with 1 fresh seed each and the "
+                "baseline with 3 fresh seeds; then the best of them has 3, and it and the baseline "
+                "have 5 or 8 until the verdict is decided",
                 "budget": "180 epochs: 12 of 50 trials to their end and 8 of finalists, more where "
                 "poor trials stop",
             },
@@ -92,7 +93,8 @@ from tests.builders import make_sweep, shown
             {"losses": ["brier"], "scheduler": {"name": "none"}},
             {
                 "trials": "2: the baseline, 1 published, 0 searched",
-                "finalists": "at most 4 more: 3 settings and the baseline, 2 fresh seeds each",
+                "finalists": "at most 6 more: 3 settings with 1 fresh seed each and the "
+                "baseline with 3 fresh seeds; then the best of them has 3",
                 "epochs": "at most 9 a trial",
             },
         ),
@@ -101,7 +103,8 @@ from tests.builders import make_sweep, shown
             {
                 "trials": "3: the baseline, 1 published, 1 searched; there are no other settings, "
                 "so search.trials = 50 is not met",
-                "finalists": "at most 6 more: 3 settings and the baseline, 2 fresh seeds each",
+                "finalists": "at most 7 more: 3 settings with 1 fresh seed each and the "
+                "baseline with 3 fresh seeds; then the best of them has 3",
             },
         ),
         (

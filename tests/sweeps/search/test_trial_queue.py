@@ -28,7 +28,7 @@ def simulated(sections: dict[str, object] | None = None, **search: object) -> Sw
         "simulated",
         training={"epochs": EPOCHS},
         search={"trials": 14, **search},
-        **{"selection": {"finalists": 2, "seeds": 2}, **(sections or {})},
+        **{"selection": {"finalists": 3, "seeds": 2}, **(sections or {})},
     )
 
 
@@ -209,11 +209,11 @@ def seeds_of_finalists(queue: TrialQueue) -> list[int]:
 @pytest.mark.parametrize(
     ("look", "search", "seeds", "ended_by"),
     [
-        (lambda ranking: "hopeless", {}, [2, 2, 2], "hopeless"),
-        (decided_at_five, {}, [5, 5, 2], "decided"),
-        (lambda ranking: "open", {}, [8, 8, 2], None),
-        (lambda ranking: "open", {"max_epochs": 34}, [5, 5, 2], "max_epochs"),
-        (lambda ranking: "open", {"objective": "val_nll"}, [2, 2], "hopeless"),
+        (lambda ranking: "hopeless", {}, [3, 3, 1], "hopeless"),
+        (decided_at_five, {}, [5, 5, 1], "decided"),
+        (lambda ranking: "open", {}, [8, 8, 1], None),
+        (lambda ranking: "open", {"max_epochs": 34}, [5, 5, 1], "max_epochs"),
+        (lambda ranking: "open", {"objective": "val_nll"}, [3, 3], "hopeless"),
     ],
     ids=["hopeless", "decided", "most", "budget", "baseline is best"],
 )
@@ -244,7 +244,7 @@ def test_a_larger_budget_continues_with_further_seeds(tmp_path: Path) -> None:
     resumed = queue_of(longer, store)
     for _ in steps(resumed):
         pass
-    assert seeds_of_finalists(resumed) == [8, 8, 2]
+    assert seeds_of_finalists(resumed) == [8, 8, 1]
 
 
 DISCRETE = {"losses": [{"name": "focal", "space": {"gamma": {"choices": [1, 2, 4, 8, 16]}}}]}
@@ -699,3 +699,44 @@ def test_a_sweep_continues_without_the_records_that_are_damaged(
     assert {record.setting for record in searched} >= set(initial)
     assert [record.role for record in searched].count("baseline") == 1
     assert all(resumed.record(n).number == n for n in numbers)
+
+
+@pytest.mark.parametrize(
+    ("selection", "seeds"),
+    [
+        ({"finalists": 2, "seeds": 3}, [3, 3, 1]),
+        ({"finalists": 2, "seeds": 3, "baseline_seeds": 6}, [5, 3, 1]),
+        ({"finalists": 2, "seeds": 3, "ensemble": "if_supported"}, [4, 3, 1]),
+        ({"finalists": 0, "baseline_seeds": 3}, [2]),
+        ({"finalists": 2, "seeds": 2, "per_loss": True}, [2, 2, 2]),
+        ({"finalists": 2, "seeds": 1}, [1, 1, 1]),
+        ({"finalists": 2, "seeds": "auto", "baseline_seeds": 7}, [8, 8, 1]),
+    ],
+)
+def test_the_best_finalist_and_the_baseline_have_more_seeds_than_the_others(
+    selection: dict[str, object], seeds: list[int], tmp_path: Path
+) -> None:
+    """`baseline_seeds` counts the training of the search, too."""
+    sweep = simulated({"selection": selection}, trials=6)
+    queue = queue_of(sweep, new_store(tmp_path, sweep))
+    planned = queue.planned
+    for _ in steps(queue):
+        pass
+    assert seeds_of_finalists(queue) == seeds
+    assert queue.planned == len(queue.records)
+    assert planned == len(queue.records) or selection.get("seeds") == "auto"
+    ranking = Ranking(queue.records, rule_of(sweep))
+    assert ranking.baseline is not None
+    if selection["finalists"]:
+        assert ranking.chosen is not None
+        of_best = next(c.seeds for c in ranking.candidates if c != ranking.baseline)
+        assert ranking.baseline.seeds >= of_best == max(s for s in seeds[1:])
+
+
+def test_with_several_objectives_every_finalist_has_all_seeds(tmp_path: Path) -> None:
+    """Their front is compared."""
+    sweep = simulated({"selection": {"finalists": 2, "seeds": 2}}, objective=["val_ece", "val_nll"])
+    queue = queue_of(sweep, new_store(tmp_path, sweep))
+    for _ in steps(queue):
+        pass
+    assert set(seeds_of_finalists(queue)) == {2}
