@@ -14,7 +14,7 @@ from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.judging.judgement import judge
-from sweeps.judging.reading import read_predictions
+from sweeps.judging.reading import Asked, read_predictions
 from sweeps.judging.words import METHODS, with_interval
 
 SUFFIXES = (".npz", ".npy", ".csv", ".parquet")
@@ -42,7 +42,7 @@ def table_of(
         if labels is not None and file.resolve() == Path(labels).resolve():
             continue
         try:
-            models = read_predictions([str(file)], logits=logits, labels=labels)
+            models = read_predictions([str(file)], Asked(logits=logits, labels=labels))
             rows += [[file.name, *_cells(judge([model])["models"][0])] for model in models]
         except UserError as error:
             refused.append(f"{file.name}: {error}")

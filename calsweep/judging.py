@@ -6,9 +6,10 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeps.judging.inputs import Predicted, check_predicted
+from sweeps.judging.frames import frame_classes, in_one_order
+from sweeps.judging.inputs import Predicted, aligned, check_predicted
 from sweeps.judging.judgement import judge as judge_models
-from sweeps.judging.words import comparison_rows, summary
+from sweeps.judging.words import comparison_rows, read_lines, summary
 
 
 class Judgement:
@@ -46,7 +47,8 @@ class Judgement:
 
     def __repr__(self) -> str:
         """The main findings."""
-        parts = [
+        parts = [*read_lines(self.facts)]
+        parts += [
             "\n".join((model["name"], *(f"  {line}" for line in summary(model))))
             for model in self.facts["models"]
         ]
@@ -71,11 +73,14 @@ def judge(
     A notebook displays the result.
 
     Args:
-        probs: Probabilities (N, K), or (N,) for class 1 of two: an array, tensor or nested list.
-            For several models on the same samples, a mapping from name to such an array; the first
-            is compared with each of the others.
-        labels: True classes (N,), integers from 0 or class names.
-        logits: Whether `probs` contains logits.
+        probs: Probabilities (N, K), or (N,) for class 1 of two: an array, tensor or nested list; or
+            a data frame, whose columns name the classes. For several models on the same samples, a
+            mapping from name to such predictions; the first is compared with each of the others.
+        labels: True classes (N,): integers from 0, or class names. If the columns of a data frame
+            have names, labels are compared with them, also integers. One-hot rows (N, K) are
+            allowed.
+        logits: Whether `probs` contains logits; -inf masks a class, and (N,) are logits of class 1
+            less those of class 0.
         groups: The group of each sample, (N,), to judge each group separately.
         classes: Names of the classes, in the order of the columns.
 
@@ -83,9 +88,19 @@ def judge(
         UserError: Predictions or labels are not as above.
     """
     given = probs if isinstance(probs, Mapping) else {"predictions": probs}
-    return Judgement(
-        [
-            check_predicted(str(name), each, labels, logits=logits, classes=classes, groups=groups)
-            for name, each in given.items()
-        ]
-    )
+    models = []
+    for name, each in given.items():
+        columns = () if classes else frame_classes(each)
+        in_one_order(str(name), each, labels)
+        models.append(
+            check_predicted(
+                str(name),
+                each,
+                labels,
+                logits=logits,
+                classes=classes or columns,
+                named=bool(columns),
+                groups=groups,
+            )
+        )
+    return Judgement(aligned(models))

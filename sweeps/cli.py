@@ -507,16 +507,29 @@ def judge(
         list[str],
         typer.Argument(
             metavar="FILE...",
-            help="npz, npy, CSV or Parquet with probs or logits, and labels; several are compared.",
+            help="npz, npy, CSV or Parquet with predictions and labels; several are compared.",
         ),
     ],
     logits: Annotated[
         bool, typer.Option("--logits", help="The values are logits, not probabilities.")
     ] = False,
     labels: Annotated[
-        str | None, typer.Option(help="An npy file of labels, for files without labels.")
+        str | None, typer.Option(help="A file of labels, for files without labels.")
     ] = None,
     label: Annotated[str | None, typer.Option(help="Key or column of the labels.")] = None,
+    scores: Annotated[
+        str | None,
+        typer.Option(metavar="NAME,NAME,…", help="Key or columns of the scores of the classes."),
+    ] = None,
+    predicted: Annotated[
+        str | None, typer.Option(help="Key or column of the predicted class.")
+    ] = None,
+    confidence: Annotated[
+        str | None, typer.Option(help="Key or column of the predicted class's probability.")
+    ] = None,
+    ignore_label: Annotated[
+        str | None, typer.Option(help="Leave out samples with this label, such as -100.")
+    ] = None,
     group: Annotated[
         str | None, typer.Option(help="Key or column of groups, which are judged separately.")
     ] = None,
@@ -532,11 +545,20 @@ def judge(
 ) -> None:
     """Judge the calibration of predictions that already exist."""
     from sweeps.judging.judgement import judge as judge_models
-    from sweeps.judging.reading import read_predictions
+    from sweeps.judging.reading import Asked, read_predictions
 
-    models = read_predictions(
-        files, logits=logits, labels=labels, label=label, group=group, model=model
+    asked = Asked(
+        logits=logits,
+        labels=labels,
+        label=label,
+        scores=tuple(scores.split(",")) if scores else (),
+        predicted=predicted,
+        confidence=confidence,
+        group=group,
+        model=model,
+        ignore_label=ignore_label,
     )
+    models = read_predictions(files, asked)
     found = judge_models(models)
     if form == "html":
         from sweeps.pages.judgement import render_judgement

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,45 @@ import torch
 from torch import Tensor
 
 from sweeps.errors import UserError
+from sweeps.judging.classes import class_indices, places
+from sweeps.judging.names import shortened
 
 Array = npt.NDArray[Any]
 _TOLERANCE = 1e-2  # tolerance of a row's sum, because files often have two or three decimals
 _FEWEST = 2
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was read as what.
+
+    Attributes:
+        what: Probabilities, logits, or another kind of score, and of what.
+        scores: Where the scores come from; empty for an array in memory.
+        labels: Where the labels come from; empty for an array in memory.
+        samples: How many samples are judged.
+        notes: What else the reader of a judgement should know.
+        ignored: Columns that were not used.
+    """
+
+    what: str
+    scores: str
+    labels: str
+    samples: int
+    notes: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """One line: ``probabilities of 3 classes from prob_0, prob_1, prob_2; …``."""
+        return "; ".join(
+            (
+                self.what + (f" from {self.scores}" if self.scores else ""),
+                *((f"labels from {self.labels}",) if self.labels else ()),
+                f"{self.samples:,} samples",
+                *self.notes,
+                *((f"ignored: {', '.join(self.ignored)}",) if self.ignored else ()),
+            )
+        )
 
 
 @dataclass(frozen=True)
@@ -27,7 +62,10 @@ class Predicted:
         probs: (N, K) float, each row sums to one.
         labels: (N,) int64.
         classes: Names of the classes, K of them.
+        read: What was read as what.
         groups: The group of each sample, N of them; None without groups.
+        top_label_only: Whether only the predicted class and its probability are known. The other
+            classes then share the rest equally, so only metrics of the top label have a meaning.
     """
 
     name: str
@@ -35,7 +73,9 @@ class Predicted:
     probs: Tensor
     labels: Tensor
     classes: tuple[str, ...]
+    read: Read
     groups: Array | None = None
+    top_label_only: bool = False
 
 
 def check_predicted(
@@ -45,28 +85,37 @@ def check_predicted(
     *,
     logits: bool | None = False,
     classes: Sequence[str] = (),
+    named: bool = False,
     groups: Any = None,
 ) -> Predicted:
     """Check the predictions of a model and convert them.
 
     Args:
         name: Name of the model in messages and tables.
-        scores: Probabilities or logits, (N, K); or (N,), the probability of class 1 of two.
-        labels: True classes, (N,): integers from 0, or class names if ``classes`` is given.
+        scores: Probabilities or logits, (N, K); or (N,) or (N, 1), the probability of class 1 of
+            two, or its logit less that of class 0.
+        labels: True classes, (N,): class names, or integers from 0 if the classes have no names.
         logits: Whether the scores are logits; None infers it from the values.
         classes: Class names, if known.
+        named: Whether these are the names of columns. Then an integer label is a name; otherwise it
+            may be a position.
         groups: The group of each sample, (N,), if any.
 
     Raises:
         UserError: Scores or labels are not as above. The message says what is wrong and what to do.
     """
     table = _floats(name, scores)
-    if table.ndim == 1 and not logits:
-        table = np.stack([1 - table, table], axis=1)
+    if table.ndim == 2 and table.shape[1] == 1:
+        table = table[:, 0]
+    if logits is None and table.size:
+        logits = _look_like_logits(name, table)
+    single = table.ndim == 1 and table.size > 0
+    if single:
+        table = np.stack([np.zeros_like(table) if logits else 1 - table, table], axis=1)
     if table.ndim != 2 or table.shape[1] < 2:
         raise UserError(
             f"{name}: predictions have shape {table.shape}; allowed: (N, K) with K of at least 2, "
-            "or (N,), probabilities of class 1"
+            "or (N,), scores of class 1 of two"
         )
     count, num_classes = table.shape
     if count < _FEWEST:
@@ -74,26 +123,62 @@ def check_predicted(
     names = tuple(map(str, classes)) or tuple(map(str, range(num_classes)))
     if len(names) != num_classes:
         raise UserError(f"{name}: {len(names)} names for {num_classes} classes")
-    targets = _labels(name, labels, count, names)
+    targets = torch.from_numpy(class_indices(name, _labels(name, labels, count), names, named))
     if groups is not None and len(groups := np.asarray(groups).astype(str)) != count:
         raise UserError(f"{name}: {len(groups)} groups for {count} samples; one each is needed")
-    if logits is None:
-        logits = not _are_probabilities(table)
-        if logits and table.min() >= 0:
-            _check_probabilities(name, table)  # more likely these are faulty probabilities
+    kind = "logits" if logits else "probabilities"
+    what = f"{kind} of class {names[1]} of 2" if single else f"{kind} of {num_classes} classes"
+    read = Read(what, "", "", count)
     if logits:
-        if _are_probabilities(table):
+        if not single and are_probabilities(table):
             raise UserError(
                 f"{name}: these logits look like probabilities (each row sums to one); pass them "
                 "as probabilities"
             )
-        scaled = torch.from_numpy(table)
-        return Predicted(name, scaled, scaled.softmax(dim=1), targets, names, groups)
+        scaled = torch.from_numpy(_without_infinity(name, table))
+        return Predicted(name, scaled, scaled.softmax(dim=1), targets, names, read, groups)
     _check_probabilities(name, table)
     probs = torch.from_numpy(np.clip(table, 0, None))
     probs /= probs.sum(dim=1, keepdim=True)
     tiny = torch.finfo(probs.dtype).tiny  # a probability of 0 has no logarithm
-    return Predicted(name, probs.clamp(min=tiny).log(), probs, targets, names, groups)
+    return Predicted(name, probs.clamp(min=tiny).log(), probs, targets, names, read, groups)
+
+
+def aligned(models: Sequence[Predicted]) -> list[Predicted]:
+    """The models with their classes in the order of the first, matched by name.
+
+    Raises:
+        UserError: The classes of two models have different names.
+    """
+    first, *others = models
+    return [first, *(_in_order_of(first, other) for other in others)]
+
+
+def _in_order_of(first: Predicted, model: Predicted) -> Predicted:
+    if len(model.classes) != len(first.classes):
+        return model  # a comparison refuses these
+    order = places(first.classes, model.classes)
+    if order is None:
+        if _numbered(first.classes) or _numbered(model.classes):
+            return model  # the columns of one have no names, so positions count
+        raise UserError(
+            f"{model.name} has the classes {shortened(model.classes)}, {first.name} "
+            f"{shortened(first.classes)}; models are compared on the same classes"
+        )
+    columns = torch.tensor(list(order.values()))
+    if torch.equal(columns, torch.arange(len(columns))):
+        return model
+    return replace(
+        model,
+        logits=model.logits[:, columns],
+        probs=model.probs[:, columns],
+        labels=columns.argsort()[model.labels],
+        classes=first.classes,
+    )
+
+
+def _numbered(classes: Sequence[str]) -> bool:
+    return list(classes) == [str(each) for each in range(len(classes))]
 
 
 def _floats(name: str, scores: Any) -> Array:
@@ -105,57 +190,66 @@ def _floats(name: str, scores: Any) -> Array:
         table = table.astype(np.float64 if table.dtype == np.float64 else np.float32, copy=False)
     except (TypeError, ValueError):
         raise UserError(f"{name}: predictions must be numbers, of one length in each row") from None
-    if table.size and not np.isfinite([table.min(), table.max()]).all():
-        bad = ~np.isfinite(table).reshape(len(table), -1).all(axis=1)
-        raise UserError(
-            f"{name}: row {int(bad.argmax())} (from 0) of the predictions has NaN or infinity, "
-            f"as {int(bad.sum())} rows have"
-        )
+    if table.size and not table.max() < np.inf:  # -inf masks a class of logits
+        _refuse_rows(name, ~(table < np.inf))
     return np.require(table, requirements=("C", "W"))  # as tensors need it
 
 
-def _labels(name: str, labels: Any, count: int, classes: Sequence[str]) -> Tensor:
+def _refuse_rows(name: str, bad: Array) -> None:
+    rows = bad.reshape(len(bad), -1).any(axis=1)
+    raise UserError(
+        f"{name}: row {int(rows.argmax())} (from 0) of the predictions has NaN or infinity, "
+        f"as {int(rows.sum())} rows have"
+    )
+
+
+def _look_like_logits(name: str, table: Array) -> bool:
+    if table.ndim == 1:
+        if table.min() >= 0 and table.max() > 1:
+            _check_probabilities(name, np.stack([1 - table, table], axis=1))
+        return bool(table.min() < 0)
+    if are_probabilities(table):
+        return False
+    if table.min() >= 0:
+        _check_probabilities(name, table)  # more likely these are faulty probabilities
+    return True
+
+
+def _without_infinity(name: str, logits: Array) -> Array:
+    """Logits whose masked classes (-inf) have a probability of 0 in floating point."""
+    masked = np.isneginf(logits)
+    if not masked.any():
+        return logits
+    highest = logits.max(axis=1, keepdims=True)
+    if not np.isfinite(highest).all():
+        _refuse_rows(name, ~np.isfinite(highest))
+    least = np.log(np.finfo(logits.dtype).tiny, dtype=logits.dtype)
+    return np.where(masked, highest + least, logits)
+
+
+def _labels(name: str, labels: Any, count: int) -> Array:
+    """Labels (N,); also from (N, 1), or from (N, K) rows with a single 1."""
     if isinstance(labels, Tensor):
         labels = labels.detach().cpu().numpy()
     values = np.asarray(labels)
+    if values.ndim == 2 and len(values) == count:
+        values = values[:, 0] if values.shape[1] == 1 else _of_one_hot(name, values)
     if values.shape != (count,):
         raise UserError(
             f"{name}: labels have shape {values.shape}; ({count},) is needed, one for each row of "
             "the predictions"
         )
-    if values.dtype.kind in "OUS":
-        values = _indices_of_names(name, values, classes)
-    if values.dtype.kind == "f" and np.all(values == np.floor(values)):
-        values = values.astype(np.int64)
-    if values.dtype.kind not in "iub":
-        raise UserError(f"{name}: labels must be integers or names of classes, not {values.dtype}")
-    low, high = int(values.min()), int(values.max())
-    last = len(classes) - 1
-    if low >= 1 and high == last + 1:
-        raise UserError(
-            f"{name}: labels run from {low} to {high}, but {last + 1} classes are numbered from 0 "
-            f"to {last}: subtract 1"
-        )
-    if low < 0 or high > last:
-        raise UserError(
-            f"{name}: labels run from {low} to {high}; allowed: 0 to {last}, for {last + 1} columns"
-        )
-    return torch.from_numpy(values.astype(np.int64))
+    return values
 
 
-def _indices_of_names(name: str, values: Array, classes: Sequence[str]) -> Array:
-    words = values.astype(str)
-    place = {each: index for index, each in enumerate(classes)}
-    unknown = sorted(set(words.tolist()) - set(place))
-    if unknown:
-        raise UserError(
-            f"{name}: label {unknown[0]!r} is not a class; the classes are "
-            f"{', '.join(classes[:10])}{' …' if len(classes) > 10 else ''}"
-        )
-    return np.array([place[word] for word in words], dtype=np.int64)
+def _of_one_hot(name: str, rows: Array) -> Array:
+    ones = rows == 1
+    if not ((ones | (rows == 0)).all() and (ones.sum(axis=1) == 1).all()):
+        raise UserError(f"{name}: labels have shape {rows.shape}, but are not one-hot")
+    return np.asarray(ones.argmax(axis=1))
 
 
-def _are_probabilities(table: Array) -> bool:
+def are_probabilities(table: Array) -> bool:
     return bool(table.min() >= 0 and np.abs(table.sum(axis=1) - 1).max() <= _TOLERANCE)
 
 

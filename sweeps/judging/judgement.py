@@ -24,6 +24,11 @@ Facts = dict[str, Any]
 
 _OF_SCALING = ("nll", "brier", "ece", "error")
 _COMPARED = ("nll", "brier", "ece", "error")
+_TOP_LABEL = (
+    *("ece", "adaptive_ece", "mce", "smooth_ece", "kde_ece", "debiased_ece", "accuracy", "error"),
+    *("failure_auroc", "aurc", "e_aurc"),
+)
+_OF_GROUPS = ("error", "nll", "ece")
 _COVERAGE = 0.9
 _MIN_FOR_SETS = 200  # samples; a quarter of them calibrates the sets at a time
 _SET_ELEMENTS = 2_000_000  # N · K at most for measuring prediction sets
@@ -38,13 +43,16 @@ def judge(models: Sequence[Predicted]) -> Facts:
         models: Their predictions. The others are compared with the first.
 
     Returns:
-        Plain data, as ``calsweep judge --format json`` prints it: ``models``, one entry each with
+        Plain data, as ``calsweep judge --format json`` prints it: ``read``, one line for each
+        model that says what was read as what; ``models``, one entry each with
         ``name``, ``samples``, ``classes``, ``metrics`` (name → value, low, high), ``direction``
         (mean confidence less accuracy, and the over- and underconfident parts of the ECE),
         ``scaling`` (method → the same metrics, cross-fitted), ``recommended`` (one of the
         methods), ``refinement`` (NLL after it) and ``calibration`` (the rest of the NLL),
         ``temperature``, ``bins`` (of the reliability diagram), ``per_class``, ``per_group``,
-        ``sets``; and ``comparison``, one entry for each metric and further model.
+        ``sets``; and ``comparison``, one entry for each metric and further model. A model of which
+        only the predicted class and its probability are known has no entry from ``scaling`` to
+        ``temperature`` and no ``sets``.
 
     Raises:
         UserError: Two models have different labels or the same name.
@@ -55,9 +63,14 @@ def judge(models: Sequence[Predicted]) -> Facts:
         raise UserError(f"two models are called {twice.pop()!r}; give each its own name")
     for other in others:
         _check_same_samples(first, other)
+    top_label_only = any(each.top_label_only for each in models)
+    compared = [each for each in _COMPARED if not top_label_only or each in _TOP_LABEL]
     return {
-        "models": [_judged(model) for model in models],
-        "comparison": [_compared(metric, other, first) for other in others for metric in _COMPARED],
+        "read": [str(model.read) for model in models],
+        "models": [
+            _judged_top_label(model) if model.top_label_only else _judged(model) for model in models
+        ],
+        "comparison": [_compared(metric, other, first) for other in others for metric in compared],
     }
 
 
@@ -99,16 +112,36 @@ def _judged(model: Predicted) -> Facts:
         "refinement": refinement,
         "calibration": nll - refinement,
         "temperature": scaler.temperature,
-        "bins": {
-            "lower": bins.lower.tolist(),
-            "upper": bins.upper.tolist(),
-            "count": bins.count.int().tolist(),
-            "confidence": bins.confidence.tolist(),
-            "accuracy": bins.accuracy.tolist(),
-        },
+        "bins": _bins(bins),
         "per_class": _per_class(model),
         "per_group": [] if model.groups is None else _per_group(model),
         "sets": _sets(crossed[best], labels),
+    }
+
+
+def _judged_top_label(model: Predicted) -> Facts:
+    """What can be known from the predicted class and its probability: no scaling and no sets."""
+    bins = M.reliability_bins(model.probs, model.labels)
+    known = [each for each in _per_class(model) if each["true"] + each["predicted"]]
+    return {
+        "name": model.name,
+        "samples": len(model.labels),
+        "classes": len(known),
+        "metrics": _intervals(_TOP_LABEL, model.probs, model.labels),
+        "direction": _direction(model.probs, model.labels),
+        "bins": _bins(bins),
+        "per_class": known,
+        "per_group": [] if model.groups is None else _per_group(model, ("error", "ece")),
+    }
+
+
+def _bins(bins: Any) -> Facts:
+    return {
+        "lower": bins.lower.tolist(),
+        "upper": bins.upper.tolist(),
+        "count": bins.count.int().tolist(),
+        "confidence": bins.confidence.tolist(),
+        "accuracy": bins.accuracy.tolist(),
     }
 
 
@@ -154,17 +187,17 @@ def _per_class(model: Predicted) -> list[Facts]:
     return found
 
 
-def _per_group(model: Predicted) -> list[Facts]:
+def _per_group(model: Predicted, names: Sequence[str] = _OF_GROUPS) -> list[Facts]:
     assert model.groups is not None
-    names, place = np.unique(model.groups, return_inverse=True)
-    level = 1 - (1 - _LEVEL) / len(names)
+    groups, place = np.unique(model.groups, return_inverse=True)
+    level = 1 - (1 - _LEVEL) / len(groups)
     found = []
-    for index, name in enumerate(names.tolist()):
+    for index, name in enumerate(groups.tolist()):
         own = torch.from_numpy(np.flatnonzero(place == index))
         probs, labels = model.probs[own], model.labels[own]
         entry: Facts = {"group": name, "samples": len(own)}
         if len(own) >= _MIN_IN_GROUP:
-            entry |= _intervals(("error", "nll", "ece"), probs, labels)
+            entry |= _intervals(names, probs, labels)
             confidence, predicted = probs.max(dim=1)
             entry |= {"confidence": float(confidence.mean())}
             entry |= _gap(confidence.double(), (predicted == labels).double(), level)

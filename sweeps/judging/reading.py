@@ -1,173 +1,188 @@
-"""Reading files of predictions: npz, npy, CSV and Parquet."""
+"""Reads predictions from npz, npy, CSV and Parquet files.
+
+Names of columns decide what is what. Where two columns could be the scores, or the labels, and
+their values differ, the file is refused, and the message names the option that decides.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from sweeps.errors import UserError, first_line
-from sweeps.judging.inputs import Predicted, check_predicted
+from sweeps.errors import UserError
+from sweeps.judging import names
+from sweeps.judging.classes import canonical, texts
+from sweeps.judging.inputs import Predicted, aligned, check_predicted
+from sweeps.judging.scores import Scores, full_scores, scores_by_class_name
+from sweeps.judging.single import single_score
+from sweeps.judging.tables import Table, open_table
 
 Array = npt.NDArray[Any]
 
-_PROBS = ("probs", "probabilities", "proba", "p", "prob", "probability")
-_LOGITS = ("logits", "logit")
-_LABELS = ("labels", "label", "y", "y_true", "target", "targets")
-_MODEL = "model"
-_SUFFIXES = (".npz", ".npy", ".csv", ".parquet")
-# p(cat), prob_0, probs.3, logit 7: one column per class.
-_ONE_CLASS = re.compile(
-    r"(?P<kind>" + "|".join(sorted((*_PROBS, *_LOGITS), key=len, reverse=True)) + r")"
-    r"(?:\((?P<inside>.+)\)|[ _.:-](?P<after>.+)|(?P<number>\d+))"
-)
 
+@dataclass(frozen=True)
+class Asked:
+    """What the user says about files.
 
-def read_predictions(
-    files: Sequence[str],
-    *,
-    logits: bool = False,
-    labels: str | None = None,
-    label: str | None = None,
-    group: str | None = None,
-    model: str | None = None,
-) -> list[Predicted]:
-    """The predictions of all models in these files.
-
-    Args:
-        files: Paths. A model is named after its file, or by a column.
+    Attributes:
         logits: Whether scores are logits if their name does not say.
-        labels: An npy file of labels, for files without labels.
-        label: Key or column of the labels; by default one of the usual names.
+        labels: A file of labels, for files without labels.
+        label: Key or column of the labels.
+        scores: Keys or columns of the scores.
+        predicted: Key or column of the predicted class.
+        confidence: Key or column of the probability of the predicted class.
         group: Key or column of each sample's group.
         model: Key or column that names the model; by default ``model``, if it exists.
+        ignore_label: Samples with this label are left out.
+    """
+
+    logits: bool = False
+    labels: str | None = None
+    label: str | None = None
+    scores: tuple[str, ...] = ()
+    predicted: str | None = None
+    confidence: str | None = None
+    group: str | None = None
+    model: str | None = None
+    ignore_label: str | None = None
+
+    @property
+    def words(self) -> set[str]:
+        """Columns of classes and names."""
+        return {each for each in (self.label, self.predicted, self.group, self.model) if each}
+
+
+@dataclass(frozen=True)
+class Labels:
+    """True labels, and where they come from."""
+
+    origin: str
+    values: Array
+
+
+def read_predictions(files: Sequence[str], asked: Asked | None = None) -> list[Predicted]:
+    """The predictions of all models in these files; a model is named after its file, or a column.
 
     Raises:
         UserError: A file cannot be read, or its content cannot be judged. The message says why.
     """
-    shared = None if labels is None else _labels_of(Path(labels))
-    found = []
-    for file in files:
-        path = Path(file)
-        columns = _columns(path)
-        scores, kind, classes = _scores(path, columns)
-        targets = _targets(path, columns, label, shared)
-        groups = _column(path, columns, group)
-        split_by = model or (_MODEL if _MODEL in columns else None)
-        given = None if kind is None else kind in _LOGITS
-        is_logits = True if logits else given
-        for name, rows in _by_model(path, _column(path, columns, split_by)):
-            found.append(
-                check_predicted(
-                    name,
-                    scores[rows],
-                    targets[rows],
-                    logits=is_logits,
-                    classes=classes,
-                    groups=None if groups is None else groups[rows],
-                )
+    asked = asked or Asked()
+    shared = None if asked.labels is None else _labels_of(Path(asked.labels), asked)
+    return aligned([each for file in files for each in _models(Path(file), asked, shared)])
+
+
+def _models(path: Path, asked: Asked, shared: Labels | None) -> Iterator[Predicted]:
+    table = open_table(path, asked.words)
+    scores = full_scores(table, asked.scores, asked.logits)
+    labels = shared or _labels(table, asked.label, scores)
+    scores = scores or scores_by_class_name(table, labels.origin, labels.values, asked.logits)
+    scores = scores or single_score(table, labels.origin, labels.values, asked)
+    groups = None if asked.group is None else table.column(asked.group)
+    for what, each in (("labels", labels.values), ("groups", groups)):
+        if each is not None and each.shape[:1] != scores.values.shape[:1]:
+            raise UserError(
+                f"{path.stem}: {what} have shape {each.shape}; ({len(scores.values)},) is needed, "
+                "one for each row of the predictions"
             )
-    return found
-
-
-def _columns(path: Path) -> Mapping[str, Array]:
-    """The arrays of a file by name; the array of an npy file has an empty name."""
-    if path.suffix not in _SUFFIXES:
-        raise UserError(f"{path}: is not a file of predictions; allowed: {', '.join(_SUFFIXES)}")
-    try:
-        if path.suffix in (".npz", ".npy"):
-            loaded = np.load(path, allow_pickle=False)
-            return dict(loaded) if path.suffix == ".npz" else {"": loaded}
-        return _table(path)
-    except (OSError, ValueError) as error:  # pyarrow raises ValueErrors
-        raise UserError(f"{path}: cannot be read: {first_line(error)}") from None
-
-
-def _table(path: Path) -> dict[str, Array]:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-    from pyarrow import csv
-
-    table = csv.read_csv(path) if path.suffix == ".csv" else pq.ParquetFile(path).read()
-    found = {}
-    for name in table.column_names:
-        column = table[name].combine_chunks()
-        if column.null_count:
-            raise ValueError(f"column {name} has {column.null_count} empty cells")
-        if pa.types.is_nested(column.type):
-            flat = column.flatten().to_numpy(zero_copy_only=False)
-            if len(column) == 0 or len(flat) % len(column):
-                raise ValueError(f"column {name} has rows of different lengths")
-            found[name] = flat.reshape(len(column), -1)
-        else:
-            found[name] = column.to_numpy(zero_copy_only=False)
-    return found
-
-
-def _scores(path: Path, columns: Mapping[str, Array]) -> tuple[Array, str | None, tuple[str, ...]]:
-    """Scores (N, K) or (N,), whether their name says that they are logits, and class names."""
-    if "" in columns:
-        return columns[""], None, ()
-    for name in (*_PROBS, *_LOGITS):
-        if name in columns:
-            return columns[name], name, ()
-    found: dict[str, dict[str, Array]] = {}
-    for name, column in columns.items():
-        if match := _ONE_CLASS.fullmatch(name):
-            of_class = match["inside"] or match["after"] or match["number"]
-            found.setdefault(match["kind"], {})[of_class] = column
-    if len(found) != 1:
-        what = f"both {' and '.join(found)}" if found else "no predictions"
-        raise UserError(
-            f"{path}: holds {what} (it has {', '.join(list(columns)[:12]) or 'nothing'}); needed: "
-            "`probs` or `logits`, or a column for each class such as prob_0, prob_1 or logit_0"
+    split_by = asked.model or (names.MODEL if names.MODEL in table.names else None)
+    used = {*scores.columns, *scores.beside, labels.origin, asked.group, split_by}
+    ignored = tuple(each or '""' for each in table.names if each not in used)
+    kept = _kept(labels.values, asked.ignore_label)
+    for name, rows in _by_model(path, len(scores.values), table, split_by):
+        own = rows if kept is None else rows & kept
+        model = check_predicted(
+            name,
+            scores.values[own],
+            labels.values[own],
+            logits=True if asked.logits else scores.logits,
+            classes=scores.classes,
+            named=scores.named,
+            groups=None if groups is None else groups[own],
         )
-    ((kind, by_class),) = found.items()
-    numbered = all(name.isdigit() for name in by_class)
-    names = sorted(by_class, key=int) if numbered else list(by_class)
-    scores = np.stack([by_class[name] for name in names], axis=1)
-    return scores, kind, () if numbered else tuple(names)
+        left_out = int(rows.sum() - own.sum())
+        notes = (f"{left_out:,} with label {asked.ignore_label} left out",) if left_out else ()
+        read = replace(
+            model.read,
+            what=scores.what or model.read.what,
+            scores=names.shortened(scores.columns, 6),
+            labels=labels.origin,
+            notes=notes,
+            ignored=ignored,
+        )
+        yield replace(model, read=read, top_label_only=scores.top_label_only)
 
 
-def _targets(
-    path: Path, columns: Mapping[str, Array], label: str | None, shared: Array | None
-) -> Array:
+def _labels_of(path: Path, asked: Asked) -> Labels:
+    """Labels from a file of their own: an array, a column with a usual name, or the only column."""
+    table = open_table(path, asked.words)
+    if len(table.visible) == 1:
+        return Labels(path.name, table.column(table.visible[0]))
+    found = _labels(table, asked.label if asked.label in table.names else None, None)
+    return Labels(f"{found.origin} of {path.name}", found.values)
+
+
+def _labels(table: Table, label: str | None, scores: Scores | None) -> Labels:
     if label is not None:
-        found = _column(path, columns, label)
-        assert found is not None
-        return found
-    if shared is not None:
-        return shared
-    for name in _LABELS:
-        if name in columns:
-            return columns[name]
-    raise UserError(
-        f"{path}: holds no labels; needed: a key or column {' or '.join(_LABELS[:3])}, --label "
-        "NAME, or --labels FILE.npy"
+        return Labels(label, table.column(label))
+    named = table.called(names.TRUE_LABELS) or table.called(names.LABELS)
+    found = [each for each in named if scores is None or each not in scores.columns]
+    if not found:
+        raise UserError(
+            f"{table.path}: holds no labels (it has {names.shortened(table.names)}); needed: a key "
+            "or column label, labels or y_true, --label NAME, or --labels FILE"
+        )
+    values = {each: table.column(each) for each in found}
+    unlike = [found[0], *(each for each in found[1:] if not _alike(values, each, found[0]))]
+    if len(unlike) > 1 and scores is not None:
+        guesses = scores.predicted()
+        unlike = [each for each in unlike if not _same(values[each], guesses)]
+    if len(unlike) != 1:
+        raise UserError(
+            f"{table.path}: {' and '.join(unlike or found)} differ, and each could be the true "
+            "labels; say which: --label NAME"
+        )
+    return Labels(unlike[0], values[unlike[0]])
+
+
+def _alike(values: dict[str, Array], one: str, other: str) -> bool:
+    return _same(values[one], values[other])
+
+
+def _same(one: Array, other: Array) -> bool:
+    """Whether two columns of labels mean the same in each row."""
+    return one.shape == other.shape and all(
+        canonical(a) == canonical(b)
+        for a, b in set(zip(texts(one).tolist(), texts(other).tolist(), strict=True))
     )
 
 
-def _labels_of(path: Path) -> Array:
-    columns = _columns(path)
-    if "" not in columns:
-        raise UserError(f"--labels {path}: must be an npy file of labels (N,)")
-    return columns[""]
-
-
-def _column(path: Path, columns: Mapping[str, Array], name: str | None) -> Array | None:
-    if name is None:
+def _kept(labels: Array, ignored: str | None) -> Array | None:
+    if ignored is None:
         return None
-    if name not in columns:
-        raise UserError(f"{path}: has no {name!r}; it has {', '.join(filter(None, columns))}")
-    return columns[name]
+    words, inverse = np.unique(texts(labels), return_inverse=True)
+    return np.array([canonical(each) != canonical(ignored) for each in words.tolist()])[inverse]
 
 
-def _by_model(path: Path, names: Array | None) -> list[tuple[str, Any]]:
-    if names is None:
-        return [(path.stem, slice(None))]
-    words = names.astype(str)
-    return [(name, words == name) for name in dict.fromkeys(words.tolist())]
+def _by_model(
+    path: Path, count: int, table: Table, column: str | None
+) -> Iterator[tuple[str, Array]]:
+    """The name of each model, and its rows as a mask."""
+    every = np.ones(count, dtype=bool)
+    if column is None:
+        yield path.stem, every
+        return
+    words = texts(table.column(column))
+    if words.size == 1:  # an npz file may name its model
+        yield str(words.reshape(())), every
+        return
+    if words.shape != (count,):
+        raise UserError(
+            f"{path}: {column} has shape {words.shape}; ({count},) is needed, one name for each row"
+        )
+    for name in dict.fromkeys(words.tolist()):
+        yield name, words == name

@@ -31,10 +31,17 @@ def with_interval(found: Facts) -> str:
     return f"{format_fraction(found['value'])} {_ends(found)}"
 
 
+def read_lines(found: Facts) -> list[str]:
+    """What was read as what, one line for each model."""
+    if len(found["read"]) == 1:
+        return [f"read: {found['read'][0]}"]
+    names = [each["name"] for each in found["models"]]
+    return [f"read {name}: {line}" for name, line in zip(names, found["read"], strict=True)]
+
+
 def summary(model: Facts) -> list[str]:
     """The main findings about one model, one sentence each."""
-    way, scaling = model["direction"], model["scaling"]
-    nll, refined = model["metrics"]["nll"]["value"], model["refinement"]
+    way = model["direction"]
     lines = [f"{model['samples']:,} samples, {model['classes']} classes."]
     signed = f"{way['gap']:+.4f} [{way['low']:+.4f}, {way['high']:+.4f}]"
     word = "neither over- nor underconfident" if way["word"] == "neither" else way["word"]
@@ -44,6 +51,12 @@ def summary(model: Facts) -> list[str]:
         f"{with_interval(way['over'])} from overconfident bins, "
         f"{with_interval(way['under'])} from underconfident ones."
     )
+    return lines + (_of_scaling(model) if "scaling" in model else [])
+
+
+def _of_scaling(model: Facts) -> list[str]:
+    scaling, lines = model["scaling"], []
+    nll, refined = model["metrics"]["nll"]["value"], model["refinement"]
     best = model["recommended"]
     name = f"temperature {model['temperature']:.3f}"
     if best != "temperature":
@@ -65,6 +78,8 @@ def summary(model: Facts) -> list[str]:
 
 def scaling_rows(model: Facts) -> list[list[str]]:
     """Method, NLL, Brier, ECE and error, as given and after each method."""
+    if "scaling" not in model:
+        return []
     found = {"as given": model["metrics"], **model["scaling"]}
     return [
         [
@@ -121,7 +136,7 @@ def set_rows(model: Facts) -> list[list[str]]:
     return [
         [name, with_interval(model["sets"][key]), f"{model['sets'][key]['size']:.2f}"]
         for key, name in _SET_NAMES.items()
-        if key in model["sets"]
+        if key in model.get("sets", {})
     ]
 
 

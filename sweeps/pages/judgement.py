@@ -23,7 +23,7 @@ def render_judgement(found: dict[str, Any], models: Sequence[Predicted]) -> str:
         diagrams=[
             Markup(
                 reliability_svg(
-                    each.logits.numpy(), each.labels.numpy(), judged["temperature"], each.name
+                    each.logits.numpy(), each.labels.numpy(), judged.get("temperature"), each.name
                 )
             )
             for each, judged in zip(models, found["models"], strict=True)

@@ -93,14 +93,17 @@ class Panel:
 
 
 def reliability_panels(
-    logits: npt.ArrayLike, labels: npt.ArrayLike, temperature: float, decisions: int = 1
+    logits: npt.ArrayLike, labels: npt.ArrayLike, temperature: float | None, decisions: int = 1
 ) -> list[Panel]:
-    """The reliability diagrams before and after temperature scaling.
+    """The reliability diagrams before and, with a temperature, after temperature scaling.
 
     `logits` are (N, K), `labels` (N,), with `decisions` rows per sample, one for each label.
     """
     classes, found = np.asarray(labels), []
-    for scale, name in ((1.0, "as trained"), (temperature, f"temperature {temperature:.2f}")):
+    scales = [(1.0, "as trained")]
+    if temperature is not None:
+        scales.append((temperature, f"temperature {temperature:.2f}"))
+    for scale, name in scales:
         probs = probabilities(logits, scale)
         parts = [(probs[k::decisions], classes[k::decisions]) for k in range(decisions)]
         error = fmean(expected_calibration_error(reliability_bins(*part)) for part in parts)

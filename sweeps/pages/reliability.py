@@ -25,7 +25,7 @@ _STYLE = (
 def reliability_svg(
     logits: npt.ArrayLike,
     labels: npt.ArrayLike,
-    temperature: float,
+    temperature: float | None,
     title: str,
     decisions: int = 1,
     cluster_size: int = 1,
@@ -39,7 +39,7 @@ def reliability_svg(
     Args:
         logits: (N, K) float.
         labels: (N,) integers.
-        temperature: The fitted temperature.
+        temperature: The fitted temperature; None for the diagram before scaling alone.
         title: Title of the figure.
         decisions: Rows per sample, one for each label; the ECE is the mean over the labels.
         cluster_size: Rows per sample that depend on each other, as the pixels of an image do. Error
@@ -47,7 +47,7 @@ def reliability_svg(
     """
     found = reliability_panels(logits, labels, temperature, decisions)
     panels = [_panel(panel, index, cluster_size) for index, panel in enumerate(found)]
-    width, height = _LEFT + 2 * _SIZE + _GAP + 12, _TOP + _SIZE + _COUNTS
+    width, height = _LEFT + len(found) * (_SIZE + _GAP) - _GAP + 12, _TOP + _SIZE + _COUNTS
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" role="img"><title>{escape(title)}</title>'

@@ -17,16 +17,16 @@ _CLASSES = ("predicted class", "true", "predicted", "confidence", "accuracy", "g
 
 def print_judgement(found: dict[str, Any], console: Console) -> None:
     models = found["models"]
+    for line in words.read_lines(found):
+        console.print(line, markup=False, soft_wrap=True)
+    console.print()
     console.print(_metrics_table(models))
     for model in models:
         console.print(f"\n{model['name']}", style="bold")
         for line in words.summary(model):
             console.print(line)
-        console.print()
-        console.print(
-            _table(("scaling", "NLL", "Brier", "ECE", "error"), words.scaling_rows(model))
-        )
         parts: tuple[tuple[tuple[str, ...], list[list[str]]], ...] = (
+            (("scaling", "NLL", "Brier", "ECE", "error"), words.scaling_rows(model)),
             (_CLASSES, words.class_rows(model)),
             (
                 ("group", "samples", "error", "ECE", "confidence - accuracy", ""),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -17,7 +18,7 @@ import calsweep
 from sweeps.cli import app
 from sweeps.errors import UserError
 from sweeps.judging.inputs import check_predicted
-from sweeps.judging.reading import read_predictions
+from sweeps.judging.reading import Asked, read_predictions
 from trainables import metrics as M
 from trainables.posthoc import TemperatureScaling, cross_fitted
 
@@ -130,7 +131,7 @@ def test_npy_with_labels_beside_it(tmp_path: Path) -> None:
     np.save(tmp_path / "y.npy", LABELS)
     labels = str(tmp_path / "y.npy")
     first, second = read_predictions(
-        [str(tmp_path / "probs.npy"), str(tmp_path / "logits.npy")], labels=labels
+        [str(tmp_path / "probs.npy"), str(tmp_path / "logits.npy")], Asked(labels=labels)
     )
     torch.testing.assert_close(first.probs.double(), second.probs, atol=1e-3, rtol=0)
 
@@ -174,8 +175,8 @@ def test_the_command_ends_with_one_message_and_exit_code_2(tmp_path: Path) -> No
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
     for file, message in {
         "bad.npz": "bad: values run from",
-        "none.npz": "holds no labels; needed: a key or column labels",
-        "notes.txt": "is not a file of predictions; allowed: .npz, .npy, .csv, .parquet",
+        "none.npz": "holds no labels (it has probs); needed: a key or column label",
+        "notes.txt": "is not a file of predictions; allowed: .npz, .npy, .csv, .tsv, .parquet",
         "broken.parquet": "cannot be read",
         "gone.csv": "cannot be read",
     }.items():
@@ -206,7 +207,7 @@ def test_two_files_are_compared_on_the_same_samples(tmp_path: Path) -> None:
 
 def test_columns_may_name_models_and_groups(tmp_path: Path) -> None:
     both = np.concatenate([PROBS, softmax(LOGITS / 2)])
-    columns = {f"probs.{k}": both[:, k] for k in range(4)}
+    columns: dict[str, Any] = {f"probs.{k}": both[:, k] for k in range(4)}
     columns |= {"label": np.tile(LABELS, 2), "model": ["a"] * 600 + ["b"] * 600}
     columns["site"] = ["north"] * 300 + ["south"] * 290 + ["west"] * 10 + ["north"] * 600
     csv.write_csv(pa.table(columns), tmp_path / "all.csv")
@@ -255,3 +256,257 @@ def test_a_probability_of_zero_for_the_label_is_finite() -> None:
     model = calsweep.judge(probs, labels).facts["models"][0]
     assert math.isfinite(model["metrics"]["nll"]["value"])
     assert math.isfinite(model["refinement"])
+
+
+def saved(folder: Path, **columns: Any) -> str:
+    """A CSV file of these columns."""
+    csv.write_csv(pa.table(columns), folder / "file.csv")
+    return str(folder / "file.csv")
+
+
+def of_classes(*names: str) -> dict[str, Any]:
+    return {f"prob_{name}": PROBS[:, place] for place, name in enumerate(names)}
+
+
+ERROR = float((PROBS.argmax(axis=1) != LABELS).mean())
+
+
+@pytest.mark.parametrize(
+    ("names", "classes"),
+    [
+        (["3", "4", "5", "8"], [3, 4, 5, 8]),
+        (["5", "3", "8", "4"], [5, 3, 8, 4]),
+        (["01", "1.5", "cat", "True"], ["01", "1.5", "cat", "True"]),
+        (["1", "2", "3", "4"], [1, 2, 3, 4]),
+    ],
+)
+def test_labels_are_matched_by_name(names: Any, classes: Any, tmp_path: Path) -> None:
+    [model] = read_predictions([saved(tmp_path, **of_classes(*names), y=np.array(classes)[LABELS])])
+    assert M.evaluate(model.logits, model.labels)["error"] == pytest.approx(ERROR)
+
+
+def test_truth_values_are_matched_by_name() -> None:
+    right = LABELS == 0
+    for names in (["True", "False"], ["TRUE", "FALSE"], ["1", "0"]):
+        frame = pd.DataFrame({names[1]: 1 - PROBS[:, 0], names[0]: PROBS[:, 0]})
+        for reordered in (frame, frame[names], frame[names].add_prefix("prob_")):
+            for labels in (right, right.astype(int), right.astype(float)):
+                found = calsweep.judge(reordered, labels)
+                expected = ((PROBS[:, 0] > 0.5) != right).mean()
+                assert found.metrics["error"]["value"] == pytest.approx(expected)
+
+
+def test_positions_do_not_count_where_columns_have_names(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="label '0' is not a class; the classes are a, b, c, d"):
+        read_predictions([saved(tmp_path, **of_classes("a", "b", "c", "d"), label=LABELS)])
+    with pytest.raises(UserError, match="label '0' is not a class; the classes are 1, 2, 3, 4"):
+        calsweep.judge(PROBS, LABELS, classes=["1", "2", "3", "4"])
+    named = calsweep.judge(PROBS, LABELS, classes=["a", "b", "c", "d"])  # their documented order
+    assert named.metrics["error"]["value"] == pytest.approx(ERROR)
+
+
+def test_rows_of_a_frame_and_of_labels_in_another_order_are_refused() -> None:
+    labels = pd.Series(LABELS).sample(frac=1, random_state=0)
+    frame = pd.DataFrame(PROBS)
+    with pytest.raises(UserError, match="same index in another order"):
+        calsweep.judge(frame, labels)
+    found = calsweep.judge({"a": frame, "b": frame[[3, 1, 0, 2]]}, labels.loc[frame.index])
+    assert [each["value"] for each in found.facts["comparison"]] == pytest.approx([0] * 4)
+
+
+LOGIT = LOGITS[:, 1] - LOGITS[:, 0]
+BINARY = (LABELS > 1).astype(int)
+SIGMOID = 1 / (1 + np.exp(-LOGIT))
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        {"prob_1": SIGMOID},
+        {"prob_0": 1 - SIGMOID},
+        {"y_prob": SIGMOID},
+        {"y_score": LOGIT},
+        {"logit": LOGIT},
+        {"logit_0": -LOGIT},
+        {"prob_1": SIGMOID, "p_value": LOGIT},
+        {"y_prob": SIGMOID, "y_pred": (LOGIT > 0).astype(int)},
+    ],
+    ids=lambda columns: ", ".join(columns),
+)
+def test_one_score_per_sample(columns: Any, tmp_path: Path) -> None:
+    [model] = read_predictions([saved(tmp_path, **columns, y_true=BINARY)])
+    torch.testing.assert_close(model.probs[:, 1], torch.from_numpy(SIGMOID))
+    assert torch.equal(model.labels, torch.from_numpy(BINARY))
+
+
+def test_one_logit_in_memory() -> None:
+    for scores in (LOGIT, LOGIT[:, None]):
+        found = check_predicted("x", scores, BINARY, logits=True)
+        torch.testing.assert_close(found.probs[:, 1], torch.from_numpy(SIGMOID))
+    signs = check_predicted("x", SIGMOID, 2 * BINARY - 1)
+    assert torch.equal(signs.labels, torch.from_numpy(BINARY))
+
+
+CONFIDENCE = PROBS.max(axis=1)
+WINNERS = PROBS.argmax(axis=1)
+
+
+@pytest.mark.parametrize(
+    ("columns", "labels", "ignored"),
+    [
+        ({"prob": CONFIDENCE}, "label", "prob"),
+        ({"p": CONFIDENCE, "probability": CONFIDENCE}, "label", "p, probability"),
+        ({"y_true": LABELS, "label": WINNERS}, "y_true", "label"),
+        ({"target": LABELS, "label": WINNERS}, "target", "label"),
+        ({"pred": WINNERS, "confidence": CONFIDENCE}, "label", "pred, confidence"),
+        ({"y": LABELS}, "label", "y"),  # equal to the labels
+        ({f"logit_{k}": np.log(PROBS[:, k]) for k in range(4)}, "label", None),
+    ],
+    ids=str,
+)
+def test_names_decide_and_the_rest_is_ignored(
+    columns: Any, labels: str, ignored: str | None, tmp_path: Path
+) -> None:
+    file = saved(tmp_path, **of_classes(*"0123"), **{"label": LABELS} | columns)
+    [model] = read_predictions([file])
+    assert model.read.labels == labels
+    assert ignored is None or ", ".join(model.read.ignored) == ignored
+    assert M.evaluate(model.logits, model.labels)["error"] == pytest.approx(ERROR)
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (
+            {"target": (LABELS + 1) % 4},
+            "label and target differ, and each could be the true labels; say which: --label NAME",
+        ),
+        (
+            {f"logit_{k}": LOGITS[:, k] / 2 for k in range(4)},
+            "logit_0, .* and prob_0, .* differ, and each could be the scores; .* --scores NAME",
+        ),
+    ],
+)
+def test_two_readings_that_differ_are_refused(columns: Any, message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        read_predictions([saved(tmp_path, **of_classes(*"0123"), label=LABELS, **columns)])
+
+
+def test_options_decide_between_readings(tmp_path: Path) -> None:
+    columns = {f"logit_{k}": LOGITS[:, k] / 2 for k in range(4)} | {"target": (LABELS + 1) % 4}
+    file = saved(tmp_path, **of_classes(*"0123"), label=LABELS, **columns)
+    found = facts(file, "--label", "label", "--scores", "prob_0,prob_1,prob_2,prob_3")
+    nll = -np.log(PROBS[np.arange(600), LABELS]).mean()
+    assert found["models"][0]["metrics"]["nll"]["value"] == pytest.approx(nll)
+    assert found["read"] == [
+        "probabilities of 4 classes from prob_0, prob_1, prob_2, prob_3; labels from label; "
+        "600 samples; ignored: logit_0, logit_1, logit_2, logit_3, target"
+    ]
+
+
+def test_a_score_beside_predictions_of_neither_reading_is_refused(tmp_path: Path) -> None:
+    thresholded = (SIGMOID > 0.2).astype(int)
+    file = saved(tmp_path, y_true=BINARY, y_pred=thresholded, y_prob=SIGMOID)
+    with pytest.raises(UserError, match=r"--scores y_prob.*--confidence y_prob"):
+        read_predictions([file])
+    [model] = read_predictions([file], Asked(scores=("y_prob",)))
+    torch.testing.assert_close(model.probs[:, 1], torch.from_numpy(SIGMOID))
+    sure = np.where(thresholded == 1, SIGMOID, 1 - SIGMOID)
+    file = saved(tmp_path, y_true=BINARY, y_pred=thresholded, y_prob=sure)
+    [model] = read_predictions([file], Asked(confidence="y_prob"))
+    assert model.top_label_only
+
+
+def test_only_the_top_label_is_known(tmp_path: Path) -> None:
+    file = saved(tmp_path, label=LABELS, predicted=WINNERS, confidence=CONFIDENCE)
+    whole = calsweep.judge(PROBS, LABELS).facts["models"][0]
+    [found] = facts(file)["models"]
+    for name, each in found["metrics"].items():
+        assert each["value"] == pytest.approx(whole["metrics"][name]["value"]), name
+    for one, other in zip(found["per_class"], whole["per_class"], strict=True):
+        assert one == pytest.approx(other)
+    assert "failure_auroc" in found["metrics"]
+    text = run(file)
+    assert text.startswith("read: probabilities of the predicted class, in predicted, from conf")
+    page = tmp_path / "page.html"
+    run(file, "--format", "html", "--output", str(page))
+    assert "What scaling would achieve" not in page.read_text()
+    assert page.read_text().count("as trained") == 1
+    both = facts(file, str(write(tmp_path / "whole", "npz")))["comparison"]
+    assert [each["metric"] for each in both] == ["ece", "error"]
+    assert [each["value"] for each in both] == pytest.approx([0, 0])
+
+
+def test_what_was_read_is_the_first_line(tmp_path: Path) -> None:
+    file = saved(tmp_path, **of_classes(*"0123"), id=LABELS, label=LABELS)
+    line = (
+        "probabilities of 4 classes from prob_0, prob_1, prob_2, prob_3; labels from label; "
+        "600 samples; ignored: id"
+    )
+    assert run(file).splitlines()[0] == f"read: {line}"
+    assert next(iter(facts(file).items())) == ("read", [line])
+    page = tmp_path / "page.html"
+    run(file, "--format", "html", "--output", str(page))
+    assert f"read: {line}" in page.read_text()
+    read = "read: probabilities of 4 classes; 600 samples"
+    assert repr(calsweep.judge(PROBS, LABELS)).splitlines()[0] == read
+
+
+def test_samples_with_an_ignored_label_are_left_out(tmp_path: Path) -> None:
+    labels = np.where(np.arange(600) % 3 == 0, -100, LABELS)
+    np.savez(tmp_path / "file.npz", logits=LOGITS, labels=labels)
+    with pytest.raises(UserError, match=r"has labels -100; --ignore-label -100"):
+        read_predictions([str(tmp_path / "file.npz")])
+    [model] = read_predictions([str(tmp_path / "file.npz")], Asked(ignore_label="-100"))
+    assert torch.equal(model.labels, torch.from_numpy(LABELS[labels >= 0]))
+    assert "400 samples; 200 with label -100 left out" in str(model.read)
+
+
+def test_masked_classes_and_one_hot_labels() -> None:
+    masked = LOGITS.copy()
+    masked[np.arange(600), (LABELS + 1) % 4] = -math.inf
+    powers = np.exp(masked - masked.max(axis=1, keepdims=True))
+    right = (powers / powers.sum(axis=1, keepdims=True))[np.arange(600), LABELS]
+    found = calsweep.judge(masked, np.eye(4)[LABELS], logits=True)
+    assert found.metrics["nll"]["value"] == pytest.approx(-np.log(right).mean())
+    assert math.isfinite(found.facts["models"][0]["refinement"])
+    with pytest.raises(UserError, match=r"row 3 \(from 0\) of the predictions has NaN or infinity"):
+        calsweep.judge(
+            np.where(np.arange(600)[:, None] == 3, -math.inf, LOGITS), LABELS, logits=True
+        )
+
+
+def test_only_columns_that_are_used_are_read(tmp_path: Path) -> None:
+    table = pa.table(of_classes(*"0123") | {"label": LABELS})
+    doubled = [pa.array([None] * 600, pa.int64()), pa.array([{"a": 1}] * 600)]
+    for array in doubled:
+        table = table.append_column("note", array)
+    pq.write_table(table, tmp_path / "file.parquet")
+    [model] = read_predictions([str(tmp_path / "file.parquet")])
+    assert model.read.ignored == ("note", "note")
+    pq.write_table(table.append_column("prob_1", doubled[0]), tmp_path / "file.parquet")
+    with pytest.raises(UserError, match="has 2 columns called 'prob_1'"):
+        read_predictions([str(tmp_path / "file.parquet")])
+
+
+def test_lists_of_different_lengths_are_refused(tmp_path: Path) -> None:
+    ragged = [[0.5, 0.5], [0.5], [0.2, 0.3, 0.5]] * 4  # 24 values in 12 rows
+    table = pa.table({"probs": ragged, "label": [0, 1, 0] * 4})
+    pq.write_table(table, tmp_path / "file.parquet")
+    with pytest.raises(UserError, match="column probs: has rows of different lengths: 1, 2, 3"):
+        read_predictions([str(tmp_path / "file.parquet")])
+
+
+def test_an_npz_file_may_name_its_model(tmp_path: Path) -> None:
+    np.savez(tmp_path / "file.npz", probs=PROBS, labels=LABELS, model="network")
+    [model] = read_predictions([str(tmp_path / "file.npz")])
+    assert model.name == "network"
+
+
+def test_models_of_different_classes_are_not_compared() -> None:
+    frames = {
+        "a": pd.DataFrame(PROBS, columns=[*"wxyz"]),
+        "b": pd.DataFrame(PROBS, columns=[*"vxyz"]),
+    }
+    with pytest.raises(UserError, match="b has the classes v, x, y, z, a w, x, y, z"):
+        calsweep.judge(frames, np.array([*"xyz"])[LABELS % 3])

@@ -1,0 +1,98 @@
+"""Matching labels with the names of classes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sweeps.errors import UserError
+
+Array = npt.NDArray[Any]
+Indices = npt.NDArray[np.int64]
+
+_NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
+_TRUTH = {"true": "1", "false": "0"}
+_IGNORED = "-100"  # PyTorch's ignore_index
+
+
+def texts(values: Array) -> Array:
+    """Labels as text (N,): 3.0 as ``3``, because empty cells turn integers into floats."""
+    if values.dtype.kind == "S":
+        return np.char.decode(values, "utf-8")
+    if values.dtype.kind == "f" and np.isfinite(values).all() and (values == values.round()).all():
+        values = values.astype(np.int64)
+    return values.astype(str)
+
+
+def canonical(text: str) -> str:
+    """The form in which numbers and truth values are compared: ``1`` for 1.0, 01 and TRUE."""
+    if _NUMBER.fullmatch(text):
+        return f"{float(text):g}" if "." in text else str(int(text))
+    return _TRUTH.get(text.lower(), text)
+
+
+def places(words: Sequence[str], classes: Sequence[str]) -> dict[str, int] | None:
+    """The index of the class that each word names; None if a word names none.
+
+    The text decides. Only if it does not, are numbers compared as numbers and truth values as 0 and
+    1; not if two words, or two classes, are then alike.
+    """
+    for form in (str, canonical):
+        names, own = [form(each) for each in classes], [form(each) for each in words]
+        unlike = len({*names}) == len(names) and len({*own}) == len(own)
+        if unlike and {*own} <= {*names}:
+            return {word: names.index(each) for word, each in zip(words, own, strict=True)}
+    return None
+
+
+def class_indices(name: str, labels: Array, classes: Sequence[str], named: bool) -> Indices:
+    """The class of each label, (N,).
+
+    Args:
+        name: Name of the model, for messages.
+        labels: (N,) of any type.
+        classes: Names of the K classes; their numbers if they have no names.
+        named: Whether the names are those of the columns. Otherwise integers are positions.
+
+    Raises:
+        UserError: A label is no class.
+    """
+    words, inverse = np.unique(texts(labels), return_inverse=True)
+    found = places(words.tolist(), classes)
+    if found is None and len(classes) == 2 and {*words.tolist()} <= {"-1", "1"} and not named:
+        found = {"-1": 0, "1": 1}
+    if found is None and not named and labels.dtype.kind in "iu" and all(map(_is_word, classes)):
+        found = {word: int(word) for word in words.tolist() if 0 <= int(word) < len(classes)}
+    if found is None or len(found) < len(words):
+        raise UserError(f"{name}: {_unknown(labels, words.tolist(), classes)}")
+    return np.array([found[word] for word in words.tolist()], dtype=np.int64)[inverse]
+
+
+def _is_word(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is None and text.lower() not in _TRUTH
+
+
+def _unknown(labels: Array, words: list[str], classes: Sequence[str]) -> str:
+    if _IGNORED in words:
+        return f"has labels {_IGNORED}; --ignore-label {_IGNORED} leaves these samples out"
+    numbered = list(classes) == [str(each) for each in range(len(classes))]
+    if labels.dtype.kind == "f" and not all(each.lstrip("-").isdecimal() for each in words):
+        return f"labels must be integers or names of classes, not {labels.dtype}"
+    if numbered and all(re.fullmatch(r"-?\d+", each) for each in words):
+        return _out_of_range(min(map(int, words)), max(map(int, words)), len(classes) - 1)
+    unknown = next(each for each in words if places([each], classes) is None)
+    shown = f"{', '.join(classes[:10])}{' …' if len(classes) > 10 else ''}"
+    return f"label {unknown!r} is not a class; the classes are {shown}"
+
+
+def _out_of_range(low: int, high: int, last: int) -> str:
+    if low >= 1 and high == last + 1:
+        return (
+            f"labels run from {low} to {high}, but {last + 1} classes are numbered from 0 to "
+            f"{last}: subtract 1"
+        )
+    return f"labels run from {low} to {high}; allowed: 0 to {last}, for {last + 1} columns"

@@ -1,0 +1,75 @@
+"""Names by which other people's files call scores, labels, predictions and confidences."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+PROBS = (
+    *("probs", "probabilities", "proba", "probas", "p", "prob", "probability"),
+    *("y_prob", "y_probs", "y_proba", "pred_probs", "pred_proba", "softmax"),
+)
+LOGITS = ("logits", "logit", "log_probs", "log_prob", "logprobs", "margin", "margins")
+SCORES = (
+    *("scores", "score", "y_score", "y_scores", "outputs", "output", "predictions", "prediction"),
+    *("preds", "pred", "y_pred"),
+)
+"""Names of scores that may be probabilities or logits; some are also used for classes."""
+
+TRUE_LABELS = (
+    *("y_true", "true_label", "true_labels", "true_class", "label_true", "truth", "ground_truth"),
+    *("true", "gold", "gold_label", "gt", "gt_label"),
+)
+LABELS = ("labels", "label", "y", "target", "targets", "label_ids", "actual", "obs", "class")
+"""Names of true labels that some files use for predictions; the names above win."""
+
+PREDICTED = (
+    *("y_pred", "pred", "preds", "prediction", "predictions", "predicted", "predict", "response"),
+    *("predicted_label", "pred_label", "prediction_label", "predicted_class", "pred_class"),
+    *("label_pred", "class_pred", ".pred_class"),
+)
+CONFIDENCES = (
+    *("confidence", "conf", "confidences", "max_prob", "top_prob", "pred_prob", "pred_conf"),
+    *("max_probability", "prediction_score", "predicted_prob"),
+)
+CLASS_NAMES = ("classes", "class_names", "classes_")
+MODEL = "model"
+
+RANKS = ("label", "index", "class", "indices", "labels")
+"""With a number, or as lists, they name the classes of the k largest scores of a sample."""
+
+# p(cat), prob_0, probs.3, logit 7, .pred_cat: one column for each class.
+PROBS_OR_LOGITS = (*PROBS, *LOGITS, ".pred", "prediction_score")
+_KINDS = (*PROBS_OR_LOGITS, *SCORES)
+_ONE_CLASS = re.compile(
+    r"(?P<kind>" + "|".join(map(re.escape, sorted(_KINDS, key=len, reverse=True))) + r")"
+    r"(?:\((?P<inside>.+)\)|[ _.:-](?P<after>.+)|(?P<number>\d+))",
+    re.IGNORECASE,
+)
+ROLES = {*TRUE_LABELS, *LABELS, *PREDICTED, *CONFIDENCES, *PROBS, *LOGITS, *SCORES}
+
+
+def is_text(name: str) -> bool:
+    """Whether a column of this name holds classes, which a CSV file gives as text."""
+    return name.lower() in {*TRUE_LABELS, *LABELS, *PREDICTED, MODEL} - {*SCORES}
+
+
+def kind_and_class(name: str) -> tuple[str, str] | None:
+    """``prob_cat`` → ``("prob", "cat")``; None if the name does not contain a class."""
+    match = None if name.lower() in ROLES else _ONE_CLASS.fullmatch(name)
+    if match is None:
+        return None
+    return match["kind"].lower(), match["inside"] or match["after"] or match["number"]
+
+
+def means_logits(kind: str) -> bool | None:
+    """Whether scores of this name are logits; None if the name does not say."""
+    return True if kind in LOGITS else None if kind in SCORES else False
+
+
+def shortened(names: Sequence[str], most: int = 12) -> str:
+    """The names in one line; the middle of a long list is left out."""
+    shown = [name or '""' for name in names]
+    if len(shown) > most:
+        shown = [*shown[:3], "…", shown[-1]]
+    return ", ".join(shown)

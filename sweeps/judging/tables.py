@@ -1,0 +1,183 @@
+"""Files of predictions as named columns, which are converted only when they are used."""
+
+from __future__ import annotations
+
+import csv
+import zipfile
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sweeps.errors import UserError, first_line
+from sweeps.judging.names import is_text, shortened
+from trainables.data.readers.index_columns import is_index
+
+Array = npt.NDArray[Any]
+
+SUFFIXES = (".npz", ".npy", ".csv", ".tsv", ".parquet")
+ARRAY = "the array"  # the only column of an npy file
+
+
+class OtherTypeError(UserError):
+    """A column holds neither numbers nor words."""
+
+
+@dataclass(frozen=True)
+class Table:
+    """The columns of a file.
+
+    Attributes:
+        path: The file.
+        names: Names of the columns in their order; a name may occur twice.
+        read: Reads a column by its place: (N,), or (N, K) for a column of lists.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    read: Callable[[int], Array]
+    _known: dict[str, Array] = field(default_factory=dict)
+
+    def column(self, name: str) -> Array:
+        """The column of this name.
+
+        Raises:
+            UserError: There is none, or more than one, or it has empty cells, rows of different
+                lengths, or values that are neither numbers nor words.
+        """
+        if name not in self._known:
+            if self.names.count(name) != 1:
+                raise UserError(f"{self.path}: {self._count(name)}")
+            try:
+                self._known[name] = self.read(self.names.index(name))
+            except _ARROW_ERRORS as error:
+                kind = OtherTypeError if isinstance(error, TypeError) else UserError
+                raise kind(f"{self.path}: column {name}: {first_line(error)}") from None
+        return self._known[name]
+
+    @property
+    def visible(self) -> tuple[str, ...]:
+        """The columns that do not just number the rows."""
+        return tuple(each for each in self.names if not is_index(each))
+
+    def called(self, words: Sequence[str]) -> list[str]:
+        """The columns of these names, in the order of the names; capitals do not matter."""
+        return [each for word in words for each in self.visible if each.lower() == word]
+
+    def numbers(self, name: str) -> Array | None:
+        """The column if it holds numbers, else None.
+
+        Raises:
+            UserError: It has empty cells, rows of different lengths, or is there twice.
+        """
+        try:
+            values = self.column(name)
+        except OtherTypeError:
+            return None
+        return values if values.dtype.kind in "fiu" else None
+
+    def lists(self, name: str) -> Array | None:
+        """The column if it can be read and has lists of one length, (N, K), else None."""
+        try:
+            values = self.column(name)
+        except UserError:
+            return None
+        return values if values.ndim == 2 else None
+
+    def _count(self, name: str) -> str:
+        if name in self.names:
+            return f"has {self.names.count(name)} columns called {name!r}; rename all but one"
+        return f"has no {name!r}; it has {shortened(self.names) or 'nothing'}"
+
+
+# pyarrow's and NumPy's
+_ARROW_ERRORS = (OSError, ValueError, TypeError, NotImplementedError, zipfile.BadZipFile)
+
+
+def open_table(path: Path, words: Collection[str] = ()) -> Table:
+    """The table in a file; columns of a CSV that are in `words` or hold labels are read as text."""
+    if path.suffix not in SUFFIXES:
+        raise UserError(f"{path}: is not a file of predictions; allowed: {', '.join(SUFFIXES)}")
+    try:
+        if path.suffix == ".npy":
+            array = np.load(path, allow_pickle=False)
+            return Table(path, (ARRAY,), lambda _: array)
+        if path.suffix == ".npz":
+            arrays = np.load(path, allow_pickle=False)
+            return Table(path, tuple(arrays.files), lambda place: arrays[arrays.files[place]])
+        return _parquet(path) if path.suffix == ".parquet" else _csv(path, words)
+    except _ARROW_ERRORS as error:
+        raise UserError(f"{path}: cannot be read: {first_line(error)}") from None
+
+
+def _parquet(path: Path) -> Table:
+    import pyarrow.parquet as pq
+
+    try:
+        file = pq.ParquetFile(path)
+    except NotImplementedError as error:  # pyarrow then reads no other column either
+        hint = "a column of Int128, as Polars writes it, must have 64 bits"
+        raise ValueError(f"{first_line(error)}; {hint}") from None
+    names = tuple(file.schema_arrow.names)
+    # `columns` also selects columns whose names begin alike, so the name selects once more.
+    return Table(path, names, lambda place: _array(file.read([names[place]]).column(names[place])))
+
+
+def _csv(path: Path, words: Collection[str]) -> Table:
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        first, second = file.readline(), file.readline()
+    delimiter = next((each for each in ",;\t" if each in first), ",")
+    names = tuple(next(csv.reader([first], delimiter=delimiter), ()))
+    text = {name: pa.string() for name in names if name in words or is_text(name)}
+    comma = delimiter == ";" and "," in second  # R's write.csv2
+    table = arrow_csv.read_csv(
+        path,
+        parse_options=arrow_csv.ParseOptions(delimiter=delimiter),
+        convert_options=arrow_csv.ConvertOptions(
+            column_types=text, decimal_point="," if comma else "."
+        ),
+    )
+    return Table(path, tuple(table.column_names), lambda place: _array(table.column(place)))
+
+
+def _array(column: Any) -> Array:
+    """A column of Arrow's as (N,), or (N, K) from lists of one length."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    kind = column.type
+    if column.null_count:
+        raise ValueError(f"has {column.null_count} empty cells")
+    if pa.types.is_dictionary(kind):
+        return _array(column.cast(kind.value_type))
+    if pa.types.is_decimal(kind):
+        return _array(column.cast(pa.float64()))
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+        return _rows(column)
+    if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        return np.asarray(column.to_numpy())
+    if "string" in str(kind) or "binary" in str(kind):
+        empty = pc.sum(pc.equal(pc.binary_length(column := column.cast(pa.string())), 0)).as_py()
+        if empty:
+            raise ValueError(f"has {empty} empty cells")
+        return np.asarray(column.to_pylist(), dtype=str)
+    raise TypeError(f"has the type {kind}; allowed: numbers, words, lists of numbers")
+
+
+def _rows(column: Any) -> Array:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not pa.types.is_fixed_size_list(column.type):
+        lengths = pc.unique(pc.list_value_length(column)).to_pylist()
+        if len(lengths) > 1:
+            some = ", ".join(map(str, sorted(lengths)[:5]))
+            raise ValueError(f"has rows of different lengths: {some}")
+    flat = _array(pc.list_flatten(column))
+    return flat.reshape(len(column), -1) if len(column) else flat.reshape(0, 0)

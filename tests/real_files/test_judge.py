@@ -1,0 +1,148 @@
+"""Files of other programs, as their users have them, are read right by ``calsweep judge``.
+
+Each row says how a file in ``judge/`` was written. Error, NLL and ECE (15 bins) were computed with
+NumPy from the arrays before they were written.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from sweeps.errors import UserError
+from sweeps.judging.inputs import Predicted
+from sweeps.judging.judgement import judge
+from sweeps.judging.reading import Asked, read_predictions
+from trainables import metrics as M
+
+FILES = Path(__file__).parent / "judge"
+
+TWO = (0.3333, 0.6246, 0.1409)
+THREE = (0.3000, 0.7692, 0.1263)
+MARGINS = (0.2500, 0.5178, 0.1582)
+FOREST = (0.5167, 0.9707, 0.0720)
+
+READ = [
+    # pandas 3.1.1: to_csv with its index
+    ("pandas_index.csv", TWO, "2 classes from prob_0, prob_1; labels from label", '""'),
+    # pandas 3.1.1: scikit-learn's names for one score per sample
+    ("pandas_y_prob.csv", TWO, "class 1 of 2 from y_prob; labels from y_true", ""),
+    # pandas 3.1.1: boolean labels, columns not in the order of False, True
+    ("pandas_booleans.csv", TWO, "2 classes from p(True), p(False); labels from y_true", ""),
+    # pandas 3.1.1: to_parquet of shuffled rows, so with __index_level_0__; lists of probabilities
+    ("pandas_shuffled.parquet", THREE, "3 classes from probs; labels", "__index_level_0__"),
+    # R 4.2.2: write.csv
+    ("r_write_csv.csv", TWO, "2 classes from prob_0, prob_1; labels from label", '""'),
+    # R 4.2.2: write.csv2, so with semicolons and decimal commas; logical labels
+    ("r_write_csv2.csv", TWO, "2 classes from p(FALSE), p(TRUE); labels from label", ""),
+    # R 4.2.2, layout of caret 6: trainControl(savePredictions = TRUE, classProbs = TRUE)
+    ("r_caret.csv", THREE, "from cat, dog, emu; labels from obs", '"", pred, rowIndex, Resample'),
+    # R 4.2.2, layout of tidymodels 1: augment()
+    (
+        "r_tidymodels.csv",
+        THREE,
+        ".pred_cat, .pred_dog, .pred_emu; labels from truth",
+        ".pred_class",
+    ),
+    # R 4.2.2, layout of mlr3 0.20: as.data.table(prediction)
+    ("r_mlr3.csv", THREE, "prob.cat, prob.dog, prob.emu; labels from truth", "row_ids, response"),
+    # Polars 2.1.0: labels are a Categorical; a struct in another column
+    ("polars.parquet", THREE, "p(emu), p(cat), p(dog); labels from label", "id, about"),
+    # Polars 2.1.0: logits in an Array column, labels Int8
+    ("polars_array.parquet", THREE, "logits of 3 classes from logits; labels from label", ""),
+    # DuckDB 2.0.1: DECIMAL probabilities, ENUM labels; a HUGEINT and a MAP in other columns
+    ("duckdb.parquet", THREE, "prob_cat, prob_dog, prob_emu; labels from label", "id, about"),
+    # datasets 5.2.0: to_parquet, labels are a ClassLabel
+    ("datasets.parquet", THREE, "logits of 3 classes from logits; labels from label", ""),
+    # transformers 5: predictions and label_ids of Trainer.predict, np.savez of NumPy 2.4.6
+    ("transformers_trainer.npz", THREE, "from predictions; labels from label_ids", ""),
+    # timm 1.0.31: inference.py --topk 0 --results-separate-col, joined with the target
+    ("timm_all.csv", THREE, "3 classes from prob_0, prob_1, prob_2; labels", "filename"),
+    # AutoGluon 1.6: predict_proba, whose columns are the classes, joined with the label
+    ("autogluon.csv", THREE, "3 classes from cat, dog, emu; labels from label", ""),
+    ("autogluon_numbers.csv", TWO, "2 classes from 0, 1; labels from label", '""'),
+    # scikit-learn 1.9.1: a random forest, classes_ and a name of the model in one npz
+    ("sklearn_forest.npz", FOREST, "3 classes from probs; labels from y_true", ""),
+    # calsweep predict, joined with labels: the classes are the numbers 0, 2 and 5
+    ("calsweep_predict.csv", THREE, "p(0), p(2), p(5); labels from label", "sample, prediction"),
+]
+
+
+def read(file: str, **asked: Any) -> Predicted:
+    [model] = read_predictions([str(FILES / file)], Asked(**asked))
+    return model
+
+
+def measured(model: Predicted) -> tuple[float, ...]:
+    found = M.intervals(model.probs, model.labels, ("error", "nll", "ece"))
+    return tuple(value for value, _, _ in found.values())
+
+
+@pytest.mark.parametrize(("file", "right", "columns", "ignored"), READ)
+def test_files_of_other_programs(
+    file: str, right: tuple[float, ...], columns: str, ignored: str
+) -> None:
+    model = read(file)
+    assert measured(model) == pytest.approx(right, abs=6e-5)
+    assert columns in str(model.read)
+    assert ", ".join(model.read.ignored) == ignored
+
+
+# XGBoost 3.2.0: predict(output_margin=True) is one logit per sample; labels by np.save and to_csv
+@pytest.mark.parametrize("labels", ["xgboost_labels.npy", "xgboost_labels.csv"])
+def test_margins_are_logits_of_class_1(labels: str) -> None:
+    model = read("xgboost_margins.npy", labels=str(FILES / labels))
+    assert measured(model) == pytest.approx(MARGINS, abs=6e-5)
+    assert str(model.read).startswith("logits of class 1 of 2 from the array; labels from")
+
+
+TOP_LABEL = [
+    # pandas 3.1.1: true label, predicted label and confidence, as many result files have them
+    ("top_label.csv", THREE, 3),
+    # transformers 5: text-classification pipeline, joined with the truth; `label` is the prediction
+    ("transformers_pipeline.csv", THREE, 3),
+    # PyCaret 3: predict_model, features beside
+    ("pycaret.csv", TWO, 2),
+]
+
+
+@pytest.mark.parametrize(("file", "right", "classes"), TOP_LABEL)
+def test_files_with_the_confidence_of_the_prediction(
+    file: str, right: tuple[float, ...], classes: int
+) -> None:
+    model = read(file)
+    assert model.top_label_only
+    [found] = judge([model])["models"]
+    assert found["classes"] == classes
+    assert "nll" not in found["metrics"]
+    values = [found["metrics"][name]["value"] for name in ("error", "ece")]
+    assert values == pytest.approx([right[0], right[2]], abs=6e-5)
+
+
+REFUSED = [
+    # timm 1.0.31: inference.py --topk 2 --results-separate-col: prob_0 is the largest probability
+    ("timm_topk.csv", "prob_0, prob_1 are the largest scores of each sample"),
+    # DuckDB 2.0.1: lists, and text labels
+    ("duckdb_lists.parquet", "label 'cat' is not a class; the classes are 0, 1, 2"),
+    # Polars 2.1.0: a column of Int128, which pyarrow cannot read
+    (
+        "polars_int128.parquet",
+        "more than 64 bits not implemented; a column of Int128",
+    ),
+]
+
+
+@pytest.mark.parametrize(("file", "message"), REFUSED)
+def test_files_that_are_refused(file: str, message: str) -> None:
+    with pytest.raises(UserError, match=message) as caught:
+        read(file)
+    assert "\n" not in str(caught.value)
+
+
+def test_two_orders_of_columns_are_aligned_by_name() -> None:
+    files = [str(FILES / each) for each in ("autogluon.csv", "polars.parquet")]
+    first, second = read_predictions(files)
+    assert first.classes == second.classes == ("cat", "dog", "emu")
+    torch.testing.assert_close(first.probs, second.probs)
+    assert torch.equal(first.labels, second.labels)
