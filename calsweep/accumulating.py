@@ -17,6 +17,7 @@ from trainables.metrics import METRICS, evaluate
 from trainables.metrics._inputs import check_logits
 
 _EXAMPLE: Final = torch.tensor([[0.75, 0.25], [0.5, 0.5]])
+_AS_LOGITS: Final = inspect.signature(check_logits).parameters["probabilities_as_logits"]
 _DTYPES: Final = (torch.float32, torch.float64, torch.int64)  # of logits and labels
 
 
@@ -27,6 +28,8 @@ class AccumulatedMetric(Metric):
     batches. In a ``torchmetrics.MetricCollection``, all metrics of this package share one copy.
 
     Args:
+        probabilities_as_logits: Take the softmax also of logits that look like probabilities: all
+            in [0, 1], and each row sums to one. By default ``compute()`` refuses them.
         **options: Options of the metric function, such as ``num_bins``, and of
             ``torchmetrics.Metric``, such as ``compute_on_cpu`` or ``process_group``.
 
@@ -37,11 +40,13 @@ class AccumulatedMetric(Metric):
 
     full_state_update = False
     is_differentiable = False
+    plot_lower_bound = 0.0
     _name = ""
     logits: list[Tensor]
     labels: list[Tensor]
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, probabilities_as_logits: bool = False, **options: Any) -> None:
+        self._as_logits = probabilities_as_logits
         allowed = _options(self._name)
         self._own = {key: options.pop(key) for key in list(options) if key in allowed}
         try:
@@ -55,33 +60,59 @@ class AccumulatedMetric(Metric):
         self.add_state("logits", default=[], dist_reduce_fx="cat")
         self.add_state("labels", default=[], dist_reduce_fx="cat")
 
-    def update(self, logits: Tensor, labels: Tensor) -> None:
-        """Adds a batch.
+    def update(self, preds: Tensor, target: Tensor) -> None:
+        """Adds a copy of a batch; the names are those of torchmetrics.
 
         Args:
-            logits: Shape (N, K), floats, finite or -inf; not probabilities.
-            labels: True classes, shape (N,), integers.
+            preds: Logits, shape (N, K), floats, finite or -inf; not probabilities. N may be 0.
+            target: True classes, shape (N,), integers.
 
         Raises:
-            TypeError: logits are not floats, or labels are not integers.
+            TypeError: preds are not floats, or target not integers.
             ValueError: Shapes or values are not as above, or K differs from earlier batches.
         """
-        scores, targets = check_logits(logits.detach(), labels)
+        if preds.ndim == 2 and preds.shape[:1] == target.shape == (0,):
+            return
+        # Only all samples together show whether these are probabilities.
+        scores, targets = check_logits(preds.detach(), target, probabilities_as_logits=True)
         if self.logits and self.logits[0].shape[1] != scores.shape[1]:
             raise ValueError(
                 f"logits have {scores.shape[1]} classes, earlier batches {self.logits[0].shape[1]}"
             )
-        self.logits.append(scores)
-        self.labels.append(targets)
+        self.logits.append(scores.clone())
+        self.labels.append(targets.clone())
 
     def compute(self) -> Tensor:
-        """The value over all samples, in torch's default dtype; ``ValueError`` without samples."""
-        logits, labels = dim_zero_cat(self.logits), dim_zero_cat(self.labels)
+        """The value over all samples, in torch's default dtype; NaN if all batches were empty.
+
+        Raises:
+            ValueError: There was no batch, or the logits look like probabilities.
+        """
+        if len(self.logits) == 0 and self.update_called:
+            return torch.tensor(torch.nan, device=self.device)
+        logits, labels = check_logits(
+            dim_zero_cat(self.logits),
+            dim_zero_cat(self.labels),
+            probabilities_as_logits=self._as_logits,
+        )
         if self._own:
             value = METRICS[self._name].function(logits.softmax(1), labels, **self._own)
         else:
-            value = evaluate(logits, labels, [self._name])[self._name]
+            found = evaluate(logits, labels, [self._name], probabilities_as_logits=True)
+            value = found[self._name]
         return torch.tensor(value, dtype=torch.get_default_dtype(), device=self.device)
+
+    def plot(self, val: Any = None, ax: Any = None) -> Any:
+        """Draws one value or several with matplotlib; by default that of ``compute()``.
+
+        Args:
+            val: A value, or a list of values over time.
+            ax: The axes to draw on; by default those of a new figure.
+
+        Returns:
+            The figure and its axes.
+        """
+        return self._plot(val, ax)
 
 
 @cache
@@ -99,6 +130,7 @@ def metric_class(name: str, class_name: str) -> type[AccumulatedMetric]:
                     option.replace(kind=inspect.Parameter.KEYWORD_ONLY)
                     for option in _options(name).values()
                 ),
+                _AS_LOGITS,
                 inspect.Parameter("options", inspect.Parameter.VAR_KEYWORD),
             ]
         ),

@@ -76,6 +76,68 @@ def test_it_keeps_no_graph_and_is_copied_and_pickled() -> None:
         assert again.compute() == metric.compute()
 
 
+def test_it_keeps_a_copy() -> None:
+    logits, labels = predictions()
+    metric, expected = calsweep.metrics.ECE(), evaluate(logits, labels, ["ece"])["ece"]
+    metric.update(logits, labels)
+    logits /= 2.5
+    labels.fill_(0)
+    assert metric.compute().item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_it_takes_the_keywords_of_torchmetrics() -> None:
+    from torchmetrics import MetricCollection
+    from torchmetrics.classification import MulticlassAccuracy
+
+    logits, labels = predictions()
+    theirs = MulticlassAccuracy(logits.shape[1], average="micro")
+    metrics = MetricCollection({"acc": theirs, "error": calsweep.metrics.Error()})
+    metrics.update(preds=logits, target=labels)
+    values = metrics.compute()
+    assert values["acc"] + values["error"] == pytest.approx(1)
+    metrics.reset()
+    first = metrics(preds=logits[:9], target=labels[:9])
+    assert first["acc"] + first["error"] == pytest.approx(1)
+
+
+def test_batches_may_be_empty() -> None:
+    logits, labels = predictions()
+    metric = calsweep.metrics.ECE()
+    assert metric(logits[:0], labels[:0]).isnan()
+    metric.update(logits, labels)
+    metric.update(logits[:0], labels[:0])
+    assert metric.compute().item() == pytest.approx(evaluate(logits, labels, ["ece"])["ece"])
+    with pytest.raises(ValueError, match="labels must have shape"):
+        metric.update(logits, labels[:0])
+
+
+def test_probabilities_are_refused_unless_they_are_meant() -> None:
+    logits, labels = predictions()
+    probs = logits.softmax(1)
+    for options in ({}, {"num_bins": 5}):
+        metric = calsweep.metrics.ECE(**options)
+        metric.update(probs, labels)
+        with pytest.raises(ValueError, match="logits look like probabilities"):
+            metric.compute()
+        meant = calsweep.metrics.ECE(probabilities_as_logits=True, **options)
+        meant.update(probs, labels)
+        expected = expected_calibration_error(probs.softmax(1), labels, **options)
+        assert meant.compute().item() == pytest.approx(expected, rel=1e-6)
+    assert "probabilities_as_logits" in str(calsweep.metrics.ECE.__signature__)
+
+
+def test_it_draws_its_values() -> None:
+    import matplotlib.pyplot as plt
+
+    metric = calsweep.metrics.ECE()
+    metric.update(*predictions())
+    _, axes = metric.plot()
+    assert axes.lines[0].get_ydata()[0] == pytest.approx(metric.compute().item())
+    _, axes = metric.plot([metric.compute() for _ in range(3)])
+    assert len(axes.lines[0].get_ydata()) == 3
+    plt.close("all")
+
+
 def test_a_collection_keeps_the_predictions_once() -> None:
     from torchmetrics import MetricCollection
 

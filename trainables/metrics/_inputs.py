@@ -1,6 +1,5 @@
 """Input checks and helpers that all metrics share."""
 
-import warnings
 from collections.abc import Callable, Iterator
 from numbers import Integral
 
@@ -39,11 +38,13 @@ def check_probs(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return (scores if lowest >= 0 and highest <= 1 else scores.clamp(0, 1)), targets
 
 
-def check_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def check_logits(
+    logits: Tensor, labels: Tensor, *, probabilities_as_logits: bool = False
+) -> tuple[Tensor, Tensor]:
     """Return (N, K) float32/64 logits and (N,) int64 labels, or raise like :func:`check_probs`.
 
     A logit of -inf masks a class: its probability is 0. A logit may not be NaN or +inf, nor all of
-    a row -inf.
+    a row -inf. Logits that look like probabilities are refused, unless they are meant.
     """
     scores, targets = _check_pair("logits", logits, labels)
     # NaN propagates into both extremes, so two numbers suffice.
@@ -52,6 +53,12 @@ def check_logits(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         raise ValueError(
             "logits must be finite (or -inf for masked classes, not for all of a row),"
             " got NaN or infinity"
+        )
+    if not probabilities_as_logits and look_like_probabilities(logits):
+        raise ValueError(
+            "logits look like probabilities: all are in [0, 1], and each row sums to one; pass "
+            "logits, or the logarithm of the probabilities (probabilities_as_logits=True takes "
+            "them as logits)"
         )
     return scores, targets
 
@@ -68,17 +75,8 @@ def look_like_probabilities(logits: Tensor) -> bool:
     low, high = torch.stack(torch.aminmax(logits)).tolist()
     if low < 0 or high > 1:
         return False
-    return bool((logits.sum(dim=1) - 1).abs().max() <= _row_sum_tolerance(logits.dtype))
-
-
-def warn_of_probabilities(logits: Tensor, stacklevel: int) -> None:
-    """Warn if checked logits look like probabilities."""
-    if look_like_probabilities(logits):
-        warnings.warn(
-            "logits look like probabilities (each row sums to one), of which a softmax is taken"
-            " again; pass logits, or the logarithm of the probabilities",
-            stacklevel=stacklevel + 1,
-        )
+    sums = logits.sum(dim=1, dtype=torch.float64)
+    return bool((sums - 1).abs().max() <= _row_sum_tolerance(logits.dtype))
 
 
 def check_count(name: str, value: int) -> None:

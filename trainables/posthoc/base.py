@@ -22,7 +22,8 @@ class PostHoc(Protocol):
 
         Raises:
             TypeError: If the arguments are not tensors of floats and of integers.
-            ValueError: If shapes or values are not as above, or the label of a sample is masked.
+            ValueError: If shapes or values are not as above, the logits look like probabilities, or
+                the label of a sample is masked.
         """
         ...
 

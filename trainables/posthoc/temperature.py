@@ -31,6 +31,8 @@ class TemperatureScaling(Fitted[tuple[float, bool]]):
         criterion: "nll" minimises the negative log-likelihood over T in [0.05, 100]; it is convex
             in 1/T, and the minimum is exact. "ece" selects the first T of 0.1, 0.2, ..., 10 with
             the lowest ECE (15 equal-width bins), as in the code of Mukhoti et al. 2020.
+        probabilities_as_logits: Fit also to logits that look like probabilities: all in [0, 1], and
+            each row sums to one. By default `fit` refuses them.
 
     Raises:
         ValueError: If `criterion` is neither of the two.
@@ -38,9 +40,12 @@ class TemperatureScaling(Fitted[tuple[float, bool]]):
 
     name: ClassVar[str] = "temperature"
 
-    def __init__(self, criterion: Criterion = "nll") -> None:
+    def __init__(
+        self, criterion: Criterion = "nll", *, probabilities_as_logits: bool = False
+    ) -> None:
         check_choice("criterion", criterion, get_args(Criterion))
         self.criterion = criterion
+        self.probabilities_as_logits = probabilities_as_logits
 
     @property
     def temperature(self) -> float:
@@ -57,7 +62,9 @@ class TemperatureScaling(Fitted[tuple[float, bool]]):
 
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
         """Fit the temperature; see :meth:`PostHoc.fit`."""
-        logits, labels = check_logits(logits, labels)
+        logits, labels = check_logits(
+            logits, labels, probabilities_as_logits=self.probabilities_as_logits
+        )
         check_labels_possible(logits, labels)
         find = _nll_temperature if self.criterion == "nll" else _ece_temperature
         self._fitted = find(logits, labels)

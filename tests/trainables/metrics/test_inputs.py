@@ -1,7 +1,6 @@
 """Inputs that all metrics accept or reject."""
 
 import math
-import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -107,15 +106,18 @@ def test_masked_classes_count_as_probability_zero(logits: Tensor, labels: Tensor
     assert impossible["brier"] > 1
 
 
-def test_evaluate_warns_of_probabilities(probs: Tensor, logits: Tensor, labels: Tensor) -> None:
-    with pytest.warns(UserWarning, match="logits look like probabilities") as warned:
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_probabilities_are_refused_as_logits(
+    probs: Tensor, logits: Tensor, labels: Tensor, dtype: torch.dtype
+) -> None:
+    probs = probs.to(dtype)
+    with pytest.raises(ValueError, match=r"look like probabilities.*probabilities_as_logits=True"):
         M.evaluate(probs, labels, ["ece"])
-    assert warned[0].filename == __file__
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        M.evaluate(logits, labels, ["ece"])
-        M.evaluate(probs.log(), labels, ["ece"])
-        M.evaluate(logits.sigmoid(), labels, ["ece"])
+    meant = M.evaluate(probs, labels, ["ece"], probabilities_as_logits=True)["ece"]
+    twice = probs.float().softmax(1) if dtype == torch.bfloat16 else probs.softmax(1)
+    assert meant == pytest.approx(M.expected_calibration_error(twice, labels))
+    for fine in (logits, probs.log(), logits.sigmoid()):
+        M.evaluate(fine, labels, ["ece"])
 
 
 @pytest.mark.parametrize("metric", METRICS)

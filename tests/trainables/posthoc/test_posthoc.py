@@ -84,15 +84,24 @@ def test_first_of_equal_temperatures_is_taken() -> None:
     assert scaler.at_bound
 
 
-@pytest.mark.parametrize("scale", [1.0, 1e4])
+@pytest.mark.parametrize("scale", [2.0, 1e4])
 def test_all_right_drives_the_temperature_to_its_lower_bound(scale: float) -> None:
     scaler = TemperatureScaling().fit(scale * torch.eye(3), torch.arange(3))
     assert (scaler.temperature, scaler.at_bound) == (0.05, True)
 
 
 def test_all_wrong_drives_the_temperature_to_its_upper_bound() -> None:
-    scaler = TemperatureScaling().fit(torch.eye(3), torch.tensor([1, 2, 0]))
+    scaler = TemperatureScaling().fit(2 * torch.eye(3), torch.tensor([1, 2, 0]))
     assert (scaler.temperature, scaler.at_bound) == (100, True)
+
+
+def test_probabilities_are_refused_unless_they_are_meant(logits: Tensor, labels: Tensor) -> None:
+    probs = logits.softmax(1)
+    with pytest.raises(ValueError, match=r"look like probabilities.*probabilities_as_logits=True"):
+        TemperatureScaling().fit(probs, labels)
+    meant = TemperatureScaling(probabilities_as_logits=True).fit(probs, labels)
+    shifted = TemperatureScaling().fit(probs + 1, labels)  # the same probabilities
+    assert meant.temperature == pytest.approx(shifted.temperature)
 
 
 def test_constant_logits_keep_temperature_one() -> None:
