@@ -248,6 +248,12 @@ def _read_csv(option: str, source: fs.FileSystem, path: str, text: Sequence[str]
             )
     except pa.ArrowInvalid as error:
         raise ValueError(f"{option}={path} is not a readable CSV file ({error})") from error
+    names = table.column_names
+    mark = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
+    if mark is not None:
+        raise ValueError(
+            f"{option}={path}: columns are separated by {mark!r}, while commas are expected"
+        )
     if faults:
         first = faults[0]
         raise ValueError(
@@ -262,9 +268,6 @@ def _check_csv(where: str, table: pa.Table) -> None:
     names = table.column_names
     if twice := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{where}: two columns are called {twice[0]!r}")
-    mark = next((mark for mark in ";\t|" if len(names) == 1 and mark in names[0]), None)
-    if mark is not None:
-        raise ValueError(f"{where}: columns are separated by {mark!r}, while commas are expected")
     for name in names:
         if pa.types.is_binary(table[name].type):  # what Arrow makes of text that it cannot read
             for row, value in enumerate(table[name].to_pylist()):
