@@ -283,6 +283,7 @@ def _facts_of_data(sweep: SweepFile, gpu: str | None) -> tuple[SweepFile, dict[s
     from sweeps.planning.data import load_data
     from sweeps.planning.data_facts import data_facts, duration_facts
     from sweeps.planning.data_fit import fit_to_data
+    from sweeps.planning.model_facts import model_facts
     from sweeps.sweep_file.schema import OWN_DATA
 
     if sweep.dataset.name == OWN_DATA:
@@ -300,7 +301,8 @@ def _facts_of_data(sweep: SweepFile, gpu: str | None) -> tuple[SweepFile, dict[s
         from sweeps.cluster.cards import card_facts
 
         return sweep, data_facts(sweep, dataset) | card_facts(gpu, sweep, dataset)
-    return sweep, data_facts(sweep, dataset) | duration_facts(sweep, dataset)
+    facts = data_facts(sweep, dataset) | model_facts(sweep, dataset)
+    return sweep, facts | duration_facts(sweep, dataset)
 
 
 @app.command(rich_help_panel=INSPECT)

@@ -143,8 +143,10 @@ class _SynchronisedBatchNorm(nn.Module):
         if self.running_mean is not None:
             self._track(mean.detach(), variance.detach() * (count / (count - 1)))
         normed: Tensor = centred * torch.rsqrt(variance + self.eps).view(shape)
-        if self.weight is not None and self.bias is not None:
-            normed = normed * self.weight.view(shape) + self.bias.view(shape)
+        if self.weight is not None:
+            normed = normed * self.weight.view(shape)
+        if self.bias is not None:
+            normed = normed + self.bias.view(shape)
         return normed.to(dtype)
 
     def _track(self, mean: Tensor, variance: Tensor) -> None:

@@ -191,9 +191,24 @@ class Trainer:
             return self.model
         from torch.nn.parallel import DistributedDataParallel
 
+        unused = self._has_unused_parameters()
         if self.config.sync_batch_norm:
             synchronised(self.model, self.device)
-        return DistributedDataParallel(self.model)
+        return DistributedDataParallel(self.model, find_unused_parameters=unused)
+
+    def _has_unused_parameters(self) -> bool:
+        """Whether a pass in evaluation mode gives some parameter no gradient.
+
+        Encoders of Hugging Face often have such. ``DistributedDataParallel`` can look for them at
+        each step, which takes time, and fails at the second step if it does not.
+        """
+        rows = torch.from_numpy(self.dataset.train.rows(slice(2))).to(self.device)
+        trained = [each for each in self.model.parameters() if each.requires_grad]
+        logits, features = self.model.eval()(
+            self._laid_out(self.dataset.samples.prepare(rows)), return_features=True
+        )
+        found = torch.autograd.grad(logits.sum() + features.sum(), trained, allow_unused=True)
+        return any(gradient is None for gradient in found)
 
     def _seed_epoch(self) -> torch.Generator:
         """Seed the global generators; return the generator of augmentation and mixing."""

@@ -12,6 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from trainables.data.core.base import Dataset
 from trainables.models import model_for, without_weights
+from trainables.models.base import on_usable_device
 from trainables.runtime.devices import CONTEXT_MEMORY
 
 _SAMPLES = 2  # samples that are passed through the model to measure it
@@ -42,7 +43,9 @@ class Workload:
 def measure(name: str, options: dict[str, object], dataset: Dataset) -> Workload:
     """Measures a model by passing two samples through it on the CPU; downloads no weights."""
     with torch.random.fork_rng(devices=[]):
-        return _measure(*_model_and_inputs(name, options, dataset), _bytes_of(dataset))
+        model, inputs = _model_and_inputs(name, options, dataset)
+        data = _bytes_of(dataset)
+        return on_usable_device(lambda inputs: _measure(model, inputs, data), model, inputs)
 
 
 def operations_of_layers(name: str, options: dict[str, object], dataset: Dataset) -> float:
@@ -63,7 +66,7 @@ def operations_of_layers(name: str, options: dict[str, object], dataset: Dataset
         for layer in model.modules():
             if isinstance(layer, nn.Linear | nn.Conv1d | nn.Conv2d | nn.Conv3d):
                 layer.register_forward_hook(add)
-        model.train()(inputs)
+        on_usable_device(model.train(), model, inputs)
     return operations / len(inputs)
 
 

@@ -23,14 +23,30 @@ def export_program(classifier: CalibratedClassifier | CalibratedEnsemble, rows: 
     with torch.no_grad():
         classifier(example)  # creates the constants of the normalisation before tracing
         try:
-            program = torch.export.export(
-                classifier, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},)
-            )
+            program = _traced(classifier, example)
         except Exception as error:  # torch's compiler raises many types
             raise ValueError(f"the model cannot be exported: {error}") from error
     buffer = io.BytesIO()
     torch.export.save(program, buffer)
     return buffer.getvalue()
+
+
+def _traced(
+    classifier: CalibratedClassifier | CalibratedEnsemble, example: torch.Tensor
+) -> ExportedProgram:
+    def traced(strict: bool) -> ExportedProgram:
+        shapes = ({0: torch.export.Dim("batch")},)
+        return torch.export.export(classifier, (example,), dynamic_shapes=shapes, strict=strict)
+
+    try:
+        return traced(strict=False)
+    except Exception as error:
+        try:  # code such as len(x) needs the compiler, which supports less otherwise
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # it warns of our cached constants
+                return traced(strict=True)
+        except Exception:
+            raise error from None
 
 
 def load_program(data: bytes) -> ExportedProgram:

@@ -175,7 +175,7 @@ def make_model(
     from torch import nn
 
     from trainables.models.segmenter import Segmenter
-    from trainables.models.splitting import as_classifier, no_input
+    from trainables.models.splitting import as_classifier, check_batches, no_input
 
     check_model_options(name, **options)
     if not input_shape or not min(input_shape) >= 1:
@@ -197,8 +197,12 @@ def make_model(
             f"model {name!r} returned {type(model).__name__}, which gives no logits for each "
             "pixel; allowed: a Segmenter(encoder, head, input_shape)"
         )
+    inputs = no_input(input_shape, samples)
     try:
-        return as_classifier(model, no_input(input_shape, samples), num_classes)
+        classifier = as_classifier(model, inputs, num_classes)
+        if name not in CATALOGUE.ours and not name.startswith(OTHERS):
+            check_batches(classifier, inputs)
+        return classifier
     except ValueError as error:
         raise ValueError(f"model {name!r}: {error}") from error
 

@@ -1,9 +1,14 @@
 """The interface of models: an encoder to features, and a linear head to logits."""
 
-from typing import Any, Literal, overload
+import logging
+from collections.abc import Callable
+from typing import Any, Literal, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
+
+logger = logging.getLogger("calsweep")
+R = TypeVar("R")
 
 
 class Classifier(nn.Module):
@@ -37,14 +42,50 @@ class Classifier(nn.Module):
         return logits
 
 
-def run_once(module: nn.Module, inputs: Tensor) -> Any:
-    """The output in evaluation mode, without gradients; the module's mode stays."""
-    training = module.training
-    try:
+def run_once(module: nn.Module, inputs: Tensor, training: bool = False) -> Any:
+    """The output without gradients, by default in evaluation mode; mode and buffers stay.
+
+    See :func:`on_usable_device` for the device.
+    """
+    before = module.training
+    buffers = {name: each.clone() for name, each in module.named_buffers()} if training else {}
+
+    def run(inputs: Tensor) -> Any:
         with torch.no_grad():  # tensors of inference mode could not be used in training later
-            return module.eval()(inputs)
+            return module.train(training)(inputs)
+
+    try:
+        return on_usable_device(run, module, inputs)
     finally:
-        module.train(training)
+        module.train(before)
+        for name, value in buffers.items():
+            module.get_buffer(name).copy_(value)
+
+
+def on_usable_device(run: Callable[[Tensor], R], module: nn.Module, inputs: Tensor) -> R:
+    """Run with these inputs of a module, both on the CPU.
+
+    If that fails, as for modules that need a GPU, both are moved to a GPU of this machine for
+    another try.
+    """
+    try:
+        return run(inputs)
+    except Exception:
+        if (gpu := first_gpu()) is None:
+            raise
+        try:
+            module.to(gpu)
+            return run(inputs.to(gpu))
+        except Exception as error:  # the first error is reported
+            logger.debug("nor on a GPU", exc_info=error)
+        finally:
+            module.to(torch.device("cpu"))
+        raise
+
+
+def first_gpu() -> torch.device | None:
+    """A GPU that this process can use, if there is one."""
+    return torch.device("cuda", 0) if torch.cuda.is_available() else None
 
 
 def he_initialised(model: Classifier) -> Classifier:

@@ -48,17 +48,28 @@ def huggingface_encoder(
             f"huggingface/{place} knows {config.vocab_size} tokens, while the texts are cut into "
             f"{samples.num_tokens} by {samples.tokenizer}; set dataset.tokenizer to its own"
         )
-    if hasattr(model, "pooler"):
-        model.pooler = None  # unused; DistributedDataParallel needs gradients of all weights
     encoder = _Encoder(model, samples.padding)
+    tokens = torch.arange(samples.shape[0]).remainder(samples.num_tokens)[None]
+    _drop_pooler(encoder, tokens)
     try:
-        tokens = torch.arange(samples.shape[0]).remainder(samples.num_tokens)
-        features = run_once(encoder, tokens[None])
+        features = run_once(encoder, tokens)
     except Exception as error:  # the type of error depends on the model
         raise ValueError(
             f"huggingface/{place} cannot take {samples}: {describe_error(error)}"
         ) from error
     return Classifier(encoder.train(), nn.Linear(features.shape[1], num_classes))
+
+
+def _drop_pooler(encoder: _Encoder, tokens: Tensor) -> None:
+    """Remove the unused pooler, unless the model calls it in any case."""
+    pooler = getattr(encoder.model, "pooler", None)
+    if pooler is None:
+        return
+    encoder.model.pooler = None
+    try:
+        run_once(encoder, tokens)
+    except Exception:  # the type of error depends on the model
+        encoder.model.pooler = pooler
 
 
 class _Encoder(nn.Module):

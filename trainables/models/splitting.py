@@ -66,18 +66,45 @@ def as_classifier(model: nn.Module, inputs: Tensor, num_classes: int) -> Classif
     return classifier
 
 
+def check_batches(model: Classifier, inputs: Tensor) -> None:
+    """Check that features of one sample and in training mode are as for ``inputs``, two samples.
+
+    Raises ``ValueError`` if not, as after ``squeeze()``, or with auxiliary outputs.
+    """
+    encoder, kind = model.encoder, type(model.encoder).__name__
+    with torch.random.fork_rng(devices=()):
+        two = _evaluated(encoder, inputs)
+        for found, count, when in (
+            (two, 2, "two samples"),
+            (_evaluated(encoder, inputs[:1]), 1, "one sample"),
+            (_evaluated(encoder, inputs, training=True), 2, "training mode"),
+        ):
+            if not isinstance(found, Tensor):
+                raise ValueError(
+                    f"{kind} returns {type(found).__name__} in {when}; allowed: the output of its "
+                    "last layer, a tensor; turn off auxiliary outputs"
+                )
+            if found.shape != (expected := (count, *two.shape[1:])):
+                raise ValueError(
+                    f"before its last layer, {kind} returns shape {tuple(found.shape)} for {when}; "
+                    f"expected {expected}. squeeze() needs the dimension to remove"
+                )
+
+
 def no_input(input_shape: tuple[int, ...], samples: Samples | None) -> Tensor:
     """Two samples of zeros, in the dtype of the model's input."""
     dtype = torch.float32 if samples is None else getattr(torch, samples.model_dtype)
     return torch.zeros((2, *input_shape), dtype=dtype)
 
 
-def _evaluated(model: nn.Module, inputs: Tensor) -> Any:
+def _evaluated(model: nn.Module, inputs: Tensor, training: bool = False) -> Any:
     try:
-        return run_once(model, inputs)
+        return run_once(model, inputs, training)
     except Exception as error:  # a user's module may raise anything
         reason = first_line(error) or type(error).__name__
+        how = "one sample" if len(inputs) == 1 else "samples"
+        mode = " in training mode" if training else ""
         raise ValueError(
-            f"{type(model).__name__} cannot take samples of shape {tuple(inputs.shape[1:])}: "
+            f"{type(model).__name__} cannot take {how} of shape {tuple(inputs.shape[1:])}{mode}: "
             f"{reason}"
         ) from error

@@ -15,8 +15,18 @@ from trainables.engine.batch_norm import synchronised
 from trainables.runtime.distributed import rank
 
 SHARES = (7, 4)
+
+
+def without_bias(layer: nn.BatchNorm2d) -> nn.BatchNorm2d:
+    """Like ``BatchNorm2d(bias=False)`` of newer versions of torch."""
+    layer.register_parameter("bias", None)
+    torch.nn.init.uniform_(layer.weight, 0.5, 1.5)
+    return layer
+
+
 NETS = {
     "plain": lambda: nn.BatchNorm2d(3),
+    "without bias": lambda: without_bias(nn.BatchNorm2d(3)),
     "with activation": lambda: BatchNormAct2d(3, act_layer=nn.ReLU),
     "with parameters": lambda: BatchNormAct2d(3, act_layer=nn.PReLU, momentum=None),
 }

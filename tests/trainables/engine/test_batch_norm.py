@@ -5,13 +5,14 @@ from typing import Any
 
 import pytest
 import torch
+import torch.nn.functional as F
 from torch import nn
 
 from tests.harness.workers import run_workers
 from trainables.engine.batch_norm import folded, synchronised
 from trainables.models import make_model
 
-KINDS = ("plain", "with activation", "with parameters")
+KINDS = ("plain", "without bias", "with activation", "with parameters")
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,18 @@ def test_two_workers_normalise_as_one_does(
             found = workers[0][name]
             assert torch.equal(found, workers[1][name])
         torch.testing.assert_close(found, value, **close, msg=name)
+
+
+@pytest.mark.parametrize("missing", ["weight", "bias"])
+def test_weight_and_bias_are_used_independently(missing: str) -> None:
+    single = nn.BatchNorm1d(4)
+    nn.init.uniform_(single.weight, 2, 3)
+    nn.init.uniform_(single.bias, 2, 3)
+    single.register_parameter(missing, None)
+    rows = torch.randn(9, 4)
+    expected = F.batch_norm(rows, None, None, single.weight, single.bias, training=True)
+    together = synchronised(nn.Sequential(single), torch.device("cpu"))
+    torch.testing.assert_close(together(rows), expected)
 
 
 class Scaled(nn.BatchNorm2d):

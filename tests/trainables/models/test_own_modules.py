@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -66,6 +67,88 @@ def test_what_does_not_end_in_a_layer_to_the_logits_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         as_classifier(model, torch.zeros(2, 8), 3)
+
+
+class Squeezed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last = nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(x.squeeze())
+
+
+class Auxiliary(Squeezed):
+    def forward(self, x: torch.Tensor) -> Any:
+        found = self.last(x.flatten(1))
+        return (found, found) if self.training else found
+
+
+class NotInTraining(Squeezed):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            raise KeyError("mask")
+        return self.last(x.flatten(1))
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (Squeezed, r"returns shape \(4,\) for one sample; expected \(1, 4\)\. squeeze\(\) needs"),
+        (Auxiliary, "Auxiliary returns tuple in training mode; allowed: .* auxiliary outputs"),
+        (NotInTraining, r"cannot take samples of shape \(4,\) in training mode: 'mask'"),
+    ],
+)
+def test_what_fails_with_one_sample_or_in_training_is_refused(
+    tmp_path: Path, build: Callable[[], nn.Module], message: str
+) -> None:
+    name = keep(Folder(str(tmp_path)), build, "build")
+    with pytest.raises(ValueError, match=message):
+        make_model(name, input_shape=(4,), num_classes=3)
+
+
+def test_checks_leave_statistics_and_random_numbers_as_they_are(tmp_path: Path) -> None:
+    def build() -> nn.Module:
+        return nn.Sequential(nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 3))
+
+    torch.manual_seed(1)
+    build()
+    expected = torch.rand(1)
+    torch.manual_seed(1)
+    model = make_model(keep(Folder(str(tmp_path)), build, "build"), input_shape=(4,), num_classes=3)
+    assert torch.equal(torch.rand(1), expected)
+    assert model.training
+    norm = model.encoder[0]
+    assert (norm.num_batches_tracked.item(), norm.running_var.tolist()) == (0, [1.0] * 4)
+
+
+GPU = torch.device("cpu", 0)  # for the test, equal to the CPU in everything but its number
+
+
+class GpuOnly(nn.Linear):
+    """A module that runs only where it was moved to."""
+
+    place: object = None
+
+    def to(self, *arguments: object, **named: object) -> "GpuOnly":
+        self.place = arguments[0]
+        return self
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.place != GPU:
+            raise RuntimeError("this kernel needs a GPU")
+        return super().forward(x)
+
+
+def test_a_model_that_runs_on_gpus_only_is_checked_on_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = GpuOnly(4, 3)
+    with pytest.raises(ValueError, match="this kernel needs a GPU"):
+        as_classifier(model, torch.zeros(2, 4), 3)
+    monkeypatch.setattr("trainables.models.base.first_gpu", lambda: GPU)
+    assert as_classifier(model, torch.zeros(2, 4), 3).head is model
+    assert model.place == torch.device("cpu")
 
 
 def test_a_builder_is_given_what_it_names(tmp_path: Path) -> None:
