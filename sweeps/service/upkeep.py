@@ -14,7 +14,12 @@ from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
 from sweeps.tracking.mirror import Mirror
-from sweeps.tracking.refusals import RunDeletedError, RunRefusedError
+from sweeps.tracking.refusals import (
+    RunDeletedError,
+    RunRefusedError,
+    RunUnansweredError,
+    persistently,
+)
 from sweeps.tracking.run_content import Ending
 from sweeps.tracking.writer import mlflow_lacks
 
@@ -44,22 +49,27 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
         records = store.load_records(left.append)
         mirror = Mirror(sweep, store)
         try:
-            mirror.connect()
+            persistently(mirror.connect)
             deleted = 0
             for done, record in enumerate(records):
                 reporter.left(mlflow_lacks(len(records) - done))
                 try:
-                    mirror.sync(record)
+                    persistently(mirror.sync, record)
                 except RunDeletedError:
                     deleted += 1
-                except (ArtifactError, FilesAwayError, RunRefusedError) as error:
+                except (
+                    ArtifactError,
+                    FilesAwayError,
+                    RunRefusedError,
+                    RunUnansweredError,
+                ) as error:
                     left.append(str(error))
             ranking = Ranking(records, rule_of(sweep))
             judgement, found, final = answer_so_far(store, sweep, ranking)
             if final:
                 ending = Ending(ranking, judgement, found)
-                mirror.answer(ending)
-                mirror.end(ending)
+                persistently(mirror.answer, ending)
+                persistently(mirror.end, ending)
             else:
                 mirror.tell_progress()
         except RunRefusedError as error:  # the sweep's own run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
@@ -16,6 +17,7 @@ from trainables.plugins.arguments import first_line
 
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
 _TIMEOUT_SECONDS = 5.0, 30.0  # seconds to connect and to answer; the first call opens the database
+_PAUSES = 0.5, 1.0  # seconds between the tries of the first check
 _ANY_CALL = "/api/2.0/mlflow/experiments/search"
 _ENVIRONMENT = {
     # The writer retries itself. MLflow would retry for minutes, and would create a run twice if the
@@ -102,7 +104,34 @@ def join_uri(uri: str, name: str) -> str:
 
 
 def check_answers(uri: str) -> None:
-    """Check quickly that a server answers and accepts the credentials; UserError if not."""
+    """Check quickly that a server answers and accepts the credentials; UserError if not.
+
+    After a lost reply or an overload there are two more tries.
+    """
+    for seconds in _PAUSES:
+        try:
+            _check_once(uri)
+        except _NotNowError:
+            time.sleep(seconds)
+        else:
+            return
+    _check_once(uri)
+
+
+class _NotNowError(UserError):
+    """The server may answer at the next try."""
+
+
+def is_up(uri: str) -> bool:
+    """Whether a server answers now and accepts the credentials."""
+    try:
+        _check_once(uri)
+    except UserError:
+        return False
+    return True
+
+
+def _check_once(uri: str) -> None:
     if not is_server(uri):
         return
     import requests
@@ -123,14 +152,20 @@ def check_answers(uri: str) -> None:
             if isinstance(error, requests.exceptions.SSLError)
             else "start the server, or leave tracking.uri out to use SQLite in the sweep store"
         )
-        raise UserError(
+        is_lost = isinstance(error, requests.ConnectionError) and not isinstance(
+            error, requests.exceptions.SSLError | requests.Timeout
+        )
+        raise (_NotNowError if is_lost else UserError)(
             f"tracking.uri = {shown!r} does not answer ({_cause(error)}); {remedy}"
         ) from None
     if reply.status_code in (401, 403):
         _ask_with_mlflows_own_credentials(uri)
     elif reply.status_code >= 400:
+        is_busy = reply.status_code >= 500 or reply.status_code in (408, 429)
         status = f"HTTP status {reply.status_code} {reply.reason}"
-        raise UserError(f"tracking.uri = {shown!r} answers with an error: {status}")
+        raise (_NotNowError if is_busy else UserError)(
+            f"tracking.uri = {shown!r} answers with an error: {status}"
+        )
 
 
 def _credentials(parts: SplitResult) -> tuple[str, str] | None:

@@ -26,7 +26,7 @@ from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import make_client, tracking_uri
 from sweeps.tracking.artifacts import gather_artifacts
 from sweeps.tracking.experiment import dataset_experiment, deleted, pages
-from sweeps.tracking.refusals import RunDeletedError, RunRefusedError, blamed
+from sweeps.tracking.refusals import RunDeletedError, RunRefusedError, RunUnansweredError, blamed
 from sweeps.tracking.rights import needs_right, writes_to
 from sweeps.tracking.run import RANK, end_tags, ranks, run_metrics, run_parameters, run_tags
 from sweeps.tracking.run_content import Ending
@@ -50,6 +50,7 @@ class _TrialRun:
         times: Time stamps of epochs that an earlier process wrote, in milliseconds.
         closed: Whether the run has ended with all its files.
         deleted: Whether a user deleted it.
+        rank: The rank that was written.
     """
 
     id: str = ""
@@ -61,13 +62,15 @@ class _TrialRun:
     times: dict[int, int] = field(default_factory=dict)
     closed: bool = False
     deleted: bool = False
+    rank: str | None = None
 
 
 class Mirror:
     """A sweep's runs in MLflow.
 
     Methods raise NoRightError without permission to write, RunRefusedError if MLflow does not take
-    this run (it may take others) or it was deleted, and any error of MLflow if it does not answer.
+    this run (it may take others) or it was deleted, RunUnansweredError if it may take it later, and
+    any error of MLflow if it does not answer.
     """
 
     def __init__(self, sweep: SweepFile, store: SweepStore) -> None:
@@ -135,7 +138,7 @@ class Mirror:
 
     def tell_progress(self) -> None:
         own, ranking = self.connect(), Ranking(self._ended.values(), rule_of(self._sweep))
-        with suppress(RunRefusedError), self._attributed_to(None):
+        with suppress(RunRefusedError, RunUnansweredError), self._attributed_to(None):
             own.progress(ranking)
         self._progress_due = time.monotonic() + _SECONDS_BETWEEN_PROGRESS
 
@@ -169,16 +172,28 @@ class Mirror:
             own.answer(ending)
         found = dict(islice(ranks(ranking), _RANKS))
         chosen = {record.number for record in ranking.chosen.trials} if ranking.chosen else set()
+        unanswered = None
         for record in ranking.records:
-            run = self._runs.get(record.number)
-            if run is None or not run.id or run.deleted:
-                continue
-            with suppress(RunRefusedError), self._attributed_to(record.number):
-                if record.number in found:
-                    self._client.set_tag(run.id, RANK, found[record.number])
-                if run.name.startswith(_STAR) != (record.number in chosen):
-                    run.name = (_STAR if record.number in chosen else "") + record.label
-                    self._client.update_run(run.id, name=run.name)
+            try:
+                with suppress(RunRefusedError), self._attributed_to(record.number):
+                    star = _STAR if record.number in chosen else ""
+                    self._distinguish(record, found.get(record.number), star)
+            except RunUnansweredError as error:
+                unanswered = error
+        if unanswered is not None:
+            raise unanswered
+
+    def _distinguish(self, record: TrialRecord, rank: str | None, star: str) -> None:
+        """Write the rank of a trial, if it has one, and the star in its name, unless done."""
+        run = self._runs.get(record.number)
+        if run is None or not run.id or run.deleted:
+            return
+        if rank is not None and rank != run.rank:
+            self._client.set_tag(run.id, RANK, rank)
+            run.rank = rank
+        if run.name.startswith(_STAR) != bool(star):
+            self._client.update_run(run.id, name=star + record.label)
+            run.name = star + record.label
 
     def end(self, ending: Ending) -> None:
         """Add the report and figures to the sweep's own run, and end it."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from sweeps.errors import UserError, first_line
 from sweeps.tracking.address import make_client
+from sweeps.tracking.refusals import persistently
 from sweeps.tracking.rights import NoRightError, needs_right
 
 _CODE = Path(__file__).with_name("served_model.py")
@@ -59,7 +60,7 @@ class Registry:
         from mlflow.exceptions import MlflowException
 
         try:
-            version = self._client.get_model_version_by_alias(self._name, alias)
+            version = persistently(self._client.get_model_version_by_alias, self._name, alias)
         except MlflowException:  # there is none, or the error will recur below
             return False
         known: dict[str, str] = version.tags
@@ -76,7 +77,7 @@ class Registry:
                 saved = Path(folder) / "saved"
                 with _silenced():
                     _save(model, Path(folder) / "model.pt2", saved)
-                self._client.log_artifacts(self._run_id, str(saved), place)
+                persistently(self._client.log_artifacts, self._run_id, str(saved), place)
             with needs_right(f"register a model as {self._name}", _ASK):
                 self._add_version(model, place)
         except (MlflowException, NoRightError) as error:
@@ -86,18 +87,22 @@ class Registry:
         from mlflow.exceptions import MlflowException
 
         try:
-            self._client.create_registered_model(self._name)
+            persistently(self._client.create_registered_model, self._name)
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-        version = self._client.create_model_version(
+        run = persistently(self._client.get_run, self._run_id)
+        version = persistently(
+            self._client.create_model_version,
             self._name,
-            f"{self._client.get_run(self._run_id).info.artifact_uri}/{place}",
+            f"{run.info.artifact_uri}/{place}",
             self._run_id,
             tags={_TRIAL: str(model.trial)},
             description=f"{model.about['label']}, {model.about['sweep']}",
         )
-        self._client.set_registered_model_alias(self._name, model.alias, version.version)
+        persistently(
+            self._client.set_registered_model_alias, self._name, model.alias, version.version
+        )
 
 
 @contextmanager

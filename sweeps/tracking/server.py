@@ -17,6 +17,7 @@ from sweeps.tracking.address import (
     artifact_location,
     check_answers,
     is_server,
+    is_up,
     make_client,
     tracking_uri,
 )
@@ -90,12 +91,9 @@ def _check_free(host: str, port: int) -> None:
 
 def _is_up(server: subprocess.Popen[bytes], address: str) -> bool:
     while server.poll() is None:
-        try:
-            check_answers(address)
-        except UserError:
-            time.sleep(0.2)
-        else:
+        if is_up(address):
             return True
+        time.sleep(0.2)
     return False
 
 

@@ -49,6 +49,7 @@ class SweepRun:
         run = found or self._make(experiment_id, environment or {})
         self.id = str(run.info.run_id)
         self._began = run.info.start_time
+        self._files_left: dict[str, str] | None = None
         self._describe(run, identity)
         self._has_answer = store.load_answer() is not None
         if run.info.status != "RUNNING" and not self._has_answer:
@@ -123,8 +124,11 @@ class SweepRun:
         self._client.log_dict(self.id, summary, "selection.json")
 
     def end(self, ending: Ending) -> None:
-        for name, text in result_files(self._sweep, self._store, ending).items():
+        if self._files_left is None:
+            self._files_left = result_files(self._sweep, self._store, ending)
+        for name, text in list(self._files_left.items()):
             self._client.log_text(self.id, text, name)
+            del self._files_left[name]  # after a lost reply, only the others are written again
         ended = [int(1000 * record.ended) for record in ending.ranking.records if record.ended]
         # Not now: `calsweep sync` may come days later.
         self._client.set_terminated(self.id, ending.status, max([self._began, *ended]))

@@ -19,7 +19,7 @@ from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
 from sweeps.tracking.mirror import Mirror
-from sweeps.tracking.refusals import RunDeletedError, RunRefusedError
+from sweeps.tracking.refusals import TRIES, RunDeletedError, RunRefusedError, RunUnansweredError
 from sweeps.tracking.rights import NoRightError
 from sweeps.tracking.run_content import Ending
 from sweeps.tracking.sweep_run import MachineSample
@@ -29,7 +29,7 @@ logger = logging.getLogger("calsweep")
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 15.0
 _MOST_SAMPLES = 1000  # samples of machines that are buffered while MLflow does not answer
-_TRIES = 3  # tries of a run that MLflow refuses
+_OWN = -1  # instead of a trial number: the sweep's own run
 
 
 def mlflow_lacks(trials: int) -> str:
@@ -61,6 +61,7 @@ class MlflowWriter:
         self._abandoned = False  # the caller no longer waits; another process may write
         self._thread: threading.Thread | None = None
         self._refused: str | None = None  # the last run that was given up, and why
+        self._later: Exception | None = None  # why a run is tried again
         self.fault: str | None = None  # why MLflow does not have all, as far as is known
 
     def submit(self, record: TrialRecord) -> None:
@@ -132,6 +133,7 @@ class MlflowWriter:
             if not any(self._left[:2]):
                 self._wake.wait(pause)
             self._wake.clear()
+            left, self._later = self._left, None
             try:
                 self._mirror.connect()
                 self._show_all()
@@ -139,11 +141,15 @@ class MlflowWriter:
                 self._end_sweep(answer_only=True)
                 self._file(_PAUSE_SECONDS)
                 self._end_sweep()
+                if self._later is not None:
+                    raise self._later
                 self.fault, pause = self._refused, _PAUSE_SECONDS
             except Exception as error:  # after any error the sweep continues without MLflow
                 said, self.fault = self.fault, first_line(error)
                 if isinstance(error, NoRightError) and self.fault != said:
                     self._reporter.notice(f"the sweep continues without MLflow: {self.fault}")
+                if self._left != left:
+                    pause = _PAUSE_SECONDS
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         if not (self._answered or self._abandoned or self._refused or self.fault):
@@ -172,8 +178,13 @@ class MlflowWriter:
             batch = self._samples
         if not batch:
             return
-        with suppress(RunRefusedError):  # which applies to the result too
+        try:
             self._mirror.machines(batch)
+        except RunRefusedError:  # which applies to the result too
+            pass
+        except RunUnansweredError as error:
+            self._later = error
+            return
         with self._lock:
             self._samples = [each for each in self._samples if each not in batch]
 
@@ -182,20 +193,13 @@ class MlflowWriter:
         until = time.monotonic() + seconds
         with self._lock:
             batch = list(self._unfiled.values())
-        away = None
         for record in batch:
-            try:
-                done = self._attempt(record, self._mirror.complete)
-            except FilesAwayError as error:  # it is retried after the others, and a pause
-                done, away = False, error
-            if done:
+            if self._attempt(record, self._mirror.complete):
                 with self._lock:
                     self._unfiled.pop(record.number, None)
             if self._abandoned or (time.monotonic() > until and self._left[0]):
                 break
-        if away is not None:
-            raise away
-        if not self._closing:
+        if not self._closing and self._later is None:
             time.sleep(max(0.0, until - time.monotonic()))
 
     def _end_sweep(self, answer_only: bool = False) -> None:
@@ -209,12 +213,20 @@ class MlflowWriter:
             if not answer_only and not any(self._left[:3]):
                 self._mirror.end(self._ending)
                 self._ending = None
+        except RunUnansweredError as error:
+            self._later = error
         except RunRefusedError as error:
-            self._ending = None
-            self._tell(error)
+            if isinstance(error, RunDeletedError) or self._is_refused_again(_OWN):
+                self._ending = None
+                self._tell(error)
+            else:
+                self._later = error
 
     def _attempt(self, record: TrialRecord, action: Callable[[TrialRecord], None]) -> bool:
-        """Call a function on a run; records it if MLflow refuses this run."""
+        """Call a function on a run; returns whether MLflow has taken it.
+
+        If not, it is tried again after the others and a pause, or given up.
+        """
         number = record.number
         try:
             action(record)
@@ -225,15 +237,22 @@ class MlflowWriter:
             self._lacking += 1
             self._give_up(number)
             self._tell(error)
+        except (FilesAwayError, RunUnansweredError) as error:
+            self._later = error
         except RunRefusedError as error:
-            self._refusals[number] += 1  # it is retried after the others
-            if self._refusals[number] >= _TRIES:
+            if self._is_refused_again(number):
                 self._lacking += 1
                 self._give_up(number)
                 self._tell(error)
         else:
+            self._refusals.pop(number, None)
             return True
         return False
+
+    def _is_refused_again(self, number: int) -> bool:
+        """Count a refusal; returns whether there were as many as there are tries."""
+        self._refusals[number] += 1
+        return self._refusals[number] >= TRIES
 
     def _give_up(self, number: int) -> None:
         with self._lock:

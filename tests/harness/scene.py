@@ -17,12 +17,11 @@ import psutil
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from sweeps.errors import UserError
 from sweeps.jobs.jobs import find_job, logs
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
-from sweeps.tracking.address import check_answers, tracking_uri
+from sweeps.tracking.address import is_up, tracking_uri
 from tests.harness.command import calsweep, start_calsweep
 from tests.harness.ray_cluster import Node, RayCluster, free_port
 
@@ -111,8 +110,7 @@ class MlflowServer:
         )
         deadline = time.monotonic() + 240
         while True:
-            with suppress(UserError):
-                check_answers(self.uri)
+            if is_up(self.uri):
                 return
             if time.monotonic() > deadline:
                 raise TimeoutError(f"mlflow server does not answer at {self.uri}")

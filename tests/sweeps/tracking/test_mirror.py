@@ -20,7 +20,7 @@ from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.artifacts import collect_artifacts
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
-from sweeps.tracking.refusals import RunRefusedError
+from sweeps.tracking.refusals import RunUnansweredError
 from sweeps.tracking.run import run_tags
 from tests.harness.tracked import (
     client_of,
@@ -394,7 +394,7 @@ def test_a_run_whose_making_was_not_confirmed_is_not_made_again(
     monkeypatch.setattr(MlflowClient, "create_run", lose_the_answer)
     with pytest.raises(ConnectionError):  # the run of the sweep
         mirror.sync(record)
-    with pytest.raises(RunRefusedError, match="the response was lost"):
+    with pytest.raises(RunUnansweredError, match="the response was lost"):
         mirror.sync(record)
     mirror.sync(record)
     assert len(asked) == 2
