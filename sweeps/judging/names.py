@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 PROBS = (
     *("probs", "probabilities", "proba", "probas", "p", "prob", "probability"),
-    *("y_prob", "y_probs", "y_proba", "pred_probs", "pred_proba", "softmax"),
+    *("y_prob", "y_probs", "y_proba", "y_probability", "pred_probs", "pred_proba", "softmax"),
 )
 LOGITS = ("logits", "logit", "log_probs", "log_prob", "logprobs", "margin", "margins")
 SCORES = (
@@ -46,6 +46,10 @@ _ONE_CLASS = re.compile(
     r"(?:\((?P<inside>.+)\)|[ _.:-](?P<after>.+)|(?P<number>\d+))",
     re.IGNORECASE,
 )
+# cat_prob, class 0 logit
+_CLASS_FIRST = re.compile(
+    r"(?P<after>.+)[ _.:-](?P<kind>prob|proba|probability|logit|logits)", re.IGNORECASE
+)
 ROLES = {*TRUE_LABELS, *LABELS, *PREDICTED, *CONFIDENCES, *PROBS, *LOGITS, *SCORES}
 
 
@@ -55,11 +59,14 @@ def is_text(name: str) -> bool:
 
 
 def kind_and_class(name: str) -> tuple[str, str] | None:
-    """``prob_cat`` → ``("prob", "cat")``; None if the name does not contain a class."""
-    match = None if name.lower() in ROLES else _ONE_CLASS.fullmatch(name)
-    if match is None:
+    """``prob_cat``, ``cat_prob`` → ``("prob", "cat")``; None if the name contains no class."""
+    if name.lower() in ROLES:
         return None
-    return match["kind"].lower(), match["inside"] or match["after"] or match["number"]
+    if match := _ONE_CLASS.fullmatch(name):
+        return match["kind"].lower(), match["inside"] or match["after"] or match["number"]
+    if match := _CLASS_FIRST.fullmatch(name):
+        return match["kind"].lower(), match["after"]
+    return None
 
 
 def means_logits(kind: str) -> bool | None:

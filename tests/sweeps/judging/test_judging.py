@@ -278,11 +278,21 @@ ERROR = float((PROBS.argmax(axis=1) != LABELS).mean())
         (["5", "3", "8", "4"], [5, 3, 8, 4]),
         (["01", "1.5", "cat", "True"], ["01", "1.5", "cat", "True"]),
         (["1", "2", "3", "4"], [1, 2, 3, 4]),
+        (["class_3", "class_2", "class_1", "class_0"], [3, 2, 1, 0]),
+        (["2", "0", "1", "3"], ["LABEL_2", "LABEL_0", "LABEL_1", "LABEL_3"]),
     ],
 )
 def test_labels_are_matched_by_name(names: Any, classes: Any, tmp_path: Path) -> None:
     [model] = read_predictions([saved(tmp_path, **of_classes(*names), y=np.array(classes)[LABELS])])
     assert M.evaluate(model.logits, model.labels)["error"] == pytest.approx(ERROR)
+
+
+def test_the_class_may_come_first_in_the_name(tmp_path: Path) -> None:
+    columns = {f"{name} probability": PROBS[:, place] for place, name in enumerate("abcd")}
+    labels = np.array([*"abcd"])[LABELS]
+    [model] = read_predictions([saved(tmp_path, **columns, true_prob=CONFIDENCE, truth=labels)])
+    assert model.classes == ("a", "b", "c", "d")
+    assert model.read.ignored == ("true_prob",)
 
 
 def test_truth_values_are_matched_by_name() -> None:
