@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 
 PROBS = (
     *("probs", "probabilities", "proba", "probas", "p", "prob", "probability"),
@@ -50,17 +51,32 @@ _ONE_CLASS = re.compile(
 _CLASS_FIRST = re.compile(
     r"(?P<after>.+)[ _.:-](?P<kind>prob|proba|probability|logit|logits)", re.IGNORECASE
 )
-ROLES = {*TRUE_LABELS, *LABELS, *PREDICTED, *CONFIDENCES, *PROBS, *LOGITS, *SCORES}
 
 
-def is_text(name: str) -> bool:
+def has_name(column: str, names: Iterable[str]) -> bool:
+    """Whether a column has one of these names; ``PredictedLabel`` is ``predicted_label``."""
+    return _plain(column) in map(_plain, names)
+
+
+@cache
+def _plain(name: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def has_role(column: str) -> bool:
+    """Whether a column has a name that is not that of a class."""
+    return has_name(column, (*TRUE_LABELS, *LABELS, *PREDICTED, *CONFIDENCES, *_KINDS))
+
+
+def is_text(column: str) -> bool:
     """Whether a column of this name holds classes, which a CSV file gives as text."""
-    return name.lower() in {*TRUE_LABELS, *LABELS, *PREDICTED, MODEL} - {*SCORES}
+    text = has_name(column, (*TRUE_LABELS, *LABELS, *PREDICTED, MODEL))
+    return text and not has_name(column, SCORES)
 
 
 def kind_and_class(name: str) -> tuple[str, str] | None:
     """``prob_cat``, ``cat_prob`` → ``("prob", "cat")``; None if the name contains no class."""
-    if name.lower() in ROLES:
+    if has_role(name):
         return None
     if match := _ONE_CLASS.fullmatch(name):
         return match["kind"].lower(), match["inside"] or match["after"] or match["number"]
@@ -69,9 +85,9 @@ def kind_and_class(name: str) -> tuple[str, str] | None:
     return None
 
 
-def means_logits(kind: str) -> bool | None:
+def means_logits(name: str) -> bool | None:
     """Whether scores of this name are logits; None if the name does not say."""
-    return True if kind in LOGITS else None if kind in SCORES else False
+    return True if has_name(name, LOGITS) else None if has_name(name, SCORES) else False
 
 
 def shortened(names: Sequence[str], most: int = 12) -> str:

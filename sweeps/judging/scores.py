@@ -18,7 +18,7 @@ from sweeps.judging.tables import ARRAY, Table
 
 Array = npt.NDArray[Any]
 
-_SAME = 1e-2  # largest difference of two readings that agree; files often have two decimals
+SAME = 1e-2  # largest difference of two readings that agree; files often have two decimals
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ def _matrix(table: Table, name: str, values: Array) -> Scores:
         own = table.lists(rank)
         if own is not None and own.shape == values.shape and _are_ranks(rank, own):
             raise UserError(_ranked(table, (name,), rank))
-    scores = Scores((name,), values, names.means_logits(name.lower()))
+    scores = Scores((name,), values, names.means_logits(name))
     for key in table.called(names.CLASS_NAMES) if table.path.suffix == ".npz" else ():
         words = table.column(key)
         if words.shape == values.shape[1:]:
@@ -193,7 +193,7 @@ def _agree(one: Scores, other: Scores) -> bool:
         if order is None:
             return False
         values = values[:, list(order.values())]
-    return bool(np.abs(_as_probabilities(one) - values).max(initial=0) <= _SAME)
+    return bool(np.abs(_as_probabilities(one) - values).max(initial=0) <= SAME)
 
 
 def _as_probabilities(scores: Scores) -> Array:
@@ -217,7 +217,7 @@ def scores_by_class_name(table: Table, label: str, labels: Array, logits: bool) 
     floats = [
         each
         for each in columns
-        if each in own or (each.lower() not in names.ROLES and _is_float(table, each))
+        if each in own or (not names.has_role(each) and _is_float(table, each))
     ]
     if any(table.numbers(each) is None for each in own):
         return None

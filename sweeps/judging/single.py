@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit
 
 from sweeps.errors import UserError
 from sweeps.judging import names
 from sweeps.judging.classes import canonical, places, texts
-from sweeps.judging.scores import Scores, families, family, only
+from sweeps.judging.scores import SAME, Scores, families, family, only
 from sweeps.judging.tables import Table
 
 Array = npt.NDArray[Any]
@@ -43,8 +44,11 @@ def single_score(table: Table, label: str, labels: Array, asked: Asked) -> Score
         UserError: There is no score, or its meaning is not certain.
     """
     predicted = asked.predicted or _predicted_column(table, label)
-    confidence = asked.confidence or next(iter(table.called(names.CONFIDENCES)), None)
-    of_class = [] if asked.scores or confidence else _of_one_class(table, labels, asked.logits)
+    decided = asked.scores or asked.confidence
+    of_class = [] if decided else _of_one_class(table, labels, asked.logits)
+    confidence = asked.confidence
+    if predicted and not decided:
+        confidence = next(iter(table.called(names.CONFIDENCES)), None)
     if of_class:
         return only(table, of_class)
     column = confidence or next(iter(asked.scores or _unnamed(table, label, predicted)), None)
@@ -55,7 +59,7 @@ def single_score(table: Table, label: str, labels: Array, asked: Asked) -> Score
             "score per sample such as y_prob or confidence, or --scores NAME,NAME,…"
         )
     values = table.column(column)
-    logits = asked.logits or names.means_logits(column.lower())
+    logits = asked.logits or names.means_logits(column)
     shares = not logits and values.size > 0 and values.min() >= 0 and values.max() <= 1
     if confidence or (predicted and shares and not asked.scores):
         if predicted is None:
@@ -75,7 +79,10 @@ def single_score(table: Table, label: str, labels: Array, asked: Asked) -> Score
 
 
 def _predicted_column(table: Table, label: str) -> str | None:
-    own = (*names.PREDICTED, *(each for each in names.LABELS if label.lower() in names.TRUE_LABELS))
+    own = (
+        *names.PREDICTED,
+        *(each for each in names.LABELS if names.has_name(label, names.TRUE_LABELS)),
+    )
     for name in table.called(own):
         if name != label and _are_classes(table.column(name)):
             return name
@@ -117,19 +124,38 @@ def _of_one_class(table: Table, labels: Array, logits: bool) -> list[Scores]:
 
 
 def _unnamed(table: Table, label: str, predicted: str | None) -> Sequence[str]:
-    """Columns of one score, whose name does not say of which class."""
-    found = []
-    for name in table.called((*names.PROBS, *names.LOGITS, *names.SCORES)):
-        values = table.numbers(name)
-        single = values is not None and (values.ndim == 1 or values.shape[1:] == (1,))
-        if single and name not in (label, predicted):
-            found.append(name)
-    if len(found) > 1:
-        raise UserError(
-            f"{table.path}: {' and '.join(found)} could each be the scores; say which: --scores "
-            "NAME"
-        )
-    return found
+    """The column of one score, whose name does not say of which class; empty without any."""
+    for kinds in ((*names.LOGITS, *names.PROBS), names.SCORES):
+        found = {
+            name: values
+            for name in table.called(kinds)
+            if name not in (label, predicted) and _is_score(values := table.numbers(name), name)
+        }
+        if found:
+            return [_one_of(table, found)]
+    return []
+
+
+def _is_score(values: Array | None, name: str) -> TypeGuard[Array]:
+    if values is None or values.shape[1:] not in ((), (1,)):
+        return False
+    return not (names.has_name(name, names.PREDICTED) and _are_classes(values))
+
+
+def _one_of(table: Table, found: dict[str, Array]) -> str:
+    """The first column, if all mean the same; logits have more digits and come first."""
+    shares = {
+        name: expit(values.astype(float)) if names.means_logits(name) else values
+        for name, values in found.items()
+    }
+    first, *others = found
+    for other in others:
+        if not np.abs(shares[first] - shares[other]).max(initial=0) <= SAME:
+            raise UserError(
+                f"{table.path}: {first} and {other} differ, and each could be the scores; say "
+                "which: --scores NAME"
+            )
+    return first
 
 
 def _binary(words: Array) -> bool:

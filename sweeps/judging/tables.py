@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sweeps.errors import UserError, first_line
-from sweeps.judging.names import is_text, shortened
+from sweeps.judging.names import has_name, is_text, shortened
 from trainables.data.readers.index_columns import is_index
 
 Array = npt.NDArray[Any]
@@ -64,8 +64,8 @@ class Table:
         return tuple(each for each in self.names if not is_index(each))
 
     def called(self, words: Sequence[str]) -> list[str]:
-        """The columns of these names, in the order of the names; capitals do not matter."""
-        return [each for word in words for each in self.visible if each.lower() == word]
+        """The columns of these names, in the order of the names."""
+        return [each for word in words for each in self.visible if has_name(each, (word,))]
 
     def numbers(self, name: str) -> Array | None:
         """The column if it holds numbers, else None.

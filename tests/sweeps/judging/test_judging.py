@@ -340,6 +340,9 @@ SIGMOID = 1 / (1 + np.exp(-LOGIT))
         {"logit_0": -LOGIT},
         {"prob_1": SIGMOID, "p_value": LOGIT},
         {"y_prob": SIGMOID, "y_pred": (LOGIT > 0).astype(int)},
+        {"prob": SIGMOID, "logit": LOGIT, "y_pred": (LOGIT > 1).astype(int)},
+        {"Score": 2 * LOGIT, "Probability": SIGMOID, "PredictedLabel": LOGIT > 0},  # ML.NET 4
+        {"prob_1": SIGMOID, "pred": (LOGIT > 0).astype(int), "confidence": SIGMOID},
     ],
     ids=lambda columns: ", ".join(columns),
 )
@@ -400,6 +403,11 @@ def test_names_decide_and_the_rest_is_ignored(
 def test_two_readings_that_differ_are_refused(columns: Any, message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         read_predictions([saved(tmp_path, **of_classes(*"0123"), label=LABELS, **columns)])
+
+
+def test_two_single_scores_that_differ_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"logit and prob differ.*--scores NAME"):
+        read_predictions([saved(tmp_path, prob=SIGMOID, logit=2 * LOGIT, label=BINARY)])
 
 
 def test_options_decide_between_readings(tmp_path: Path) -> None:
