@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,11 @@ from torch import Tensor
 from sweeps.errors import UserError
 from sweeps.judging.classes import class_indices, places
 from sweeps.judging.names import shortened
+from trainables.metrics._inputs import probabilities
+from trainables.metrics.proper_scores import TINY, log_losses_of_logits, probability_floor
 
 Array = npt.NDArray[Any]
+_ROUNDING = 1e-3  # how far the sum of a row may be from 1, as in the metrics
 _TOLERANCE = 1e-2  # tolerance of a row's sum, because files often have two or three decimals
 _FEWEST = 2
 
@@ -59,13 +63,14 @@ class Predicted:
 
     Attributes:
         logits: (N, K) float; logarithms of the probabilities if no logits were given.
-        probs: (N, K) float, each row sums to one.
+        probs: (N, K) float, each row sums to one within .001.
         labels: (N,) int64.
         classes: Names of the classes, K of them.
         read: What was read as what.
         groups: The group of each sample, N of them; None without groups.
         top_label_only: Whether only the predicted class and its probability are known. The other
             classes then share the rest equally, so only metrics of the top label have a meaning.
+        floor: What a probability of 0 counts as in a logarithm; None if logits were given.
     """
 
     name: str
@@ -76,6 +81,25 @@ class Predicted:
     read: Read
     groups: Array | None = None
     top_label_only: bool = False
+    floor: float | None = None
+
+    @cached_property
+    def log_losses(self) -> Tensor:
+        """The log loss of each sample, float64 (N,)."""
+        if self.floor is None:
+            return log_losses_of_logits(self.logits, self.labels)
+        return -self._of_label.clamp(min=self.floor).log()
+
+    @property
+    def at_floor(self) -> int:
+        """Number of samples whose class has a probability of 0, which counts as the floor."""
+        if self.floor is None:
+            return 0
+        return int((self._of_label <= self.floor).sum())
+
+    @property
+    def _of_label(self) -> Tensor:
+        return self.probs.gather(1, self.labels[:, None])[:, 0].double()
 
 
 def check_predicted(
@@ -136,12 +160,30 @@ def check_predicted(
                 "as probabilities"
             )
         scaled = torch.from_numpy(_without_infinity(name, table))
-        return Predicted(name, scaled, scaled.softmax(dim=1), targets, names, read, groups)
+        return Predicted(name, scaled, probabilities(scaled), targets, names, read, groups)
     _check_probabilities(name, table)
-    probs = torch.from_numpy(np.clip(table, 0, None))
-    probs /= probs.sum(dim=1, keepdim=True)
-    tiny = torch.finfo(probs.dtype).tiny  # a probability of 0 has no logarithm
-    return Predicted(name, probs.clamp(min=tiny).log(), probs, targets, names, read, groups)
+    return _of_probabilities(
+        name, torch.from_numpy(np.clip(table, 0, None)), targets, names, read, groups
+    )
+
+
+def _of_probabilities(
+    name: str,
+    probs: Tensor,
+    labels: Tensor,
+    classes: tuple[str, ...],
+    read: Read,
+    groups: Array | None,
+) -> Predicted:
+    """Predictions from probabilities; rows that sum to one within rounding are not divided.
+
+    Division would give equal probabilities different last digits, and bins and ranks need ties.
+    """
+    sums = probs.sum(dim=1, keepdim=True)
+    probs = torch.where((sums - 1).abs() > _ROUNDING, probs / sums, probs)
+    floor = max(probability_floor(probs), TINY)
+    logits = probs.clamp(min=floor).log()
+    return Predicted(name, logits, probs, labels, classes, read, groups, floor=floor)
 
 
 def aligned(models: Sequence[Predicted]) -> list[Predicted]:

@@ -13,11 +13,12 @@ from torch import Tensor
 from sweeps.errors import UserError
 from sweeps.judging.inputs import Predicted
 from trainables import metrics as M
-from trainables.metrics._influence import proportion_interval
+from trainables.metrics._influence import mean_interval, proportion_interval
+from trainables.metrics._inputs import probabilities
 from trainables.metrics.proper_scores import log_losses_of_logits
-from trainables.posthoc import TemperatureScaling
+from trainables.posthoc import PostHoc, TemperatureScaling, cross_fitted
 from trainables.posthoc.conformal import SCORES, PredictionSets
-from trainables.posthoc.crossfit import stratified_half
+from trainables.posthoc.crossfit import random_folds
 from trainables.posthoc.structured import cross_fitted_scalings, simplest_good
 
 Facts = dict[str, Any]
@@ -49,10 +50,11 @@ def judge(models: Sequence[Predicted]) -> Facts:
         (mean confidence less accuracy, and the over- and underconfident parts of the ECE),
         ``scaling`` (method → the same metrics, cross-fitted), ``recommended`` (one of the
         methods), ``refinement`` (NLL after it) and ``calibration`` (the rest of the NLL),
-        ``temperature``, ``bins`` (of the reliability diagram), ``per_class``, ``per_group``,
-        ``sets``; and ``comparison``, one entry for each metric and further model. A model of which
-        only the predicted class and its probability are known has no entry from ``scaling`` to
-        ``temperature`` and no ``sets``.
+        ``temperature`` and whether it is ``at_bound``, the ``floor`` of probabilities of 0 and the
+        number of samples ``at_floor``, ``bins`` (of the reliability diagram), ``per_class``,
+        ``per_group``, ``sets``; and ``comparison``, one entry for each metric and further model. A
+        model of which only the predicted class and its probability are known has no entry from
+        ``scaling`` to ``at_floor`` and no ``sets``.
 
     Raises:
         UserError: Two models have different labels or the same name.
@@ -94,28 +96,31 @@ def _judged(model: Predicted) -> Facts:
     crossed = cross_fitted_scalings(model.logits, labels)
     losses = {make: log_losses_of_logits(logits, labels) for make, logits in crossed.items()}
     best = simplest_good(losses)
-    nll = float(log_losses_of_logits(model.logits, labels).mean())
-    refinement = float(losses[best].mean())
+    nll, refinement = float(model.log_losses.mean()), float(losses[best].mean())
     scaler = TemperatureScaling().fit(model.logits, labels)
     bins = M.reliability_bins(probs, labels)
     return {
         "name": model.name,
         "samples": len(labels),
         "classes": len(model.classes),
-        "metrics": _intervals(M.METRIC_NAMES, probs, labels),
+        "metrics": _intervals(M.METRIC_NAMES, probs, labels) | {"nll": _mean(model.log_losses)},
         "direction": _direction(probs, labels),
         "scaling": {
-            make.name: _intervals(_OF_SCALING, logits.softmax(dim=1), labels)
+            make.name: _intervals(_OF_SCALING, probabilities(logits), labels)
+            | {"nll": _mean(losses[make])}
             for make, logits in crossed.items()
         },
         "recommended": best.name,
         "refinement": refinement,
         "calibration": nll - refinement,
         "temperature": scaler.temperature,
+        "at_bound": scaler.at_bound,
+        "floor": model.floor,
+        "at_floor": model.at_floor,
         "bins": _bins(bins),
         "per_class": _per_class(model),
         "per_group": [] if model.groups is None else _per_group(model),
-        "sets": _sets(crossed[best], labels),
+        "sets": _sets(best, model.logits, labels),
     }
 
 
@@ -145,9 +150,17 @@ def _bins(bins: Any) -> Facts:
     }
 
 
+def _mean(losses: Tensor) -> Facts:
+    return _facts((float(losses.mean()), *mean_interval(losses, _LEVEL)))
+
+
 def _intervals(names: Sequence[str], probs: Tensor, labels: Tensor) -> Facts:
-    found = M.intervals(probs, labels, names)
-    return {name: _facts(each) for name, each in found.items()}
+    """Metrics with their intervals, and with the corrected value where noise puts one outside."""
+    found = {name: _facts(each) for name, each in M.intervals(probs, labels, names).items()}
+    for name, each in found.items():
+        if name in M.CORRECTED and not each["low"] <= each["value"] <= each["high"]:
+            each["corrected"] = M.corrected(name, probs, labels)
+    return found
 
 
 def _direction(probs: Tensor, labels: Tensor) -> Facts:
@@ -215,8 +228,8 @@ def _gap(confidence: Tensor, right: Tensor, level: float) -> Facts:
     return {"gap": mean - float(right.mean()), "low": low, "high": high, "word": word}
 
 
-def _sets(logits: Tensor, labels: Tensor) -> Facts:
-    """Prediction sets of cross-fitted logits, measured on samples that were not used to fit.
+def _sets(make: type[PostHoc], logits: Tensor, labels: Tensor) -> Facts:
+    """Prediction sets of scaled logits, measured on samples that were not used to fit.
 
     Each half is scaled by a method that was fitted on the other half. One part of each half
     calibrates the sets, which are measured on the other part.
@@ -225,25 +238,28 @@ def _sets(logits: Tensor, labels: Tensor) -> Facts:
     if count < _MIN_FOR_SETS:
         return {}
     drawn = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))[:count]
-    scaled_by = stratified_half(labels)[drawn]
-    probs, labels = logits[drawn].softmax(dim=1), labels[drawn]
-    part = torch.arange(count) % 2 == 0
+    probs = probabilities(cross_fitted(logits, labels, make)[drawn])
+    quarter = 2 * random_folds(len(labels))[drawn] + torch.arange(count) % 2
+    labels = labels[drawn]
     found: Facts = {"coverage": _COVERAGE, "samples": count}
     for method in SCORES:
         held, size = 0, 0
-        for half in (scaled_by, ~scaled_by):
-            for fitted, measured in ((half & part, half & ~part), (half & ~part, half & part)):
-                sets = PredictionSets(method, _COVERAGE).fit(probs[fitted], labels[fitted])
-                inside = sets(probs[measured])
-                held += int(inside.gather(1, labels[measured][:, None]).sum())
-                size += int(inside.sum())
+        for own in range(4):
+            fitted, measured = quarter == own, quarter == own ^ 1  # the other part of the half
+            sets = PredictionSets(method, _COVERAGE).fit(probs[fitted], labels[fitted])
+            inside = sets(probs[measured])
+            held += int(inside.gather(1, labels[measured][:, None]).sum())
+            size += int(inside.sum())
         low, high = proportion_interval(held / count, count, _LEVEL)
         found[method] = {"value": held / count, "low": low, "high": high, "size": size / count}
     return found
 
 
 def _compared(metric: str, ours: Predicted, theirs: Predicted) -> Facts:
-    found = M.difference(metric, [ours.probs], [theirs.probs], ours.labels)
+    if metric == "nll":  # from logits, where these are given
+        found = M.mean_difference(metric, [ours.log_losses], [theirs.log_losses])
+    else:
+        found = M.difference(metric, [ours.probs], [theirs.probs], ours.labels)
     return {
         "metric": metric,
         "ours": ours.name,

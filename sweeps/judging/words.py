@@ -25,10 +25,16 @@ _VERDICTS = {
 
 
 def with_interval(found: Facts) -> str:
-    """``.0434 [.0400, .0470]``; the value alone if there is no interval."""
+    """``.0434 [.0400, .0470]``; the value alone if there is no interval.
+
+    A calibration error outside its interval is followed by the estimate that the interval is about.
+    """
     if math.isnan(found["low"]):
         return format_fraction(found["value"])
-    return f"{format_fraction(found['value'])} {_ends(found)}"
+    text = format_fraction(found["value"])
+    if "corrected" in found:
+        text += f", corrected {format_fraction(found['corrected'])}"
+    return f"{text} {_ends(found)}"
 
 
 def read_lines(found: Facts) -> list[str]:
@@ -71,8 +77,29 @@ def _of_scaling(model: Facts) -> list[str]:
     )
     lines.append(
         f"NLL {nll:.4f} = calibration {model['calibration']:.4f} + refinement {refined:.4f} "
-        "(which no scaling can reduce)."
+        f"(the NLL after {name}, cross-fitted)."
     )
+    if any("corrected" in each for each in model["metrics"].values()):
+        lines.append(
+            "Noise raises calibration errors. Where that puts one outside its interval, "
+            "“corrected” is the estimate that the interval is about."
+        )
+    return lines + _bounds(model)
+
+
+def _bounds(model: Facts) -> list[str]:
+    """What the data do not determine: logarithms of 0, and a temperature at an end of its range."""
+    lines = []
+    if model["at_floor"]:
+        lines.append(
+            f"{model['at_floor']:,} samples have probability 0 for their class, which counts as "
+            f"{model['floor']:.2g}: NLL and temperature are lower bounds."
+        )
+    if model["at_bound"]:
+        lines.append(
+            f"The temperature {model['temperature']:g} is at the end of its range: these samples "
+            "do not determine it."
+        )
     return lines
 
 

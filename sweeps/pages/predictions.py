@@ -17,6 +17,7 @@ from scipy.special import betaincinv  # scipy.stats takes a second to import
 from trainables.files.predictions import Array
 
 _BINS: Final = 15
+_EDGE_ROUNDING: Final = 8 * 2.0**-23  # a confidence this close above an edge, relatively, is at it
 _TAIL: Final = 0.025  # probability outside a bin's 95% interval, on each side
 
 
@@ -58,7 +59,7 @@ def reliability_bins(probs: npt.ArrayLike, labels: npt.ArrayLike) -> list[Bin]:
     """The non-empty bins among 15 equal-width bins of confidence: probs (N, K), labels (N,)."""
     confidence, predicted = top_label(probs)
     edges = np.linspace(0, 1, _BINS + 1)
-    place = np.searchsorted(edges[1:-1], confidence, side="left")
+    place = np.searchsorted(edges[1:-1] * (1 + _EDGE_ROUNDING), confidence, side="left")
     count, total, correct = (
         np.bincount(place, weights=weights, minlength=_BINS)
         for weights in (None, confidence, predicted == np.asarray(labels))

@@ -445,11 +445,11 @@ def predict(
         part = names[start : start + batch_size]
         for row, (name, each) in enumerate(zip(part, probs.tolist(), strict=True)):
             found, confidence = _decided(classes, each, about.get("several", False))
-            cells = [name, found, f"{confidence:.6f}"]
+            cells = [name, found, f"{confidence:.9g}"]
             if inside is not None:
                 held = inside[row].tolist()
                 cells.append("|".join(c for c, yes in zip(classes, held, strict=True) if yes))
-            writer.writerow([*cells, *(f"{p:.6f}" for p in each)])
+            writer.writerow([*cells, *(f"{p:.9g}" for p in each)])
     return len(rows), notes
 
 

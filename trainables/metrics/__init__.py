@@ -27,7 +27,7 @@ from trainables.metrics.differences import (
 )
 from trainables.metrics.direction import Direction, direction
 from trainables.metrics.evaluation import evaluate
-from trainables.metrics.intervals import interval, intervals
+from trainables.metrics.intervals import CORRECTED, corrected, interval, intervals
 from trainables.metrics.kernel_density import kde_calibration_error
 from trainables.metrics.nll_calibration import nll_calibration
 from trainables.metrics.ood import ood_metrics
@@ -47,6 +47,7 @@ from trainables.metrics.table import EPOCH_METRICS, METRIC_NAMES, METRICS, Metri
 __all__ = [
     "CLUSTERED_METRICS",
     "COMPARABLE",
+    "CORRECTED",
     "EPOCH_METRICS",
     "METRICS",
     "METRIC_NAMES",
@@ -63,6 +64,7 @@ __all__ = [
     "calibrated_reference",
     "chance_of_support",
     "classwise_calibration_error",
+    "corrected",
     "debiased_calibration_error",
     "detectable_difference",
     "difference",

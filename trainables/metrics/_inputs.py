@@ -10,6 +10,7 @@ from torch import Tensor
 _ROW_SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}
 _DEFAULT_ROW_SUM_TOLERANCE = 1e-3
 _ROUNDING = 1e-5  # how far a normalised float32 probability may lie outside of [0, 1]
+_TIE_BITS = 14  # of the 52 bits of a float64's fraction are dropped, which is 4e-12
 _ROW_BLOCK_ELEMENTS = 2**18  # temporaries stay in the cache, and malloc reuses their memory
 
 
@@ -77,6 +78,37 @@ def look_like_probabilities(logits: Tensor) -> bool:
         return False
     sums = logits.sum(dim=1, dtype=torch.float64)
     return bool((sums - 1).abs().max() <= _row_sum_tolerance(logits.dtype))
+
+
+def with_ties(scores: Tensor) -> Tensor:
+    """Scores, float64 ones rounded to 38 bits, so that sums in another order are still ties.
+
+    Float32 scores are as given: neighbouring values may be true differences near 1.
+    """
+    if scores.dtype != torch.float64:
+        return scores
+    bits = scores.contiguous().view(torch.int64)
+    return ((bits + (1 << _TIE_BITS - 1)) >> _TIE_BITS << _TIE_BITS).view(torch.float64)
+
+
+def probabilities(logits: Tensor) -> Tensor:
+    """Softmax of checked logits (N, K), same dtype; of logarithms of probabilities, exactly these.
+
+    Sums are float64, and logits whose rows sum to one after exponentiation are not divided again.
+    So equal probabilities remain equal, which bins and ranks depend on.
+    """
+    probs, divided = torch.empty_like(logits), False
+    for z, out in row_blocks(logits, probs):
+        exponentials = z.double().exp()
+        sums = exponentials.sum(dim=1, keepdim=True)
+        divided = divided or bool(((sums - 1).abs() > _DEFAULT_ROW_SUM_TOLERANCE).any())
+        if divided:
+            break
+        out.copy_(exponentials)
+    if divided:
+        for z, out in row_blocks(logits, probs):
+            out.copy_(torch.softmax(z, dim=1, dtype=torch.float64))
+    return probs
 
 
 def check_count(name: str, value: int) -> None:

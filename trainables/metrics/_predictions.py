@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainables.metrics._ranked import RankedScores, rank_classes, rank_top_label
+from trainables.metrics._ranked import RankedScores, rank_classes, rank_top_label, upper_edges
 from trainables.metrics._top_label import top_label
 from trainables.metrics.calibration import Binning, binned_error
 from trainables.metrics.proper_scores import log_losses, log_losses_of_logits, squared_errors
@@ -79,7 +79,7 @@ def bin_top_label(
     confidence, correct = (x.double().cpu().numpy() for x in top_label(probs, labels))
     count = len(confidence)
     if binning == "equal_width":
-        bins = np.clip(np.ceil(confidence * NUM_BINS).astype(int) - 1, 0, NUM_BINS - 1)
+        bins = np.searchsorted(upper_edges(torch.empty(0).double(), NUM_BINS).numpy(), confidence)
     else:
         ranks = np.empty(count, dtype=int)
         ranks[np.argsort(confidence, kind="stable")] = np.arange(count)

@@ -14,7 +14,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from trainables.metrics._inputs import with_ties
+
 _BLOCK_ELEMENTS = 2**21  # of a block of classes
+_EDGE_ROUNDING = 8 * torch.finfo(torch.float32).eps
 
 
 @dataclass(frozen=True)
@@ -107,8 +110,8 @@ def rank_classes(probs: Tensor, labels: Tensor) -> Iterator[RankedScores]:
         high = min(low + width, num_classes)
         members = samples[(ends[low - 1] if low else 0) : ends[high - 1]]
         column = labels[members] - low
-        values = probs[members, labels[members]]
-        scores = _sort(probs[:, low:high].T)
+        values = with_ties(probs[members, labels[members]])
+        scores = _sort(with_ties(probs[:, low:high].T))
         yield RankedScores(scores, column, *_positions(scores, column, values))
 
 
@@ -135,8 +138,13 @@ def equal_mass_boundaries(ranked: RankedScores, num_bins: int) -> Tensor:
 
 
 def upper_edges(scores: Tensor, num_bins: int) -> Tensor:
-    """Upper edges of `num_bins` equal-width bins over [0, 1], with dtype and device of `scores`."""
-    return torch.linspace(0, 1, num_bins + 1, dtype=scores.dtype, device=scores.device)[1:]
+    """Upper edges k/B of equal-width bins over [0, 1], (B,), dtype and device of `scores`.
+
+    A score that exceeds an edge by no more than rounding in float32 counts as equal to it, in every
+    dtype: files and networks give .6 as 0.60000002.
+    """
+    edges = torch.arange(1, num_bins + 1, dtype=torch.float64, device=scores.device) / num_bins
+    return (edges * (1 + _EDGE_ROUNDING)).to(scores.dtype)
 
 
 def mid_ranks(ascending: Tensor, values: Tensor) -> Tensor:

@@ -44,6 +44,16 @@ def invert_cells(
     return low, high
 
 
+def corrected_error(cells: Cells, error: ErrorOfGaps) -> float:
+    """The error without what noise adds: half of all samples would show more than the observed one.
+
+    It is 0 if a calibrated model shows more in half of all samples.
+    """
+    observed = float(error.statistic(cells.gaps[None])[0])
+    directions = fit_curve(cells) - cells.confidence, -cells.confidence
+    return invert(sampled_errors(cells, error), observed, 0.0, directions)[0]
+
+
 def sampled_errors(cells: Cells, error: ErrorOfGaps) -> Model:
     """The distribution of the errors that samples show: exact if possible, else simulated."""
     return DrawnErrors(cells, error) if error.terms is None else SummedErrors(cells, error)

@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
-from trainables.metrics._inputs import check_logits
+from trainables.metrics._inputs import check_logits, probabilities
 from trainables.metrics._predictions import Predictions
 from trainables.metrics.table import METRIC_NAMES, METRICS
 from trainables.plugins.arguments import did_you_mean
@@ -40,7 +39,7 @@ def evaluate(
     for name in chosen:
         check_metric_name(name)
     checked, targets = check_logits(logits, labels, probabilities_as_logits=probabilities_as_logits)
-    predictions = Predictions(torch.softmax(checked, dim=1), targets, checked)
+    predictions = Predictions(probabilities(checked), targets, checked)
     return {name: METRICS[name].value(predictions) for name in chosen}
 
 

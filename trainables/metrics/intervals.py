@@ -25,7 +25,8 @@ from trainables.metrics._ranked import (
     equal_width_boundaries,
     rank_top_label,
 )
-from trainables.metrics._sampled_errors import invert_cells
+from trainables.metrics._sampled_errors import corrected_error, invert_cells
+from trainables.metrics._top_label import top_label
 from trainables.metrics._top_label_gaps import (
     Problem,
     binned_error_of_gaps,
@@ -87,6 +88,14 @@ def intervals(
     return {name: _with_ends(name, predictions, confidence) for name in chosen}
 
 
+def corrected(name: str, probs: Tensor, labels: Tensor) -> float:
+    """A calibration error of the top label, corrected for what noise adds to its value.
+
+    The estimate that :func:`interval` is about, and always in it. `name` is one of `CORRECTED`.
+    """
+    return corrected_error(*OF_GAPS[name](*top_label(*check_probs(probs, labels))))
+
+
 class Ranked(Predictions):
     """Predictions whose class-wise metrics and intervals share one sort per class."""
 
@@ -145,6 +154,8 @@ OF_GAPS: dict[str, Callable[[Tensor, Tensor], Problem]] = {
     "debiased_ece": _debiased_ece,
 }
 """Calibration errors of the top label, as functions of the gaps in cells."""
+CORRECTED = tuple(OF_GAPS)
+"""Metrics that :func:`corrected` knows."""
 
 
 def top_label_interval(name: str, confidence: Tensor, correct: Tensor, level: float) -> Ends:

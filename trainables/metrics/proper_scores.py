@@ -3,15 +3,17 @@
 import torch
 from torch import Tensor
 
-from trainables.metrics._inputs import check_probs, map_rows
+from trainables.metrics._inputs import check_probs, map_rows, row_blocks
 from trainables.metrics._top_label import top_label
+
+TINY = torch.finfo(torch.float32).tiny
 
 
 def negative_log_likelihood(probs: Tensor, labels: Tensor) -> float:
     """Mean of -log p_y, natural logarithm, at least 0.
 
-    p_y is clamped to the smallest normal number of its dtype, so the value is finite. `evaluate`
-    starts from logits and does not clamp.
+    A p_y of 0 counts as half of the smallest positive probability in `probs`, so the value is
+    finite: the NLL is then a lower bound. `evaluate` starts from logits and does not need this.
     """
     return float(log_losses(*check_probs(probs, labels)).mean())
 
@@ -48,9 +50,22 @@ def error_rate(probs: Tensor, labels: Tensor) -> float:
 
 
 def log_losses(probs: Tensor, labels: Tensor) -> Tensor:
-    """-log p_y of each sample of checked probabilities, float64 (N,)."""
-    tiny = torch.finfo(probs.dtype).tiny
-    return -_at_label(probs, labels).clamp(min=tiny).double().log()
+    """-log p_y of each sample of checked probabilities, float64 (N,), finite."""
+    own = _at_label(probs, labels).double()
+    if own.min() <= 0:
+        own = own.clamp(min=probability_floor(probs))
+    return -own.log()
+
+
+def probability_floor(probs: Tensor) -> float:
+    """What a probability of 0 counts as in a logarithm, for any dtype.
+
+    Half of the smallest probability between 0 and 1: forests, isotonic regression and rounded files
+    give 0 where they mean “less than one step”. Without any, the smallest normal float32, 1.2e-38.
+    """
+    blocks = row_blocks(probs)
+    smallest = min(float(torch.where((p > 0) & (p < 1), p, 1.0).amin()) for (p,) in blocks)
+    return smallest / 2 if smallest < 1 else TINY
 
 
 def log_losses_of_logits(logits: Tensor, labels: Tensor) -> Tensor:

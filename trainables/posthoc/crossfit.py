@@ -1,6 +1,6 @@
 """Cross-fitting: post-hoc calibration of a split without evaluating on the samples of the fit."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import torch
 from torch import Tensor
@@ -16,35 +16,39 @@ def cross_fitted(
     make: Callable[[], PostHoc] = TemperatureScaling,
     seed: int = 0,
     cluster_size: int = 1,
+    num_folds: int = 2,
 ) -> Tensor:
-    """Calibrates each half of a split with a calibrator fitted on the other half.
+    """Calibrates each fold of a split with a calibrator fitted on the other folds.
 
-    The halves are stratified by class. The label of a sample does not affect its own calibration,
-    so metrics of the result are not optimistic. They are slightly pessimistic for the fit on the
-    whole split, which has twice the samples. With a ``cluster_size`` above 1, the consecutive rows
-    of a sample, such as the pixels of an image, stay in one half, and the halves are not
-    stratified.
+    The label of a sample does not affect its own calibration, so metrics of the result are not
+    optimistic. They are slightly pessimistic for the fit on the whole split, which has more
+    samples. The folds are random, not stratified by class: with equal class counts in all folds,
+    the offsets of a method would learn the counts of the samples that it is measured on. With a
+    ``cluster_size`` above 1, the consecutive rows of a sample, such as the pixels of an image, stay
+    in one fold.
 
     Raises:
         TypeError: If the arguments are not tensors of floats (N, K) and of integers (N,).
-        ValueError: If shapes or values are wrong, or there are fewer than two samples.
+        ValueError: If shapes or values are wrong, or there are fewer samples than folds.
     """
     check_logits(logits, labels)
     check_clusters(labels, cluster_size)
-    if len(labels) < 2 * cluster_size:
-        raise ValueError(f"labels must hold at least 2 samples, got {len(labels) // cluster_size}")
-    kinds = labels if cluster_size == 1 else torch.zeros_like(labels[::cluster_size])
-    first = stratified_half(kinds, seed).repeat_interleave(cluster_size)
+    count = len(labels) // cluster_size
+    if count < num_folds:
+        raise ValueError(f"labels must hold at least {num_folds} samples, got {count}")
+    fold = random_folds(count, num_folds, seed).to(labels.device).repeat_interleave(cluster_size)
     calibrated = torch.empty_like(logits)
-    for half in (first, ~first):
-        calibrated[half] = make().fit(logits[~half], labels[~half])(logits[half]).to(logits.dtype)
+    for own in each_fold(fold):
+        calibrated[own] = make().fit(logits[~own], labels[~own])(logits[own]).to(logits.dtype)
     return calibrated
 
 
-def stratified_half(labels: Tensor, seed: int = 0) -> Tensor:
-    """Membership in the first half, bool (N,): every second sample of each class, shuffled."""
-    drawn = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
-    by_class = drawn[labels.cpu()[drawn].argsort(stable=True)]
-    first = torch.zeros(len(labels), dtype=torch.bool)
-    first[by_class[::2]] = True
-    return first.to(labels.device)
+def random_folds(count: int, num_folds: int = 2, seed: int = 0) -> Tensor:
+    """The fold of each of `count` samples, int64 (N,); folds differ by at most one sample."""
+    drawn = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+    return drawn.argsort() % num_folds
+
+
+def each_fold(fold: Tensor) -> Iterator[Tensor]:
+    """Membership in each fold, bool (N,), from the fold of each sample (N,)."""
+    return (fold == index for index in range(int(fold.max()) + 1))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from trainables.metrics._inputs import check_logits
 from trainables.metrics.proper_scores import log_losses_of_logits
-from trainables.posthoc.crossfit import stratified_half
+from trainables.posthoc.crossfit import each_fold, random_folds
 from trainables.posthoc.temperature import TemperatureScaling
 
 MOST_MEMBERS = 5
@@ -97,9 +97,8 @@ def cross_fitted_ensemble(logits: Sequence[Tensor], labels: Tensor, fit: Fit) ->
 
     So neither the selection nor a temperature makes its metrics optimistic.
     """
-    first = stratified_half(labels)
     found = torch.empty_like(logits[0], dtype=torch.float64)
-    for half in (first, ~first):
+    for half in each_fold(random_folds(len(labels)).to(labels.device)):
         ensemble = fit([each[~half] for each in logits], labels[~half])
         found[half] = ensemble([each[half].double() for each in logits])
     return found

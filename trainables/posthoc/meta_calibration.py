@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import check_logits
-from trainables.metrics._top_label import confidence_scores
+from trainables.metrics._top_label import negative_entropy
 from trainables.plugins.arguments import check_choice
 from trainables.posthoc.base import Fitted
 from trainables.posthoc.temperature import TemperatureScaling
@@ -106,7 +106,7 @@ class MetaCalibration(Fitted[tuple[float, TemperatureScaling]]):
 
 
 def _entropy(logits: Tensor) -> Tensor:
-    return -confidence_scores(torch.softmax(logits.double(), dim=1), "negative_entropy")
+    return -negative_entropy(torch.softmax(logits.double(), dim=1))
 
 
 def _accuracy_threshold(entropy: Tensor, correct: Tensor, level: float) -> float:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainables.metrics._inputs import check_count, check_logits
+from trainables.metrics._ranked import upper_edges
 from trainables.plugins.arguments import check_choice
 from trainables.posthoc.base import Fitted
 
@@ -85,12 +86,13 @@ class HistogramBinning(_OneVsRest):
         self.num_bins, self.binning = num_bins, binning
 
     def _fit_class(self, scores: Array, members: Array) -> Callable[[Array], Array]:
-        edges = np.linspace(0, 1, self.num_bins + 1)
         if self.binning == "equal_mass":
             ordered = np.sort(scores)
             cuts = np.arange(1, self.num_bins) * len(scores) // self.num_bins
             inner = (ordered[np.maximum(cuts - 1, 0)] + ordered[cuts]) / 2
             edges = np.concatenate([[0.0], inner, [1.0]])
+        else:
+            edges = np.concatenate([[0.0], upper_edges(torch.empty(0).double(), self.num_bins)])
         inner = edges[1:-1]
         cell = np.searchsorted(inner, scores)
         count = np.bincount(cell, minlength=self.num_bins)

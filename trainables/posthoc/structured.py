@@ -10,12 +10,13 @@ from trainables.metrics._inputs import check_logits, row_blocks
 from trainables.metrics.proper_scores import log_losses_of_logits
 from trainables.posthoc.affine import AffineMap, minimum
 from trainables.posthoc.base import Fitted, PostHoc
-from trainables.posthoc.crossfit import stratified_half
+from trainables.posthoc.crossfit import each_fold, random_folds
 from trainables.posthoc.temperature import TemperatureScaling
 
 _MAX_STEPS = 200
 _MAX_MATRIX_WORK = 5e8  # N · K²: about a second per step beyond it
 _STANDARD_ERRORS = 2.0
+NUM_FOLDS = 5
 
 
 class _StructuredScaling(AffineMap):
@@ -128,15 +129,15 @@ def cross_fitted_scalings(logits: Tensor, labels: Tensor) -> dict[type[PostHoc],
     See :func:`~trainables.posthoc.crossfit.cross_fitted`.
     """
     crossed = {make: torch.empty_like(logits) for make in scalings(logits)}
-    first = stratified_half(labels)
-    for half in (first, ~first):
-        fitted_on, own, scaled = logits[~half], labels[~half], logits[half]
+    fold = random_folds(len(labels), min(NUM_FOLDS, len(labels))).to(labels.device)
+    for part in each_fold(fold):
+        fitted_on, own, scaled = logits[~part], labels[~part], logits[part]
         temperature = TemperatureScaling().fit(fitted_on, own)
         for make, found in crossed.items():
             if issubclass(make, _StructuredScaling):
-                found[half] = make().fit(fitted_on, own, temperature)(scaled)
+                found[part] = make().fit(fitted_on, own, temperature)(scaled)
             else:
-                found[half] = temperature(scaled)
+                found[part] = temperature(scaled)
     return crossed
 
 

@@ -59,7 +59,7 @@ def test_findings_agree_with_metrics_and_scaling() -> None:
         value, low, high = M.interval(name, probs, labels)
         assert judgement.metrics[name] == pytest.approx({"value": value, "low": low, "high": high})
     logits = torch.from_numpy(LOGITS)
-    crossed = cross_fitted(logits, labels)
+    crossed = cross_fitted(logits, labels, num_folds=5)
     expected = M.evaluate(crossed, labels, ["nll"])["nll"]
     assert model["scaling"]["temperature"]["nll"]["value"] == pytest.approx(expected)
     assert model["temperature"] == pytest.approx(
@@ -528,3 +528,62 @@ def test_models_of_different_classes_are_not_compared() -> None:
     }
     with pytest.raises(UserError, match="b has the classes v, x, y, z, a w, x, y, z"):
         calsweep.judge(frames, np.array([*"xyz"])[LABELS % 3])
+
+
+def forest(count: int = 2000) -> tuple[Any, Any]:
+    """Shares of ten trees for three classes, some of them 0 for the true class, and labels."""
+    random = np.random.default_rng(5)
+    truth = random.dirichlet([1, 1, 1], count)
+    labels = (truth.cumsum(axis=1) < random.random((count, 1))).sum(axis=1)
+    return random.multinomial(10, truth) / 10, labels
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, "4 decimals"])
+def test_probability_0_of_the_true_class_counts_as_half_a_step(kind: Any) -> None:
+    probs, labels = forest()
+    given = np.round(probs, 4) if kind == "4 decimals" else probs.astype(kind)
+    judgement = calsweep.judge(given, labels)
+    (model,) = judgement.facts["models"]
+    own = probs[np.arange(len(labels)), labels]
+    assert 0 < model["at_floor"] == (own == 0).sum()
+    assert model["floor"] == pytest.approx(0.05, rel=1e-6)
+    expected = -np.log(np.maximum(own, 0.05)).mean()
+    assert judgement.metrics["nll"]["value"] == pytest.approx(expected, rel=1e-6)
+    assert model["calibration"] + model["refinement"] == pytest.approx(expected, rel=1e-6)
+    assert f"{model['at_floor']} samples have probability 0" in repr(judgement)
+    compared = calsweep.judge({"a": given, "b": np.full((2000, 3), 1 / 3)}, labels).facts[
+        "comparison"
+    ]
+    assert compared[0]["value"] == pytest.approx(np.log(3) - expected, rel=1e-5)
+
+
+def test_nll_of_confident_logits_has_the_same_floor_as_its_parts() -> None:
+    logits = 200 * LOGITS.astype(np.float32)  # float32 probabilities underflow
+    (model,) = calsweep.judge(logits, LABELS, logits=True).facts["models"]
+    nll = model["metrics"]["nll"]["value"]
+    expected = M.evaluate(torch.from_numpy(logits), torch.from_numpy(LABELS), ["nll"])["nll"]
+    assert nll == pytest.approx(expected)
+    assert model["calibration"] + model["refinement"] == pytest.approx(nll)
+    assert model["at_floor"] == 0
+
+
+def test_a_temperature_at_its_bound_is_said() -> None:
+    logits = np.random.default_rng(0).standard_normal((400, 4)) * 1e4
+    judgement = calsweep.judge(logits, np.arange(400) % 4, logits=True)
+    assert judgement.facts["models"][0]["at_bound"]
+    assert "at the end of its range" in repr(judgement)
+
+
+def test_a_calibration_error_outside_its_interval_comes_with_the_estimate_inside() -> None:
+    probs, labels = (softmax(LOGITS / 2), LABELS)
+    seen = 0
+    for rows in np.split(np.arange(600), 4):
+        metrics = calsweep.judge(probs[rows], labels[rows]).metrics
+        for name in M.CORRECTED:
+            found = metrics[name]
+            outside = not found["low"] <= found["value"] <= found["high"]
+            assert ("corrected" in found) == outside
+            if outside:
+                seen += 1
+                assert found["low"] <= found["corrected"] <= found["high"]
+    assert seen

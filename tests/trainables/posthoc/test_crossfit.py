@@ -1,5 +1,6 @@
 """Cross-fitting: samples are not evaluated on their own fit."""
 
+import math
 from typing import Self
 
 import pytest
@@ -42,18 +43,28 @@ def test_no_sample_is_calibrated_by_its_own_label(samples: int, seed: int) -> No
     assert M.accuracy(torch.softmax(Memory().fit(logits, labels)(logits), 1), labels) == 1
 
 
-def test_halves_hold_every_class_in_proportion() -> None:
-    seen: list[list[int]] = []
+class Counts:
+    """Predicts the class counts of the fit."""
 
-    class Counts(Memory):
-        def fit(self, logits: Tensor, labels: Tensor) -> Self:
-            seen.append(labels.bincount(minlength=5).tolist())
-            return super().fit(logits, labels)
+    name = "counts"
 
-    logits, labels = drawn(1001)
-    cross_fitted(logits, labels, Counts)
-    first, second = seen
-    assert all(abs(a - b) <= 1 for a, b in zip(first, second, strict=True))
+    def fit(self, logits: Tensor, labels: Tensor) -> Self:
+        self.found = labels.bincount(minlength=logits.shape[1]) + 1.0
+        return self
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        return self.found.log().to(logits).expand_as(logits)
+
+
+@pytest.mark.parametrize("num_folds", [2, 5])
+def test_counts_of_other_folds_do_not_predict_those_of_a_fold(num_folds: int) -> None:
+    """All classes are equally likely, so counts are of no use: the loss is above ln K."""
+    draw, classes, losses = torch.Generator().manual_seed(0), 20, []
+    for seed in range(20):
+        labels = torch.randint(classes, (200,), generator=draw)
+        crossed = cross_fitted(torch.zeros(200, classes), labels, Counts, seed, 1, num_folds)
+        losses.append(M.evaluate(crossed, labels, ["nll"])["nll"])
+    assert sum(losses) / 20 > math.log(classes)
 
 
 def test_cross_fitted_metrics_match_new_data() -> None:

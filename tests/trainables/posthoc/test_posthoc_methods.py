@@ -338,9 +338,6 @@ def test_no_label_takes_part_in_its_own_calibration(
     scaled = cross_fitted(logits, labels, Spy, seed=seed % 100)
     assert scaled.isfinite().all()
     assert len(fits) == 2
-    for _, half in fits:  # stratified: a class differs by at most one between the halves
-        counts = torch.bincount(half, minlength=num_classes)
-        assert (2 * counts - torch.bincount(labels, minlength=num_classes)).abs().max() <= 1
 
 
 def test_crossfitting_does_not_reward_memorised_labels() -> None:
