@@ -187,10 +187,8 @@ class Trained:
                 break
             chance = chance_of_support(
                 found,
-                seeds,
                 last,
-                confidence=1 - ERROR * share,
-                more_confidence=1 - ERROR * LOOKS[last],
+                confidence=1 - ERROR * LOOKS[last],
                 candidates=CANDIDATES,
                 finalists=len(self.finalists),
             )

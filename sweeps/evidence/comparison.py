@@ -140,9 +140,9 @@ def compare_on_test_split(
     for the selection. The noise of the networks does, because the best finalist was selected. All
     `sweeps` that were evaluated on this split, this one included, share the allowed error.
 
-    If the objective is an unscaled calibration error, there is a further comparison with
-    cross-entropy as it is, by the calibration part of the NLL, which is a mean over samples and has
-    a narrower interval. (On the validation split the temperature is cross-fitted, and the interval
+    If the objective is an unscaled calibration error, the first comparison with cross-entropy as it
+    is uses the calibration part of the NLL, which is a mean over samples and has a narrower
+    interval. (On the validation split the temperature is cross-fitted, and the interval
     of such a mean covers only 86 % if both are calibrated, n = 300.)
     """
     finalists = max(1, sum(c.seeds > 0 for c in ranking.candidates if c != ranking.baseline))
@@ -182,7 +182,7 @@ def _metrics_of(objective: MetricName) -> list[str]:
 
     found = [objective.metric] if objective.metric in COMPARABLE else []
     if objective.metric.endswith(("ece", "mce")) and not objective.scaled:
-        found.append(CALIBRATION_PART)
+        found.insert(0, CALIBRATION_PART)  # it has the narrower interval, so it decides
     return found
 
 
@@ -238,13 +238,8 @@ class _Looks:
 
         if self.seeds == self.last:
             return None
-        chance = chance_of_support(
-            found,
-            self.seeds,
-            self.last,
-            more_confidence=self.last_confidence,
-            **selection,
-        )
+        settings = {key: selection[key] for key in ("candidates", "finalists")}
+        chance = chance_of_support(found, self.last, confidence=self.last_confidence, **settings)
         return None if math.isnan(chance) else chance
 
 

@@ -61,21 +61,24 @@ def conclusion(of_setting: Sequence[Comparison]) -> list[str]:
 
 
 def _on_calibration(of_setting: Sequence[Comparison]) -> list[str]:
-    """Which metric decided whether the setting is better calibrated than plain cross-entropy.
+    """Whether the setting is better calibrated than plain cross-entropy, by the part of the NLL.
 
-    Its own metric, or where that cannot decide, the calibration part of the NLL.
+    The verdict by its own metric is added, but does not decide.
     """
     plain = [
         each for each in of_setting if each.split == "test" and not each.theirs.endswith(SCALED)
     ]
-    if not any(each.metric == CALIBRATION_PART for each in plain):
+    deciding_one = next((each for each in plain if each.metric == CALIBRATION_PART), None)
+    if deciding_one is None:
         return []
-    decided = next((each for each in plain if each.verdict != "not supported"), None)
-    names = " or ".join(metric_heading(each.metric) for each in ([decided] if decided else plain))
-    found = decided.verdict if decided else "not supported"
+    also = [
+        f" ({metric_heading(each.metric)}: {each.verdict})"
+        for each in plain
+        if each != deciding_one
+    ]
     return [
-        f"Better calibrated than {plain[0].theirs} without a temperature: {found}, by {names} on "
-        "the test split."
+        f"Better calibrated than {plain[0].theirs} without a temperature: {deciding_one.verdict}, "
+        f"by {metric_heading(CALIBRATION_PART)} on the test split{''.join(also)}."
     ]
 
 

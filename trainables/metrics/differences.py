@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from functools import partial
 from statistics import fmean, variance
 from typing import Literal
@@ -45,6 +45,9 @@ class Difference:
         sampling: Variance of the value by its samples.
         seeds: Estimated variance of the value by the training seeds; 0 where it is unknown.
         freedom: Degrees of freedom of that estimate.
+        with_noise: Computes the interval of the same value for another variance by seeds, and for
+            another selection; None if unknown.
+        noise: The variance over seeds of the means of both settings.
     """
 
     metric: str
@@ -55,6 +58,10 @@ class Difference:
     sampling: float = 0.0
     seeds: float = 0.0
     freedom: int = 0
+    with_noise: "Callable[[_SeedNoise, Selection], _Interval] | None" = field(
+        default=None, repr=False, compare=False
+    )
+    noise: "_SeedNoise | None" = field(default=None, repr=False, compare=False)
 
 
 def difference(
@@ -138,13 +145,13 @@ def difference(
     values = [[_value(name, probs, labels, decisions) for probs in runs] for runs in groups]
     selection = Selection(1 - confidence, candidates, finalists, fresh_samples)
     seeds = _seed_noise(values, same_runs)
-    low, high, sampling = COMPARABLE[name](
-        _Runs(groups, labels, decisions, cluster_size, same_runs), seeds, selection
-    )
+    ends = COMPARABLE[name](_Runs(groups, labels, decisions, cluster_size, same_runs))
+    low, high, sampling = ends(seeds, selection)
     value = fmean(values[0]) - fmean(values[1])
     low, high = min(low, value), max(high, value)
     found = _verdict(name, low, high)
-    return Difference(name, value, low, high, found, sampling, seeds.difference, seeds.freedom)
+    noise = seeds.difference, seeds.freedom
+    return Difference(name, value, low, high, found, sampling, *noise, ends, seeds)
 
 
 def mean_difference(
@@ -178,54 +185,48 @@ def mean_difference(
     samples = [np.stack(runs).reshape(len(runs), -1, rows_per_sample).mean(2) for runs in groups]
     means = [runs.mean(axis=1).tolist() for runs in samples]
     seeds = _seed_noise(means, same_runs)
-    low, high, sampling = _of_means(
-        samples[0],
-        samples[1],
-        same_runs,
-        seeds,
-        Selection(1 - confidence, candidates, finalists or candidates, fresh_samples),
+    ends = partial(_of_means, samples[0], samples[1], same_runs)
+    low, high, sampling = ends(
+        seeds, Selection(1 - confidence, candidates, finalists or candidates, fresh_samples)
     )
     value = fmean(means[0]) - fmean(means[1])
     verdict: Verdict = "supported" if high < 0 else "worse" if low > 0 else "not supported"
-    return Difference(name, value, low, high, verdict, sampling, seeds.difference, seeds.freedom)
+    noise = seeds.difference, seeds.freedom
+    return Difference(name, value, low, high, verdict, sampling, *noise, ends, seeds)
 
 
 def chance_of_support(
     found: Difference,
     runs: int,
-    more_runs: int,
     *,
     confidence: float = 0.95,
-    more_confidence: float = 0.95,
     candidates: int = 1,
     finalists: int | None = None,
 ) -> float:
-    """The probability that a difference would be supported if both settings had more runs.
+    """The probability that a difference would be supported if both settings had this many runs.
 
     It is predicted from the observed difference: on the same samples, the value with more runs
-    differs from the current one only by seed noise, and the half-width shrinks with its variance.
+    differs from the current one only by seed noise. The interval is computed again with the
+    variance over seeds at the larger number of runs.
 
     Args:
         found: Result of `difference` or `mean_difference` for a metric where lower is better.
-        runs: Number of runs of each setting.
-        more_runs: Number of runs to predict for.
-        confidence: Level of the interval of `found`.
-        more_confidence: Level of the interval with more runs.
+        runs: Number of runs of each setting to predict for, at least the present ones.
+        confidence: Level of the interval with these runs.
         candidates: See `difference`.
         finalists: See `difference`.
     """
-    if not math.isfinite(found.high) or found.freedom == 0:
+    if not math.isfinite(found.high) or found.noise is None or found.with_noise is None:
         return float("nan")
-    seeds = found.seeds * runs / more_runs
-    freedom = found.freedom + 2 * (more_runs - runs)
-    samples = np.array(found.sampling)
+    if found.noise.freedom == 0:
+        return float("nan")
+    then = found.noise.with_runs(runs)
     selection = Selection(1 - confidence, candidates, finalists or candidates)
-    now = half_width(samples, found.seeds, found.freedom, selection)
-    then = half_width(samples, seeds, freedom, replace(selection, error=1 - more_confidence))
-    lacking = float(found.high + then - now)  # required decrease of the value
-    if found.seeds == seeds:
+    _, lacking, _ = found.with_noise(then, selection)  # required decrease of the value
+    change = found.noise.difference - then.difference
+    if change <= 0:
         return float(lacking < 0)
-    return float(stdtr(found.freedom, -lacking / math.sqrt(found.seeds - seeds)))
+    return float(stdtr(found.freedom, -lacking / math.sqrt(change)))
 
 
 @dataclass(frozen=True)
@@ -241,12 +242,29 @@ class _Runs:
 
 @dataclass(frozen=True)
 class _SeedNoise:
-    """Variance over seeds of the mean of our runs, the mean of theirs and their difference."""
+    """Variance over seeds of the mean of our runs, the mean of theirs and their difference.
+
+    `runs` are their numbers; `same` says whether they are the same networks.
+    """
 
     ours: float
     theirs: float
     difference: float
     freedom: int
+    runs: tuple[int, int]
+    same: bool
+
+    def with_runs(self, count: int) -> "_SeedNoise":
+        """The same with this many runs of both, or the present number if that is larger."""
+        more = max(count, self.runs[0]), max(count, self.runs[1])
+        ours, theirs = self.ours * self.runs[0] / more[0], self.theirs * self.runs[1] / more[1]
+        both = self.difference * self.runs[0] / more[0] if self.same else ours + theirs
+        added = more[0] - self.runs[0] + (0 if self.same else more[1] - self.runs[1])
+        return _SeedNoise(ours, theirs, both, self.freedom + added, more, self.same)
+
+
+_Ends = Callable[[_SeedNoise, Selection], _Interval]
+_Method = Callable[[_Runs], _Ends]
 
 
 def _value(name: str, probs: Tensor, labels: Tensor, decisions: int) -> float:
@@ -263,12 +281,13 @@ def _verdict(name: str, low: float, high: float) -> Verdict:
 def _seed_noise(values: Sequence[Sequence[float]], same_runs: bool) -> _SeedNoise:
     """Estimated from the metric of each run, per setting, ours and theirs first."""
     of_a_run, freedom = _pooled_variance(values)
-    ours, theirs = of_a_run / len(values[0]), of_a_run / len(values[1])
+    runs = len(values[0]), len(values[1])
+    ours, theirs = of_a_run / runs[0], of_a_run / runs[1]
     if not same_runs:
-        return _SeedNoise(ours, theirs, ours + theirs, freedom)
+        return _SeedNoise(ours, theirs, ours + theirs, freedom, runs, same_runs)
     paired = [a - b for a, b in zip(*values[:2], strict=True)]
     of_a_pair, freedom = _pooled_variance([paired])
-    return _SeedNoise(ours, theirs, of_a_pair / len(paired), freedom)
+    return _SeedNoise(ours, theirs, of_a_pair / len(paired), freedom, runs, same_runs)
 
 
 def _pooled_variance(values: Sequence[Sequence[float]]) -> tuple[float, int]:
@@ -309,9 +328,7 @@ def _network_noise(settings: Sequence[Array]) -> float:
     return sum((next(known) if len(runs) > 1 else fmean(of_a_run)) / len(runs) for runs in settings)
 
 
-def _of_binned_errors(
-    binning: Binning, runs: _Runs, seeds: _SeedNoise, selection: Selection
-) -> _Interval:
+def _of_binned_errors(binning: Binning, runs: _Runs) -> _Ends:
     """Interval of the difference of binned calibration errors, by test inversion.
 
     Also the variance of the difference over samples, for gaps of the observed size.
@@ -329,19 +346,23 @@ def _of_binned_errors(
     a_var, b_var = a_draws.var(axis=0), b_draws.var(axis=0)
     covariance = (a_draws - a_mean).T @ (b_draws - b_mean) / len(noise)
     sampling = np.maximum(a_var[:, None] + b_var[None, :] - 2 * covariance, 0.0)
-    alone, together = selection.share(_NUISANCE), selection.share(1 - 2 * _NUISANCE)
-    a_half = half_width(a_var, seeds.ours, seeds.freedom, alone)
-    b_half = half_width(b_var, seeds.theirs, seeds.freedom, alone)
-    off_by = (a_shown - b_shown) - (a_mean[:, None] - b_mean[None, :])
-    kept = np.abs(off_by) <= half_width(sampling, seeds.difference, seeds.freedom, together)
-    kept &= (np.abs(a_shown - a_mean) <= a_half)[:, None]
-    kept &= (np.abs(b_shown - b_mean) <= b_half)[None, :]
-    expected = a_expected[:, None] - b_expected[None, :]
-    as_shown = np.abs(a_shown - a_mean).argmin(), np.abs(b_shown - b_mean).argmin()
-    variance_shown = float(sampling[as_shown])
-    if not kept.any():  # a handful of samples: the noise is far from normal
-        return -math.inf, math.inf, variance_shown
-    return float(expected[kept].min()), float(expected[kept].max()), variance_shown
+
+    def ends(seeds: _SeedNoise, selection: Selection) -> _Interval:
+        alone, together = selection.share(_NUISANCE), selection.share(1 - 2 * _NUISANCE)
+        a_half = half_width(a_var, seeds.ours, seeds.freedom, alone)
+        b_half = half_width(b_var, seeds.theirs, seeds.freedom, alone)
+        off_by = (a_shown - b_shown) - (a_mean[:, None] - b_mean[None, :])
+        kept = np.abs(off_by) <= half_width(sampling, seeds.difference, seeds.freedom, together)
+        kept &= (np.abs(a_shown - a_mean) <= a_half)[:, None]
+        kept &= (np.abs(b_shown - b_mean) <= b_half)[None, :]
+        expected = a_expected[:, None] - b_expected[None, :]
+        as_shown = np.abs(a_shown - a_mean).argmin(), np.abs(b_shown - b_mean).argmin()
+        variance_shown = float(sampling[as_shown])
+        if not kept.any():  # a handful of samples: the noise is far from normal
+            return -math.inf, math.inf, variance_shown
+        return float(expected[kept].min()), float(expected[kept].max()), variance_shown
+
+    return ends
 
 
 def _draws(line: Array, shown: float, noise: Array, num_runs: int) -> tuple[Array, Array]:
@@ -426,13 +447,10 @@ def _signal(
     return signal if np.abs(signal).sum() > 0 else sums
 
 
-_Method = Callable[[_Runs, _SeedNoise, Selection], _Interval]
-
-
 def _means(per_sample: Callable[[Tensor, Tensor], Tensor]) -> _Method:
     """The method for a metric that is the mean of a loss per sample."""
 
-    def ends(runs: _Runs, seeds: _SeedNoise, selection: Selection) -> _Interval:
+    def method(runs: _Runs) -> _Ends:
         def losses(group: Sequence[Tensor]) -> Array:
             """Loss of each run for each sample, (runs, N)."""
             rows = [per_sample(probs, runs.labels).double().cpu().numpy() for probs in group]
@@ -440,9 +458,9 @@ def _means(per_sample: Callable[[Tensor, Tensor], Tensor]) -> _Method:
             return np.asarray(np.stack(rows).reshape(len(rows), -1, together).mean(axis=2))
 
         ours, theirs = losses(runs.groups[0]), losses(runs.groups[1])
-        return _of_means(ours, theirs, runs.same, seeds, selection)
+        return partial(_of_means, ours, theirs, runs.same)
 
-    return ends
+    return method
 
 
 COMPARABLE: dict[str, _Method] = {

@@ -166,7 +166,7 @@ def test_the_chance_of_support_is_calibrated() -> None:
         theirs = [samples + true + generator.standard_normal() for _ in range(6)]
         ours, baseline = [torch.from_numpy(r) for r in runs], [torch.from_numpy(r) for r in theirs]
         found = M.mean_difference("nll", ours[:2], baseline[:2], confidence=0.99, candidates=5)
-        chances.append(M.chance_of_support(found, 2, 6, confidence=0.99, candidates=5))
+        chances.append(M.chance_of_support(found, 6, candidates=5))
         supported.append(
             M.mean_difference("nll", ours, baseline, candidates=5).verdict == "supported"
         )
@@ -186,7 +186,7 @@ def test_the_chance_of_support_of_a_calibration_error() -> None:
     def chance(runs: list[Tensor]) -> float:
         found = M.difference("ece", runs[:2], runs[2:], labels)
         assert found.verdict == "not supported"
-        return M.chance_of_support(found, 2, 8)
+        return M.chance_of_support(found, 8)
 
     assert chance(unlike) > 0.5
     assert chance(alike) < 0.1
