@@ -87,7 +87,7 @@ def read(command: str, storage: str) -> None:
         reading.write_report(NAME, storage, f"{tempfile.mkdtemp()}/report.html")
     else:
         with suppress(KeyboardInterrupt):
-            running.resume_sweep(NAME, storage, None, Console(quiet=True), answered)
+            running.resume_sweep(NAME, storage, console=Console(quiet=True), on_answer=answered)
     seconds = time.perf_counter() - start
     # What getrusage tells begins with what the process that started this one had.
     status = dict(row.split(":", 1) for row in Path("/proc/self/status").read_text().splitlines())

@@ -97,7 +97,7 @@ def replay(trials: int, max_hours: float | None, folder: Path, profile: Path | N
     with connection.connected(None), meter.running():
         if profile:
             profiler.enable()
-        result = running.run_sweep(sweep, str(folder), None, Console(quiet=True), note)
+        result = running.run_sweep(sweep, str(folder), console=Console(quiet=True), on_answer=note)
         mirrored = time.time()
         profiler.disable()
     if profile:

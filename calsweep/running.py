@@ -16,6 +16,7 @@ from sweeps.sweep_file.loading import load_sweep, override_sweep
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from sweeps.service.running import RunOptions
     from sweeps.sweep_file.schema import SweepFile
 
 
@@ -33,6 +34,7 @@ def run(
     address: str | None = None,
     set: Mapping[str, Any] | None = None,
     progress: bool = True,
+    debug: bool = False,
 ) -> Result:
     """Runs a sweep and returns its result.
 
@@ -80,6 +82,8 @@ def run(
             nodes must be able to reach the storage.
         set: Values of the sweep file by dotted key, ``{"training.lr": 0.05}``.
         progress: Whether to print progress.
+        debug: Whether to train in this process, one trial after the other and without Ray, so that
+            breakpoints in your model, loss or loop work. The results are the same.
 
     Raises:
         UserError: An argument is not allowed; the message says what is allowed.
@@ -88,6 +92,7 @@ def run(
     """
     place = default_storage(storage)
     composer = Composer(place)
+    options: RunOptions = {"address": address, "debug": debug, "console": _console(progress)}
     given = {"dataset": dataset, "model": model, "trainable": trainable, "losses": losses}
     values = {"training.epochs": epochs, "search.trials": trials}
     values = {key: value for key, value in values.items() if value is not None} | dict(set or {})
@@ -101,9 +106,9 @@ def run(
     else:
         resolved = _compose(given, values, name, composer)
     if sweep is None and name is None:
-        return _run_under_free_name(resolved, composer, address, progress)
+        return _run_under_free_name(resolved, composer, options)
     _check_new(resolved.name, place)
-    return _run(resolved, place, address, progress)
+    return _run(resolved, place, options)
 
 
 def resume(
@@ -113,6 +118,7 @@ def resume(
     address: str | None = None,
     set: Mapping[str, Any] | None = None,
     progress: bool = True,
+    debug: bool = False,
 ) -> Result:
     """Continues an interrupted sweep; finished trials are not run again.
 
@@ -126,7 +132,9 @@ def resume(
     from sweeps.service.running import resume_sweep
 
     try:
-        resume_sweep(name, place, address, _console(progress), overrides=set or {})
+        resume_sweep(
+            name, place, set or {}, address=address, debug=debug, console=_console(progress)
+        )
     except SweepInterruptedError:
         raise _interrupted(name, place) from None
     return load(place, name)
@@ -163,24 +171,22 @@ def loss(name: Any, **hyperparameters: Any) -> Section:
     return section
 
 
-def _run(sweep: SweepFile, storage: str, address: str | None, progress: bool) -> Result:
+def _run(sweep: SweepFile, storage: str, options: RunOptions) -> Result:
     from sweeps.service.running import run_sweep
 
     try:
-        run_sweep(sweep, storage, address, _console(progress))
+        run_sweep(sweep, storage, **options)
     except SweepInterruptedError:
         raise _interrupted(sweep.name, storage) from None
     return load(storage, sweep.name)
 
 
-def _run_under_free_name(
-    sweep: SweepFile, composer: Composer, address: str | None, progress: bool
-) -> Result:
+def _run_under_free_name(sweep: SweepFile, composer: Composer, options: RunOptions) -> Result:
     """Runs under the first free name, or under the next if another process takes it first."""
     for name in composer.free_names():
         with suppress(NameTakenError):
             named = sweep.model_copy(update={"name": name})
-            return _run(named, composer.storage, address, progress)
+            return _run(named, composer.storage, options)
     raise AssertionError("there is always a further name")
 
 

@@ -82,6 +82,12 @@ FreshSeeds = Annotated[
     typer.Option("--seeds", help="Fresh seeds of each finalist: selection.seeds."),
 ]
 Address = Annotated[str | None, typer.Option(help="A Ray cluster, host:port or 'auto'.")]
+Debug = Annotated[
+    bool,
+    typer.Option(
+        "--debug", help="Train in this process, without Ray: breakpoints and tracebacks work."
+    ),
+]
 Url = Annotated[
     str | None,
     typer.Option(help="URL of a cluster's dashboard; default RAY_API_SERVER_ADDRESS."),
@@ -147,6 +153,7 @@ def run(
         bool,
         typer.Option("--or-resume", help="Resume the sweep if it exists, otherwise start it."),
     ] = False,
+    debug: Debug = False,
 ) -> None:
     """Run a sweep on this machine, or on the Ray cluster at --address."""
     from sweeps.planning.compared_losses import with_comparison
@@ -155,7 +162,7 @@ def run(
 
     sweep = with_comparison(load_sweep(file, overrides or (), name), compare, seeds)
     begin = run_or_resume if or_resume else run_sweep
-    result = begin(sweep, storage, address, on_answer=_print_result)
+    result = begin(sweep, storage, address=address, debug=debug, on_answer=_print_result)
     _print_places(result, sweep.name, storage)
 
 
@@ -170,6 +177,7 @@ def resume(
             "--set", metavar="KEY=VALUE", help="Change a budget, e.g. search.max_hours=8."
         ),
     ] = None,
+    debug: Debug = False,
 ) -> None:
     """Continue an interrupted sweep; finished trials are not run again.
 
@@ -182,7 +190,9 @@ def resume(
         return
     from sweeps.service.running import resume_sweep
 
-    result = resume_sweep(name, storage, address, None, _print_result, overrides or ())
+    result = resume_sweep(
+        name, storage, overrides or (), address=address, debug=debug, on_answer=_print_result
+    )
     _print_places(result, name, storage)
 
 
@@ -298,7 +308,7 @@ def _facts_of_data(sweep: SweepFile, gpu: str | None) -> tuple[SweepFile, dict[s
         ) from None
     sweep = fit_to_data(sweep, dataset)
     if gpu is not None:
-        from sweeps.cluster.cards import card_facts
+        from sweeps.planning.cards import card_facts
 
         return sweep, data_facts(sweep, dataset) | card_facts(gpu, sweep, dataset)
     facts = data_facts(sweep, dataset) | model_facts(sweep, dataset)

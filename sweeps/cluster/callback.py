@@ -94,9 +94,7 @@ class QueueCallback(SharedWithTune, Callback):
             case Progressed(_, done=True):
                 self._queue.end(number, "finished")
             case _:
-                epochs = self._queue.record(number).epochs
-                metric = self._queue.sweep.scheduler.metric
-                self._queue.end(number, "stopped", f"{metric} too high after epoch {epochs}")
+                self._queue.stop(number)
 
     def _warn(self, number: int, warnings: tuple[str, ...]) -> None:
         """Show the first of each warning of the workers, whose output no user sees."""

@@ -1,23 +1,21 @@
-"""Starts or joins Ray quietly, and counts how many trials fit."""
+"""Starts or joins Ray quietly, and counts how many trials may run."""
 
 from __future__ import annotations
 
 import logging
 import os
 import socket
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from sweeps.cluster.ray_internals import LOCAL_SETTINGS, agents_may_be_slow, nodes_to_come
 from sweeps.cluster.versions import driver_mismatch
 from sweeps.errors import SweepFailedError, UserError, first_line
 from sweeps.messages.reporter import LOG, Reporter
+from sweeps.planning.devices import worker_room
 from sweeps.sweep_file.schema import ScalingSection
 
 _START_TRIES = 3
-API_SERVER: Final = "RAY_API_SERVER_ADDRESS"  # an environment variable
 
 
 @contextmanager
@@ -103,34 +101,6 @@ def _no_cluster(address: str, error: Exception) -> UserError:
     )
 
 
-def check_room(scaling: ScalingSection, address: str | None) -> None:
-    """Check that a trial fits, now or once the autoscaler has added nodes; UserError if not."""
-    where = f"the cluster at {address}" if address else "this machine"
-    nodes = all_nodes()
-    room = worker_room(scaling, nodes)
-    if room < scaling.num_workers:
-        raise UserError(
-            f"scaling: one trial wants num_workers = {scaling.num_workers} × ("
-            f"cpus_per_worker = {scaling.cpus_per_worker}, gpus_per_worker = "
-            f"{scaling.gpus:g}); {where} has room for {room} such workers"
-            f" ({_sizes(nodes)})"
-        )
-
-
-def worker_room(scaling: ScalingSection, nodes: Iterable[Mapping[str, float]]) -> int:
-    """Number of workers of one trial that fit into nodes with these resources."""
-    return sum(_fitting(scaling, node) for node in nodes)
-
-
-def _fitting(scaling: ScalingSection, node: Mapping[str, float]) -> int:
-    by_cpus = int(node.get("CPU", 0.0) // scaling.cpus_per_worker)
-    each, gpus = scaling.gpus, node.get("GPU", 0.0)
-    if each == 0:
-        return by_cpus
-    by_gpus = int(gpus // each) if each >= 1 else int(gpus) * int(1 / each)
-    return min(by_cpus, by_gpus)
-
-
 def concurrent_trials(scaling: ScalingSection) -> int:
     """Number of trials that may run concurrently, with the nodes that the autoscaler may add."""
     room = max(worker_room(scaling, nodes) for nodes in (_nodes(), nodes_to_come()))
@@ -152,25 +122,3 @@ def _nodes() -> list[dict[str, float]]:
     return [
         node["Resources"] for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving
     ]
-
-
-def _sizes(nodes: list[dict[str, float]]) -> str:
-    sizes = Counter((node.get("CPU", 0.0), node.get("GPU", 0.0)) for node in nodes)
-    return ", ".join(
-        f"{count} {'node' if count == 1 else 'nodes'} of {cpus:g} CPUs and {gpus:g} GPUs"
-        for (cpus, gpus), count in sizes.items()
-    )
-
-
-@contextmanager
-def asking(address: str) -> Iterator[None]:
-    """Point Ray's clients to a cluster, by the variable that overrides their address argument."""
-    before = os.environ.get(API_SERVER)
-    os.environ[API_SERVER] = address
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[API_SERVER]
-        else:
-            os.environ[API_SERVER] = before

@@ -204,8 +204,8 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
 
     Why: ``TuneConfig`` has no arguments for this.
     Upstream: ray-project/ray#36020 explains why idle processes are taken first.
-    Test: tests/sweeps/test_service.py::test_finalists_reuse_the_processes_of_the_search
-    Test: tests/sweeps/test_service.py::test_a_process_that_starts_late_gets_trials
+    Test: tests/sweeps/cluster/test_ray_tune.py::test_finalists_reuse_the_processes_of_the_search
+    Test: tests/sweeps/cluster/test_ray_tune.py::test_a_process_that_starts_late_gets_trials
     Test: tests/sweeps/cluster/test_two_sweeps.py::test_two_sweeps_share_a_cluster
     """
     if not provides(
@@ -267,7 +267,7 @@ def ended_by_interrupts() -> Iterator[None]:
     tracebacks.
 
     Why: Tune's own handler of Ctrl-C waits until every trial has finished its epoch.
-    Test: tests/sweeps/test_service.py::test_an_interrupted_sweep_leaves_no_process_behind
+    Test: tests/sweeps/cluster/test_ray_tune.py::test_an_interrupted_sweep_leaves_no_process_behind
     """
     if not provides("ending trials at once by Ctrl-C", f"{_ACTORS}.cleanup"):
         yield

@@ -6,7 +6,6 @@ import gc
 import logging
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -26,8 +25,7 @@ from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.driver_log import log_path
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import ScalingSection
-from trainables.contract.config import EncoderSetup, TrialSetup
-from trainables.contract.metric_names import MetricName
+from trainables.contract.config import TrialSetup
 from trainables.files.storage import Folder
 
 if TYPE_CHECKING:
@@ -42,9 +40,9 @@ logger = logging.getLogger("calsweep")
 
 def tune(
     queue: TrialQueue,
-    store: SweepStore,
+    setup: TrialSetup,
     dataset: Data,
-    encoder: EncoderSetup | None,
+    store: SweepStore,
     reporter: Reporter = LOG,
 ) -> None:
     """Run the queue's trials on the connected cluster.
@@ -54,7 +52,7 @@ def tune(
     """
     try:
         with announced(store.name):
-            _tune(queue, store, dataset, encoder, reporter)
+            _tune(queue, setup, dataset, store, reporter)
     finally:
         if queue.sweep.scaling.num_workers > 1:
             _release_placement_groups()
@@ -72,14 +70,13 @@ def _release_placement_groups() -> None:
 
 def _tune(
     queue: TrialQueue,
-    store: SweepStore,
+    setup: TrialSetup,
     dataset: Data,
-    encoder: EncoderSetup | None,
+    store: SweepStore,
     reporter: Reporter,
 ) -> None:
     from trainables.wrappers.ray_internals import draining_nodes
 
-    setup = _trial_setup(queue, store, store.patiently(store.sweep_id), encoder)
     trainable = _trainable(queue.sweep.scaling, dataset, setup, store.folder / "tune")
     slots = Slots(lambda: fair_share(concurrent_trials(queue.sweep.scaling)))
     callback = QueueCallback(
@@ -120,34 +117,6 @@ def _tune(
         )
     with suppress(OSError):  # for example if the storage is unreachable: the next driver deletes it
         (store.folder / "tune").delete_tree()  # no longer needed
-
-
-def _trial_setup(
-    queue: TrialQueue, store: SweepStore, sweep_id: str, encoder: EncoderSetup | None
-) -> TrialSetup:
-    from trainables.metrics import METRIC_NAMES
-
-    sweep = queue.sweep
-    return TrialSetup(
-        model=sweep.trained.name,
-        model_options=sweep.trained.options,
-        training=sweep.training.config(),
-        trials_uri=store.trials_folder.uri,
-        outcome_epochs=queue.outcome_epochs,
-        # Optuna observes these metrics of a trial that is stopped there.
-        rung_metrics=tuple(
-            metric
-            for name in (*sweep.objectives, *sweep.search.constraints)
-            if (metric := MetricName.parse(name).metric) in METRIC_NAMES
-        ),
-        own_metrics=sweep.search.own_metrics,
-        threads=sweep.scaling.cpus_per_worker,
-        user_paths=(str(Path.cwd()),),
-        encoder=encoder,
-        marker=(store.folder.uri, sweep_id),
-        own_loop=sweep.trainable is not None,
-        gpu_share=sweep.scaling.gpus,
-    )
 
 
 def _trainable(scaling: ScalingSection, dataset: Data, setup: TrialSetup, scratch: Folder) -> Any:

@@ -9,16 +9,16 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from sweeps.cluster.connection import API_SERVER, asking
 from sweeps.errors import UserError
 from trainables.plugins.arguments import first_line
 
 if TYPE_CHECKING:
     from ray.job_submission import JobSubmissionClient
 
+API_SERVER: Final = "RAY_API_SERVER_ADDRESS"  # an environment variable
 _DEFAULT_URL = "http://127.0.0.1:8265"
 _THIS_MACHINE = ("auto", "local")  # RAY_ADDRESS need not be a URL
 _PATIENCE_SECONDS = 5.0
@@ -130,7 +130,7 @@ def connected_client(address: str | None) -> Iterator[JobSubmissionClient]:
 def _client(url: str) -> JobSubmissionClient:
     from ray.job_submission import JobSubmissionClient
 
-    with asking(url):
+    with _asking(url):
         return JobSubmissionClient(url)
 
 
@@ -160,3 +160,17 @@ def _wrong_token(url: str, reason: str) -> str:
 
 def _first_line(error: Exception) -> str:
     return first_line(re.sub(r"<[^>]*>", " ", str(error))) or type(error).__name__
+
+
+@contextmanager
+def _asking(address: str) -> Iterator[None]:
+    """Point Ray's clients to a cluster, by the variable that overrides their address argument."""
+    before = os.environ.get(API_SERVER)
+    os.environ[API_SERVER] = address
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[API_SERVER]
+        else:
+            os.environ[API_SERVER] = before

@@ -316,6 +316,11 @@ class TrialQueue:
             self._live.discard(number)
             self._unfinished.append(record)
 
+    def stop(self, number: int) -> None:
+        """Record that a trial was stopped early, see :meth:`should_prune`."""
+        epochs = self._by_number[number].epochs
+        self.end(number, "stopped", f"{self.sweep.scheduler.metric} too high after epoch {epochs}")
+
     def end(self, number: int, state: State, reason: str | None = None) -> None:
         record = self._by_number[number]
         record.state, record.ended = state, time.time()

@@ -10,6 +10,7 @@ from sweeps.evidence.learning import FirstEpochs
 from sweeps.messages.formatting import counted
 from sweeps.search.pilot import ACTION, PilotQueue, common_epochs, progress_of
 from sweeps.search.record import TrialRecord
+from sweeps.service.backend import Backend, train
 from sweeps.store.resuming import interrupted, load_records
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
@@ -23,6 +24,7 @@ def with_common_epochs(
     sweep: SweepFile,
     store: SweepStore,
     dataset: Data,
+    backend: Backend,
     progress: Progress,
     first_epochs: FirstEpochs,
     log: Path,
@@ -53,10 +55,8 @@ def with_common_epochs(
     runs = not queue.exhausted
     if runs:
         progress.stage(ACTION)
-        from sweeps.cluster.tuner import tune
-
         try:
-            tune(queue, own, dataset, None, progress)
+            train(backend, queue, dataset, own, None, progress)
         except KeyboardInterrupt:
             raise interrupted(store) from None
     if queue.cut_short:  # no hours are left for the sweep either

@@ -11,24 +11,26 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
-from sweeps.cluster import connection
-from sweeps.cluster.devices import settle_devices
-from sweeps.cluster.rehearsal import Rehearsal
+from sweeps.cluster.ray_tune import RayTune
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
 from sweeps.evidence.learning import FirstEpochs
 from sweeps.messages.formatting import calsweep_command, shortened
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.planning.devices import settle_devices
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
+from sweeps.planning.rehearsal import Rehearsal
 from sweeps.results.explanation import failure_summary
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import Past, TrialQueue
 from sweeps.search.warm_start import earlier_trials
+from sweeps.service.backend import Backend, train
 from sweeps.service.ending import end_of, take_look
+from sweeps.service.in_process import InProcess
 from sweeps.service.pilot_run import with_common_epochs
 from sweeps.store.blocks import BlockWriter
 from sweeps.store.candidates import candidate_files, earlier_candidates
@@ -66,6 +68,49 @@ OnAnswer = Callable[[dict[str, Any]], None]
 def _nothing(summary: dict[str, Any]) -> None: ...
 
 
+class RunOptions(TypedDict, total=False):
+    """Where a sweep runs, and what hears of it; see :class:`_Session`."""
+
+    address: str | None
+    debug: bool
+    console: Console | None
+    on_answer: OnAnswer
+
+
+@dataclass(frozen=True)
+class _Session:
+    """The options of :func:`run_sweep`, :func:`resume_sweep` and :func:`run_or_resume`.
+
+    Attributes:
+        address: A Ray cluster; None starts Ray on this machine.
+        debug: Whether to train in this process, without Ray.
+        console: Where progress is shown; None for stderr.
+        on_answer: Called with the result as soon as it exists, while MLflow is still being written.
+    """
+
+    address: str | None = None
+    debug: bool = False
+    console: Console | None = None
+    on_answer: OnAnswer = _nothing
+
+    def backend(self, sweep: SweepFile) -> Backend:
+        """What trains this sweep; UserError if debugging cannot."""
+        if not self.debug:
+            return RayTune(self.address)
+        if self.address is not None:
+            raise UserError(
+                f"--address = {self.address!r} is not allowed with --debug, which trains in this "
+                "process; leave one of them out"
+            )
+        workers = sweep.scaling.num_workers
+        if workers > 1:
+            raise UserError(
+                f"scaling.num_workers = {workers} is not allowed with --debug, which trains in one "
+                "process; allowed: 1"
+            )
+        return InProcess()
+
+
 @dataclass(frozen=True)
 class SweepResult:
     """How a sweep ended.
@@ -84,16 +129,8 @@ class SweepResult:
     tracking_uri: str
 
 
-def run_sweep(
-    sweep: SweepFile,
-    storage: str,
-    address: str | None = None,
-    console: Console | None = None,
-    on_answer: OnAnswer = _nothing,
-) -> SweepResult:
-    """Run a new sweep on the Ray cluster at an address, or on this machine.
-
-    `on_answer` is called with the result as soon as it exists, while MLflow is still being written.
+def run_sweep(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> SweepResult:
+    """Run a new sweep; for the options see :class:`_Session`.
 
     Raises:
         UserError: The input is wrong; nothing was started or written.
@@ -104,16 +141,14 @@ def run_sweep(
     check_storage(storage)
     if store.exists():
         store.create(sweep)  # raises the error that the name is taken
-    return _run(sweep, store, address, console, on_answer, True)
+    return _run(sweep, store, _Session(**options), new=True)
 
 
 def resume_sweep(
     name: str,
     storage: str,
-    address: str | None = None,
-    console: Console | None = None,
-    on_answer: OnAnswer = _nothing,
     overrides: Sequence[str] | Mapping[str, Any] = (),
+    **options: Unpack[RunOptions],
 ) -> SweepResult:
     """Continue a sweep: finished trials stay, interrupted ones continue from their checkpoints.
 
@@ -129,16 +164,10 @@ def resume_sweep(
             f"sweep {name!r} has finished, and has no use for another budget; a new "
             f"sweep with search.warm_start = {name} learns from it"
         )
-    return _run(sweep, store, address, console, on_answer, False)
+    return _run(sweep, store, _Session(**options), new=False)
 
 
-def run_or_resume(
-    sweep: SweepFile,
-    storage: str,
-    address: str | None = None,
-    console: Console | None = None,
-    on_answer: OnAnswer = _nothing,
-) -> SweepResult:
+def run_or_resume(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> SweepResult:
     """Resume the sweep if one of this name exists, otherwise start it.
 
     A job that is killed, preempted or recreated can call this repeatedly. Errors are those of
@@ -147,52 +176,45 @@ def run_or_resume(
     store = SweepStore(storage, sweep.name)
     check_storage(storage)
     if not store.exists():
-        return run_sweep(sweep, storage, address, console, on_answer)
+        return run_sweep(sweep, storage, **options)
     budgets = budgets_asked(sweep, store.load_sweep())
-    return resume_sweep(sweep.name, storage, address, console, on_answer, budgets)
+    return resume_sweep(sweep.name, storage, budgets, **options)
 
 
-def _run(
-    sweep: SweepFile,
-    store: SweepStore,
-    address: str | None,
-    console: Console | None,
-    on_answer: OnAnswer,
-    new: bool,
-) -> SweepResult:
+def _run(sweep: SweepFile, store: SweepStore, session: _Session, *, new: bool) -> SweepResult:
+    backend = session.backend(sweep)
     check_at_once_if_doubtful(sweep)
     named = _named_sweeps(sweep, store.storage) if new else {}
     earlier = earlier_trials(sweep, named) if new else []
     recorded = recorded_for(sweep, store.storage) if new else []
     check_answers(tracking_uri(store.storage, sweep))
     with (
-        Progress(console or plain_console(stderr=True, lasting=True)) as progress,
+        Progress(
+            session.console or plain_console(stderr=True, lasting=True), not session.debug
+        ) as progress,
         _terminated_as_interrupted() as interrupt,
         store.locked(progress, interrupt),  # first of all, because two processes may start at once
     ):
         if new:
             store.check_free()
-        where = "starting Ray" if address is None else f"joining Ray at {address}"
-        progress.stage(f"Loading {sweep.dataset.label} and {where}")
+        progress.stage(f"Loading {sweep.dataset.label} and {backend.start}")
         with ThreadPoolExecutor(1) as aside:
             # Importing torch and starting Ray take some seconds each and can overlap.
             loading = aside.submit(_fitted_data, sweep)
             identifying = aside.submit(lambda: identify(*loading.result()))
             with (
-                connection.connected(address, progress),
+                backend.started(progress),
                 # Again, because Ray has installed its own handler, which aborts after 3 seconds.
                 _terminated_as_interrupted(),
             ):
-                connection.check_room(sweep.scaling, address)
                 sweep, dataset = loading.result()
                 for note in dataset.notes:
                     progress.notice(shortened(note))
                 for remark in dataset.remarks:
                     progress.notice(remark)
-                sweep, decided = settle_devices(sweep, dataset, progress)
+                sweep, decided = settle_devices(sweep, dataset, backend, progress)
                 if decided is not None:
                     progress.notice(decided)
-                    connection.check_room(sweep.scaling, address)
                 identity = identifying.result()
                 if new:
                     count = earlier_candidates(sweep, identity.digest, store.storage, named)
@@ -206,19 +228,22 @@ def _run(
                     for line in () if new else changes_since_start(sweep.name, *known):
                         progress.notice(line)
                         logger.warning(line)
-                    return _carry_out(sweep, store, dataset, progress, on_answer, log)
+                    return _carry_out(
+                        sweep, store, dataset, backend, progress, session.on_answer, log
+                    )
 
 
 def _carry_out(
     sweep: SweepFile,
     store: SweepStore,
     dataset: Data,
+    backend: Backend,
     progress: Progress,
     on_answer: OnAnswer,
     log: Path,
 ) -> SweepResult:
     first_epochs = FirstEpochs(dataset, progress)
-    sweep, pilot = with_common_epochs(sweep, store, dataset, progress, first_epochs, log)
+    sweep, pilot = with_common_epochs(sweep, store, dataset, backend, progress, first_epochs, log)
     mirror, blocks, encoder, past = store.patiently(_read_store, sweep, store, dataset, progress)
     writer = MlflowWriter(mirror, progress)
     queue = TrialQueue(
@@ -230,7 +255,7 @@ def _carry_out(
             blocks.take,
             writer.submit,
             progress.tick,
-            Rehearsal(sweep, dataset, progress, connection.all_nodes).take,
+            Rehearsal(sweep, dataset, progress, backend.nodes).take,
             first_epochs.take,
         ),
         take_look=partial(take_look, sweep, store),
@@ -241,10 +266,8 @@ def _carry_out(
     progress.follow(queue)
     try:
         if not queue.exhausted:
-            from sweeps.cluster.tuner import tune
-
-            with _machines_watched(sweep, writer, progress):
-                tune(queue, store, dataset, encoder, progress)
+            with _machines_watched(sweep, backend, writer, progress):
+                train(backend, queue, dataset, store, encoder, progress)
     except BaseException as error:
         progress.stage("Writing to MLflow")
         writer.close(_PATIENCE_SECONDS)
@@ -300,13 +323,11 @@ def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepSto
 
 
 def _machines_watched(
-    sweep: SweepFile, writer: MlflowWriter, progress: Progress
+    sweep: SweepFile, backend: Backend, writer: MlflowWriter, progress: Progress
 ) -> AbstractContextManager[None]:
     if not sweep.tracking.system_metrics:
         return nullcontext()
-    from sweeps.cluster.machines import watched
-
-    return watched(writer.submit_sample, progress)
+    return backend.watched(writer.submit_sample, progress)
 
 
 def _register(

@@ -29,10 +29,14 @@ _SECONDS_BETWEEN_FAULTS = 30.0
 
 
 class Progress(Reporter):
-    """Shows the stages of the start, then the trials; plain lines without terminal and notebook."""
+    """Shows the stages of the start, then the trials; plain lines without terminal and notebook.
 
-    def __init__(self, console: Console) -> None:
+    Without `live` there are plain lines only, so that a debugger can use the terminal.
+    """
+
+    def __init__(self, console: Console, live: bool = True) -> None:
         self._console = console
+        self._may_be_live = live
         self._stage = "starting"
         self._queue: TrialQueue | None = None
         self._started = time.time()
@@ -44,6 +48,8 @@ class Progress(Reporter):
         self._best_due = 0.0
 
     def __enter__(self) -> Progress:
+        if not self._may_be_live:
+            return self
         if self._console.is_terminal:
             self._live = Live(
                 get_renderable=self._render,
@@ -79,7 +85,7 @@ class Progress(Reporter):
 
     def left(self, text: str) -> None:
         """Show the remaining work after the end; called repeatedly as it decreases."""
-        if self._live is None and (self._console.is_terminal or self._console.is_jupyter):
+        if self._live is None:
             self.__enter__()
         now = time.monotonic()
         if self._live is not None:

@@ -1,13 +1,11 @@
-"""Whole sweeps on a real Ray and a real MLflow."""
+"""Whole sweeps with a real MLflow, trained in this process; Ray has its own tests."""
 
 import io
 import json
 import math
-import re
 import shutil
 import sqlite3
 import threading
-import time
 import uuid
 from collections.abc import Iterator
 from contextlib import closing
@@ -21,10 +19,9 @@ from rich.console import Console
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.results.best import best_settings
 from sweeps.search.ranking import Ranking
-from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.service.reading import write_report
-from sweeps.service.running import SweepResult, _fitted_data, resume_sweep, run_sweep
+from sweeps.service.running import SweepResult, _fitted_data, resume_sweep
 from sweeps.service.upkeep import sync_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
@@ -32,95 +29,19 @@ from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.reader import tracked_sweeps
-from tests.harness.interrupting import interrupted, wait_for_cpus
-from tests.harness.recording_losses import RECORDING, recorded_processes
+from tests.harness.interrupting import interrupted
+from tests.harness.small_sweeps import run, sweep_of
 from tests.harness.tracked import runs_of
 from tests.harness.workplace import workplace_of
-from trainables.wrappers.one_process import TuneTrial
 
 pytestmark = pytest.mark.slow
 
-OWN_LOSSES = '''
-import os, signal
-from pathlib import Path
-import torch
-from torch.nn.functional import cross_entropy
-from trainables.losses import CalibrationLoss
-
-class Exploding(CalibrationLoss):
-    def compute(self, logits, targets, indices, features):
-        return cross_entropy(logits, targets) * float("nan")
-
-class Greedy(CalibrationLoss):
-    def compute(self, logits, targets, indices, features):
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 80 GiB")
-
-class Broken(CalibrationLoss):
-    def compute(self, logits, targets, indices, features):
-        raise KeyError("a bug of the user's")
-
-class Constant(CalibrationLoss):
-    """Teaches nothing: the net stays nearly uniform, with an ECE near zero."""
-    def compute(self, logits, targets, indices, features):
-        return (logits ** 2).mean()
-
-class Asserting(CalibrationLoss):
-    """Breaks the process's accelerator once, in the second epoch."""
-    def __init__(self, num_classes, alpha=1.0):
-        super().__init__(num_classes)
-        self.epoch = 0
-    def on_epoch_end(self):
-        self.epoch += 1
-    def compute(self, logits, targets, indices, features):
-        broken = Path(__file__).with_name("broken")
-        if self.epoch == 1 and not broken.exists():
-            broken.write_text(str(os.getpid()))
-            raise torch.AcceleratorError("CUDA error: device-side assert triggered")
-        if broken.exists():  # every later call in that process fails
-            assert broken.read_text() != str(os.getpid())
-        return cross_entropy(logits, targets)
-
-class Mortal(CalibrationLoss):
-    """Kills its own process once, in the second epoch."""
-    def __init__(self, num_classes, alpha=1.0):
-        super().__init__(num_classes)
-        self.epoch = 0
-    def on_epoch_end(self):
-        self.epoch += 1
-    def compute(self, logits, targets, indices, features):
-        mark = Path(__file__).with_name("died")
-        if self.epoch == 1 and not mark.exists():
-            mark.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return cross_entropy(logits, targets)
-'''
-
 
 @pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Iterator[Path]:
-    """A folder with custom losses, in which the commands run."""
-    folder = tmp_path_factory.mktemp("workplace")
-    with workplace_of(folder, own_losses=OWN_LOSSES, recording=RECORDING):
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder in which the sweeps run."""
+    with workplace_of(tmp_path_factory.mktemp("workplace")) as folder:
         yield folder
-
-
-def sweep_of(name: str, **sections: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "dataset": {"name": "digits", "train_samples": 300},
-        "model": {"name": "small_cnn", "width": 8},
-        "losses": ["focal", "label_smoothing"],
-        "training": {"epochs": 3, "batch_size": 64, "lr": 0.05},
-        "search": {"trials": 7, "sampler": "tpe"},
-        "selection": {"finalists": 1, "seeds": 1},
-        "scaling": {"max_concurrent": 1},  # one process to start
-        **sections,
-    }
-
-
-def run(folder: Path, name: str, **sections: Any) -> SweepResult:
-    sweep = parse_sweep(sweep_of(name, **sections))
-    return run_sweep(sweep, str(folder / "store"), console=Console(quiet=True))
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +113,7 @@ def test_best_from_mlflow_is_what_the_records_say(workplace: Path, first: SweepR
 
 
 def test_a_finished_sweep_resumes_to_the_same(workplace: Path, first: SweepResult) -> None:
-    again = resume_sweep("first", str(workplace / "store"), console=Console(quiet=True))
+    again = resume_sweep("first", str(workplace / "store"), debug=True, console=Console(quiet=True))
     assert again.records == first.records
     assert json.dumps(again.answer["why"]) == json.dumps(first.answer["why"])
 
@@ -237,7 +158,9 @@ def test_the_result_is_printed_before_mlflow_is_complete(
 
     said = io.StringIO()
     console = plain_console(file=said)
-    again = resume_sweep("first", unmirrored.storage, None, console, on_answer)
+    again = resume_sweep(
+        "first", unmirrored.storage, debug=True, console=console, on_answer=on_answer
+    )
     assert json.dumps(answers) == json.dumps([first.answer])
     assert (again.unsynced, again.fault) == (0, None)
     assert f"Writing to MLflow, {len(first.records)} trials left ..." in said.getvalue()
@@ -252,7 +175,7 @@ def test_missing_mlflow_runs_are_written_later(
 
     monkeypatch.setattr(Progress, "left", interrupt)
     with pytest.raises(SweepInterruptedError, match=r"`calsweep sync first --storage \S+` brings"):
-        resume_sweep("first", unmirrored.storage, console=Console(quiet=True))
+        resume_sweep("first", unmirrored.storage, debug=True, console=Console(quiet=True))
     assert unmirrored.load_answer() is not None
     locked.rollback()
     for thread in threading.enumerate():
@@ -334,129 +257,6 @@ def test_a_sweep_of_two_stages_trains_its_encoders_once(
     assert "encoder" not in {record.role for record in second.records}
 
 
-@pytest.fixture(scope="module")
-def mixed(workplace: Path) -> SweepResult:
-    """Trials that fail, learn nothing, or lose their process or device once."""
-    losses = [f"own_losses:{name}" for name in ("Exploding", "Greedy", "Broken", "Constant")]
-    once = [
-        {"name": f"own_losses:{name}", "space": {"alpha": {"choices": [1.0]}}}
-        for name in ("Mortal", "Asserting")
-    ]
-    return run(
-        workplace,
-        "mixed",
-        losses=[*losses, *once],
-        search={"trials": 7},
-        scheduler={"name": "none"},
-        training={"epochs": 4, "batch_size": 64, "lr": 0.05},
-    )
-
-
-def of(result: SweepResult, loss: str) -> TrialRecord:
-    return next(record for record in result.records if record.loss == f"own_losses:{loss}")
-
-
-@pytest.mark.parametrize(
-    ("loss", "reason"),
-    [
-        ("Exploding", r"diverged: training loss is nan in epoch 1"),
-        ("Greedy", r"out of memory: CUDA out of memory"),
-        ("Broken", r"KeyError: .*a bug of the user's"),
-    ],
-)
-def test_a_trial_that_cannot_continue_is_failed_with_its_reason(
-    mixed: SweepResult, loss: str, reason: str
-) -> None:
-    record = of(mixed, loss)
-    assert record.state == "failed"
-    assert record.reason is not None
-    assert re.search(reason, record.reason)
-
-
-def test_a_constant_classifier_is_never_selected(mixed: SweepResult) -> None:
-    constant = of(mixed, "Constant")
-    assert constant.state == "finished"
-    assert constant.outcome["val_ece"] < mixed.records[0].outcome["val_ece"] + 0.1
-    assert constant.outcome["val_error"] > 0.5
-    assert mixed.answer["chosen"]["loss"] != "own_losses:Constant"
-
-
-def test_a_trial_whose_process_dies_continues_from_its_checkpoint(
-    workplace: Path, mixed: SweepResult
-) -> None:
-    assert (workplace / "died").exists()
-    record = of(mixed, "Mortal")
-    assert record.state == "finished"
-    assert [entry["epoch"] for entry in record.history] == [1, 2, 3, 4]
-
-
-def test_a_trial_whose_accelerator_fails_continues_in_another_process(
-    workplace: Path, mixed: SweepResult
-) -> None:
-    assert (workplace / "broken").exists()
-    record = of(mixed, "Asserting")
-    assert record.state == "finished"
-    assert [entry["epoch"] for entry in record.history] == [1, 2, 3, 4]
-    log = (workplace / "store/sweeps/mixed/driver.log").read_text()
-    assert "device-side assert triggered" in log
-
-
-def test_finalists_reuse_the_processes_of_the_search(workplace: Path) -> None:
-    """Including processes that were idle during the last trial of the search."""
-    (workplace / "processes").unlink(missing_ok=True)
-    alike = {"name": "recording:Waiting", "space": {"alpha": {"choices": [1.0, 2.0, 3.0]}}}
-    result = run(
-        workplace,
-        "recording",
-        losses=[alike],
-        search={"trials": 4, "sampler": "tpe", "guard": 1.0},
-        selection={"finalists": 3, "seeds": 2},
-        scaling={"max_concurrent": 2},
-    )
-    assert [record.role for record in result.records[4:]] == ["finalist"] * 6
-    processes = recorded_processes(workplace)
-    assert len(processes) == 3 + 4
-    assert len(set(processes)) == len(set(processes[-4:])) == 2
-
-
-def test_a_process_that_starts_late_gets_trials(
-    workplace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Even though another process could run each trial first."""
-    (workplace / "processes").unlink(missing_ok=True)
-    first = workplace / "first"
-
-    class Late(TuneTrial):
-        def setup(self, config: dict[str, Any], *data: Any, **known: Any) -> None:
-            try:
-                first.touch(exist_ok=False)
-            except FileExistsError:
-                time.sleep(1)  # longer than one trial, shorter than all
-            super().setup(config, *data, **known)
-
-    monkeypatch.setattr("trainables.wrappers.one_process.TuneTrial", Late)
-    alike = {"name": "recording:Recording", "space": {"alpha": {"low": 1.0, "high": 2.0}}}
-    run(
-        workplace,
-        "late",
-        losses=[alike],
-        training={"epochs": 1},
-        search={"trials": 16, "sampler": "random"},
-        scaling={"max_concurrent": 2},
-    )
-    assert len(set(recorded_processes(workplace))) == 2
-
-
-def test_an_interrupted_sweep_leaves_no_process_behind(workplace: Path) -> None:
-    """Even if the traceback is kept alive, as in a notebook."""
-    caught = interrupted(
-        lambda: run(workplace, "cut", training={"epochs": 500}, scaling={"max_concurrent": 2}),
-        workplace / "store/sweeps/cut",
-    )
-    assert "calsweep resume cut" in str(caught.value)
-    wait_for_cpus()
-
-
 def test_all_trials_train_for_the_epochs_that_the_baseline_needs(workplace: Path) -> None:
     """The pilot finds them, and is interrupted once; the schedule spans them."""
     recipe = {"epochs": 60, "patience": 2, "lr": 0.2, "batch_size": 32}
@@ -465,7 +265,9 @@ def test_all_trials_train_for_the_epochs_that_the_baseline_needs(workplace: Path
     caught = interrupted(lambda: run(workplace, "patient", **options), folder, "pilot")
     assert "calsweep resume patient" in str(caught.value)
     assert not list(folder.glob("trials/*"))
-    resume = partial(resume_sweep, "patient", str(workplace / "store"), None, Console(quiet=True))
+    resume = partial(
+        resume_sweep, "patient", str(workplace / "store"), debug=True, console=Console(quiet=True)
+    )
     spent = resume(overrides=["search.max_hours=0.00001"])
     assert "search.max_hours = 1e-05 is spent: 0 of " in spent.answer["why"][-1]
     store = SweepStore(str(workplace / "store"), "patient")
@@ -477,12 +279,6 @@ def test_all_trials_train_for_the_epochs_that_the_baseline_needs(workplace: Path
     assert (pilot.state, epochs < pilot.epochs < 60) == ("stopped", True)
     assert {r.epochs for r in result.records if r.state == "finished"} == {epochs}
     assert result.records[0].outcome["lr"] < 0.1 * recipe["lr"]
-    wait_for_cpus()
-
-
-def test_the_log_has_the_traceback_of_a_failed_trial(workplace: Path, mixed: SweepResult) -> None:
-    log = (workplace / "store/sweeps/mixed/driver.log").read_text()
-    assert "own_losses.py" in log
 
 
 def test_if_every_trial_fails_the_sweep_fails_with_the_reasons(workplace: Path) -> None:
@@ -499,29 +295,11 @@ def test_if_every_trial_fails_the_sweep_fails_with_the_reasons(workplace: Path) 
     patient = {"epochs": 2, "patience": 1, "lr": 1e6, "batch_size": 64}
     for act in (
         lambda: run(workplace, "hopeless-baseline", training=patient),
-        lambda: resume_sweep("hopeless-baseline", str(workplace / "store")),
+        lambda: resume_sweep("hopeless-baseline", str(workplace / "store"), debug=True),
     ):
         with pytest.raises(SweepFailedError, match=r"the baseline failed.*\n.*diverged: .*\n"):
             act()
     assert SweepStore(str(workplace / "store"), "hopeless-baseline").load_records() == []
-
-
-@pytest.mark.parametrize(
-    ("scaling", "message"),
-    [
-        ({"cpus_per_worker": 1000}, r"cpus_per_worker = 1000.*this machine has room for 0 such"),
-        ({"gpus_per_worker": 64.0}, r"gpus_per_worker = 64.*this machine has room for 0 such"),
-        ({"num_workers": 60}, r"num_workers = 60 .*this machine has room for \d+ such workers"),
-        ({"num_workers": 1, "gpus_per_worker": 1.5}, r"gpus_per_worker: 1.5 is not allowed"),
-        ({"num_workers": 2, "gpus_per_worker": 0.5}, r"gpus_per_worker = 0.5 is not allowed with"),
-    ],
-)
-def test_requests_beyond_the_cluster_are_rejected_at_once(
-    workplace: Path, scaling: dict[str, Any], message: str
-) -> None:
-    with pytest.raises(UserError, match=message):
-        run(workplace, "large", scaling=scaling)
-    assert not SweepStore(str(workplace / "store"), "large").exists()
 
 
 def test_batches_too_small_for_the_workers_are_refused_once_the_data_are_known() -> None:
@@ -540,6 +318,6 @@ def test_batches_too_small_for_the_workers_are_refused_once_the_data_are_known()
         _fitted_data(sweep)
 
 
-def test_metrics_are_finite(first: SweepResult, mixed: SweepResult) -> None:
-    for record in (*first.records, *mixed.records):
+def test_metrics_are_finite(first: SweepResult) -> None:
+    for record in first.records:
         assert all(math.isfinite(value) for entry in record.history for value in entry.values())

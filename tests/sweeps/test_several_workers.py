@@ -15,13 +15,12 @@ from ray.util.placement_group import (
 )
 from rich.console import Console
 
-from sweeps.cluster.connection import worker_room
 from sweeps.planning.data import load_data
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
 from sweeps.service.running import SweepResult, run_sweep
 from sweeps.sweep_file.loading import parse_sweep
-from sweeps.sweep_file.schema import ScalingSection, SweepFile
+from sweeps.sweep_file.schema import SweepFile
 from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.ray_cluster import RayCluster
 from tests.harness.recording_losses import RECORDING, recorded_processes
@@ -203,19 +202,3 @@ def test_placement_groups_of_dead_creators_are_released(workplace: Path) -> None
         assert placement_group_table(group)["state"] == "CREATED"
         remove_placement_group(group)
     ray.kill(makers[1])
-
-
-@pytest.mark.parametrize(
-    ("scaling", "nodes", "room"),
-    [
-        ({}, [{"CPU": 2.0}, {"CPU": 4.0, "GPU": 1.0}, {}], 6),
-        ({"cpus_per_worker": 3}, [{"CPU": 5.0}, {"CPU": 4.0}], 2),
-        ({"gpus_per_worker": 0.3}, [{"CPU": 16.0, "GPU": 2.0}], 6),
-        ({"gpus_per_worker": 2.0}, [{"CPU": 16.0, "GPU": 3.0}], 1),
-        ({"gpus_per_worker": 1.0}, [{"CPU": 16.0}], 0),
-    ],
-)
-def test_slots_are_counted_per_node(
-    scaling: dict[str, Any], nodes: list[dict[str, float]], room: int
-) -> None:
-    assert worker_room(ScalingSection(**scaling), nodes) == room

@@ -69,9 +69,11 @@ def test_run_or_resume_starts_what_does_not_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there_is: bool
 ) -> None:
     begun: list[tuple[str, object]] = []
-    monkeypatch.setattr(running, "run_sweep", lambda sweep, *_: begun.append(("run", sweep.name)))
     monkeypatch.setattr(
-        running, "resume_sweep", lambda name, *rest: begun.append(("resume", rest[-1]))
+        running, "run_sweep", lambda sweep, *_, **__: begun.append(("run", sweep.name))
+    )
+    monkeypatch.setattr(
+        running, "resume_sweep", lambda name, *rest, **_: begun.append(("resume", rest[-1]))
     )
     if there_is:
         training = {"epochs": 9, "precision": "float32"}

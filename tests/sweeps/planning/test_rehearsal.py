@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from sweeps.cluster.rehearsal import Rehearsal, findings
 from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.planning.rehearsal import Rehearsal, findings
 from sweeps.sweep_file.loading import parse_sweep
 from tests.builders import Noted, baseline, make_sweep, trial
 from trainables.data.core.base import Dataset

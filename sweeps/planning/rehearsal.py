@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from sweeps.cluster.devices import Gpu, gpu_share, memory_needed, workload_of
 from sweeps.messages.reporter import Reporter
+from sweeps.planning.devices import Gpu, gpu_share, memory_needed, workload_of
 from sweeps.search.entries import Entry
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import SweepFile

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from sweeps.cluster.devices import Gpu, gpu_share, inputs_per_step, memory_needed, workload_of
 from sweeps.errors import UserError
 from sweeps.messages.formatting import format_seconds
+from sweeps.planning.devices import Gpu, gpu_share, inputs_per_step, memory_needed, workload_of
 from sweeps.planning.plan import most_epochs
 from sweeps.sweep_file.schema import SweepFile
 

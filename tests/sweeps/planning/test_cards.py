@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from sweeps.cluster.cards import CARDS, card_facts
 from sweeps.errors import UserError
+from sweeps.planning.cards import CARDS, card_facts
 from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
 from tests.builders import make_sweep

@@ -1,0 +1,71 @@
+"""The backend that trains on a Ray cluster, with Ray Tune."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sweeps.cluster import connection
+from sweeps.messages.reporter import Reporter
+from sweeps.planning.devices import Gpu
+
+if TYPE_CHECKING:
+    from sweeps.search.trial_queue import TrialQueue
+    from sweeps.store.sweep_store import SweepStore
+    from trainables.contract.config import TrialSetup
+    from trainables.data.core.base import Data
+
+
+@dataclass(frozen=True)
+class RayTune:
+    """Trains concurrently on the Ray cluster at an address, or on this machine.
+
+    See :class:`~sweeps.service.backend.Backend`. Ray is imported when it is needed.
+    """
+
+    address: str | None = None
+
+    @property
+    def label(self) -> str:
+        return f"the cluster at {self.address}" if self.address else "this machine"
+
+    @property
+    def start(self) -> str:
+        return f"joining Ray at {self.address}" if self.address else "starting Ray"
+
+    def started(self, reporter: Reporter) -> AbstractContextManager[None]:
+        return connection.connected(self.address, reporter)
+
+    def nodes(self) -> list[dict[str, float]]:
+        return connection.all_nodes()
+
+    def weakest_gpu(self, reporter: Reporter) -> Gpu | None:
+        from sweeps.cluster.devices import weakest_gpu
+
+        return weakest_gpu(reporter)
+
+    def cpus_have_bfloat16(self) -> bool:
+        from sweeps.cluster.devices import cpus_have_bfloat16
+
+        return cpus_have_bfloat16()
+
+    def watched(
+        self, on_sample: Callable[[dict[str, float]], object], reporter: Reporter
+    ) -> AbstractContextManager[None]:
+        from sweeps.cluster.machines import watched
+
+        return watched(on_sample, reporter)
+
+    def run(
+        self,
+        queue: TrialQueue,
+        setup: TrialSetup,
+        data: Data,
+        store: SweepStore,
+        reporter: Reporter,
+    ) -> None:
+        from sweeps.cluster.tuner import tune
+
+        tune(queue, setup, data, store, reporter)

@@ -1,0 +1,90 @@
+"""What trains the trials of a sweep: Ray Tune, or this process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from sweeps.messages.reporter import Reporter
+from sweeps.planning.devices import Machines
+from sweeps.search.trial_queue import TrialQueue
+from sweeps.store.sweep_store import SweepStore
+from trainables.contract.config import EncoderSetup, TrialSetup
+from trainables.contract.metric_names import MetricName
+
+if TYPE_CHECKING:
+    from trainables.data.core.base import Data
+
+
+class Backend(Machines, Protocol):
+    """Trains the trials of a queue on its machines."""
+
+    @property
+    def start(self) -> str:
+        """What :meth:`started` does, in words."""
+
+    def started(self, reporter: Reporter) -> AbstractContextManager[None]:
+        """Context in which trials can be trained."""
+
+    def watched(
+        self, on_sample: Callable[[dict[str, float]], object], reporter: Reporter
+    ) -> AbstractContextManager[None]:
+        """Context in which the load of the machines is measured, see :mod:`tracking.machine`."""
+
+    def run(
+        self,
+        queue: TrialQueue,
+        setup: TrialSetup,
+        data: Data,
+        store: SweepStore,
+        reporter: Reporter,
+    ) -> None:
+        """Run the queue's trials until it is exhausted.
+
+        Raises:
+            SweepFailedError: The sweep makes no progress.
+            UserError: Another process runs the sweep now.
+        """
+
+
+def train(
+    backend: Backend,
+    queue: TrialQueue,
+    data: Data,
+    store: SweepStore,
+    encoder: EncoderSetup | None,
+    reporter: Reporter,
+) -> None:
+    """Run the queue's trials, see :meth:`Backend.run`."""
+    setup = _trial_setup(queue, store, store.patiently(store.sweep_id), encoder)
+    backend.run(queue, setup, data, store, reporter)
+
+
+def _trial_setup(
+    queue: TrialQueue, store: SweepStore, sweep_id: str, encoder: EncoderSetup | None
+) -> TrialSetup:
+    from trainables.metrics import METRIC_NAMES
+
+    sweep = queue.sweep
+    return TrialSetup(
+        model=sweep.trained.name,
+        model_options=sweep.trained.options,
+        training=sweep.training.config(),
+        trials_uri=store.trials_folder.uri,
+        outcome_epochs=queue.outcome_epochs,
+        # Optuna observes these metrics of a trial that is stopped there.
+        rung_metrics=tuple(
+            metric
+            for name in (*sweep.objectives, *sweep.search.constraints)
+            if (metric := MetricName.parse(name).metric) in METRIC_NAMES
+        ),
+        own_metrics=sweep.search.own_metrics,
+        threads=sweep.scaling.cpus_per_worker,
+        user_paths=(str(Path.cwd()),),
+        encoder=encoder,
+        marker=(store.folder.uri, sweep_id),
+        own_loop=sweep.trainable is not None,
+        gpu_share=sweep.scaling.gpus,
+    )
