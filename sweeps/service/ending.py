@@ -29,6 +29,7 @@ from sweeps.store.stored_sweeps import sweeps_on_test_split
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SelectionSection, SweepFile
 from sweeps.tracking.run_content import Ending
+from trainables.data.core.tasks import OneClass
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Data
@@ -49,7 +50,7 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         judgement,
         references=references,
         warnings=(*judgement.warnings, *worse),
-        on_data=(f"The data have {dataset.task}.", *dataset.remarks),
+        on_data=_on_data(dataset),
     )
     found = answer(ranking, queue.sweep, judgement)
     ends = [said for said in (_on_budget(queue), _on_further_seeds(queue, ranking)) if said]
@@ -57,6 +58,12 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         found["why"] += ends
         found["on_budget"] = " ".join(ends)
     return Ending(ranking, judgement, found)
+
+
+def _on_data(dataset: Data) -> tuple[str, ...]:
+    """The task, unless each sample has one class, and what was noticed when the data were read."""
+    usual = isinstance(dataset.task, OneClass)
+    return (*([] if usual else [f"The data have {dataset.task}."]), *dataset.remarks)
 
 
 def _references(sweep: SweepFile, dataset: Data, reporter: Reporter) -> tuple[ReferenceResult, ...]:
