@@ -658,6 +658,10 @@ def predict(
         Literal["lac", "aps", "raps"],
         typer.Option(help="Method of the prediction sets; lac gives the smallest."),
     ] = "lac",
+    id_column: Annotated[
+        str | None,
+        typer.Option("--id", help="A column of the data that names each line of the output."),
+    ] = None,
 ) -> None:
     """Print classes and probabilities of new samples, as CSV."""
     import io
@@ -667,7 +671,7 @@ def predict(
     from sweeps.service.reading import write_text
 
     table = io.StringIO(newline="")
-    count, notes = write_predictions(model, data, table, on_bad_sample, coverage, method)
+    count, notes = write_predictions(model, data, table, on_bad_sample, coverage, method, id_column)
     for note in notes:
         print(shortened(note), file=sys.stderr)
     if output is None:

@@ -383,6 +383,7 @@ def predict(
     on_bad_sample: OnBadSample = "error",
     coverage: float | None = None,
     method: SetMethod = "lac",
+    id_column: str | None = None,
     batch_size: int = 256,
 ) -> tuple[int, tuple[str, ...]]:
     """Write the predictions of an exported classifier for new samples, as CSV.
@@ -399,10 +400,11 @@ def predict(
         coverage: If given, a column ``set`` contains classes that include the true class with this
             probability.
         method: Method of these sets, see :class:`~trainables.posthoc.conformal.PredictionSets`.
+        id_column: A column of the data that names each line; by default its number or file.
         batch_size: Samples at a time.
 
     Returns:
-        The number of classified samples, and notes about skipped samples.
+        The number of classified samples, and notes about skipped samples and unknown categories.
 
     Raises:
         UserError: There is no exported classifier, the samples do not fit it, it classifies pixels,
@@ -429,12 +431,19 @@ def predict(
         )
     threshold = None if coverage is None else _threshold(about, coverage, method)
     try:
-        rows, names, notes = read_raw(samples, Path(data), about["text_column"], on_bad_sample)
+        rows, names, notes = read_raw(
+            samples, Path(data), about["text_column"], on_bad_sample, id_column
+        )
     except (OSError, ValueError, TypeError) as error:
         raise UserError(redact(str(error))) from None
     classes = about["classes"]
     writer = csv.writer(output)
-    columns = ["sample", "class", "confidence", *([] if threshold is None else ["set"])]
+    columns = [
+        id_column or "sample",
+        "class",
+        "confidence",
+        *([] if threshold is None else ["set"]),
+    ]
     writer.writerow([*columns, *(f"p({name})" for name in classes)])
     for start in range(0, len(rows), batch_size):
         with torch.no_grad():

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 
 from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.core.samples import Samples
@@ -18,11 +19,12 @@ from trainables.data.kinds.tokens import Tokens
 from trainables.data.kinds.weighted_words import WeightedWords
 from trainables.data.readers.image_folder import SUFFIXES, images_below
 from trainables.data.readers.images import decode_images
-from trainables.data.readers.rows import open_rows
+from trainables.data.readers.rows import Rows, open_rows
 from trainables.data.readers.storing import read_file
 from trainables.data.readers.table_columns import read_columns
 from trainables.data.readers.texts import read_texts
 
+_TABLES: Final = (".csv", ".parquet")
 _KINDS: Final[dict[str, Any]] = {
     kind.__name__: kind
     for kind in (Images, SegmentedImages, Arrays, Tokens, Subwords, WeightedWords, TableRows)
@@ -52,12 +54,17 @@ def _tuples(value: Any) -> Any:
 
 
 def read_raw(
-    samples: Samples, path: Path, column: str | None = None, on_bad_sample: OnBadSample = "error"
+    samples: Samples,
+    path: Path,
+    column: str | None = None,
+    on_bad_sample: OnBadSample = "error",
+    id_column: str | None = None,
 ) -> tuple[Inputs, list[str], tuple[str, ...]]:
     """Rows for a model, their names, and notes about skipped samples and unknown categories.
 
     Images are read from a file or a folder of files; arrays (also uint8 images) from ``.npy``, with
     samples along the first axis; texts (in ``column``) and tables from ``.csv`` or ``.parquet``.
+    Their names are in ``id_column``; by default they are numbers, or the files of images.
 
     Raises:
         OSError: The file does not exist, or is unreadable.
@@ -66,6 +73,8 @@ def read_raw(
     """
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file or folder")
+    if id_column is not None and path.suffix not in _TABLES:
+        raise ValueError(f"{path}: only {' and '.join(_TABLES)} files have a column {id_column!r}")
     names: list[str] | None = None
     unseen: tuple[str, ...] = ()
     if isinstance(samples, Images) and path.suffix != ".npy":
@@ -74,7 +83,11 @@ def read_raw(
         rows = _array(samples, path)
         bad = BadSamples(len(rows), lambda row: f"{path}, row {row} (from 0)")
     else:
-        raw, bad = _raw_rows(samples, path, column)
+        table = _open_table(samples, path)
+        raw, bad = _raw_rows(samples, table, column)
+        if id_column is not None:
+            table.content(id_column, "id")  # it exists
+            names = table.column(id_column, pa.string()).fill_null("").to_pylist()
         rows, unseen = _encoded(samples, raw), samples.unseen(raw)
     if isinstance(samples, Arrays):
         wrong = ~np.isfinite(rows).reshape(len(rows), -1).all(1)
@@ -126,11 +139,14 @@ def _array(samples: Samples, path: Path) -> Inputs:
     return rows
 
 
-def _raw_rows(samples: Samples, path: Path, column: str | None) -> tuple[Any, BadSamples]:
+def _open_table(samples: Samples, path: Path) -> Rows:
+    if path.suffix not in _TABLES:
+        raise ValueError(f"{path}: {samples} are read from {' and '.join(_TABLES)} files")
+    return open_rows("csv" if path.suffix == ".csv" else "parquet", "data", str(path))
+
+
+def _raw_rows(samples: Samples, rows: Rows, column: str | None) -> tuple[Any, BadSamples]:
     """Texts or columns of a table, with the checks of training."""
-    if path.suffix not in (".csv", ".parquet"):
-        raise ValueError(f"{path}: {samples} are read from .csv and .parquet files")
-    rows = open_rows("csv" if path.suffix == ".csv" else "parquet", "data", str(path))
     bad = BadSamples(rows.count, rows.where)
     if isinstance(samples, TableRows):
         features = {"numeric": samples.numeric, "categorical": samples.categorical}
