@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.utils import check_random_state
+from sklearn.utils import check_random_state, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from calsweep.running import run
-from sweeps.errors import UserError
+from sweeps.errors import SweepInterruptedError, UserError
 
 
 class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -76,19 +76,23 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
         self.random_state = random_state
         self.progress = progress
 
-    def fit(self, X: Any, y: Any) -> Self:  # noqa: N803 - scikit-learn's name
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
         """Runs the sweep.
 
         Args:
-            X: Samples: an array (N, ...) of numbers, uint8 (N, H, W) and so on for images; or a
-                data frame, which may have columns of words.
+            X: Samples: an array (N, ...) of finite numbers, uint8 (N, H, W) and so on for images;
+                or a data frame, which may have columns of words and missing values.
             y: Class labels (N,), of any type that scikit-learn accepts.
+            sample_weight: Weights in the loss, (N,), at least 0. With scikit-learn's metadata
+                routing, ``set_fit_request(sample_weight=True)`` requests them.
 
         Raises:
             ValueError: The data or an argument of this object cannot be used.
+            SweepInterruptedError: Ctrl-C or the notebook's stop button.
         """
-        self._of_words = _has_words(X)  # a frame with words is not converted to an array
-        samples, labels = validate_data(self, X, y, **_kind(self._of_words))
+        self._is_table = _is_frame(X)  # a frame is not converted to an array
+        samples, labels = validate_data(self, X, y, **_kind(self._is_table))
+        labels = column_or_1d(labels)
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
@@ -99,13 +103,14 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
             "dataset.test_size": self._held_out(self.test_size, len(codes)),
             **(self.set or {}),
         }
+        weights = () if sample_weight is None else (sample_weight,)
         with ExitStack() as until_done:
             storage = self.storage
             if storage is None:
                 storage = until_done.enter_context(TemporaryDirectory(prefix="calsweep-"))
             try:
                 result = run(
-                    dataset=(samples, codes),
+                    dataset=(samples, codes, *weights),
                     model=self.model,
                     losses=list(self.losses) if isinstance(self.losses, tuple) else self.losses,
                     epochs=self.epochs,
@@ -118,6 +123,13 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
                 self.model_, self.best_ = result.model(), result.best
             except UserError as error:
                 raise ValueError(str(error)) from error
+            except SweepInterruptedError:
+                if self.storage is not None:
+                    raise
+                raise SweepInterruptedError(
+                    "interrupted; this fit is lost, as its sweep is in a temporary folder; with "
+                    "storage=FOLDER, calsweep.resume could continue it"
+                ) from None
         if self.storage is not None:
             self.result_ = result
         return self
@@ -134,7 +146,7 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:  # noqa: N803
         """Calibrated probabilities (N, K), in the order of ``classes_``."""
         check_is_fitted(self)
-        samples = validate_data(self, X, reset=False, **_kind(self._of_words))
+        samples = validate_data(self, X, reset=False, **_kind(self._is_table))
         probs = self.model_.predict_proba(samples).astype(float)
         scaled: npt.NDArray[np.float64] = probs / probs.sum(axis=1, keepdims=True)
         return scaled
@@ -150,10 +162,9 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
         return part if isinstance(part, int) else max(round(part * count), len(self.classes_))
 
 
-def _kind(of_words: bool) -> dict[str, bool]:
-    return {"skip_check_array": True} if of_words else {"allow_nd": True}
+def _kind(is_table: bool) -> dict[str, bool]:
+    return {"skip_check_array": True} if is_table else {"allow_nd": True}
 
 
-def _has_words(samples: Any) -> bool:
-    kinds = getattr(samples, "dtypes", ()) if hasattr(samples, "columns") else ()
-    return any(getattr(kind, "kind", "O") not in "biuf" for kind in kinds)
+def _is_frame(samples: Any) -> bool:
+    return hasattr(samples, "columns") and hasattr(samples, "dtypes")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn import config_context
 from sklearn.base import clone
 from sklearn.datasets import load_iris
 from sklearn.model_selection import cross_validate
@@ -16,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from calsweep import CalibratedClassifierSweep
+from calsweep import CalibratedClassifierSweep, SweepInterruptedError
 
 OPTIONS = {
     "selection.finalists": 0,
@@ -88,6 +89,47 @@ def test_a_frame_with_words_in_it(workplace: None, tmp_path: Path) -> None:
         found.predict(frame.rename(columns={"hue": "colour"}))
 
 
+@pytest.mark.slow
+def test_a_frame_may_have_missing_values(workplace: None) -> None:
+    values = np.random.default_rng(0).normal(size=(120, 3))
+    labels = (values[:, 0] > 0).astype(int)
+    frame = pd.DataFrame(values, columns=["a", "b", "c"]).mask(values > 1.5)
+    found = clone(SMALL).fit(frame, labels, sample_weight=np.ones(120))
+    assert found.score(frame, labels) > 0.8
+    assert np.isfinite(found.predict_proba(frame.assign(b=np.nan))).all()
+
+
+def test_weights_are_requested_by_metadata_routing() -> None:
+    with config_context(enable_metadata_routing=True):
+        requested = clone(SMALL).set_fit_request(sample_weight=True)
+        pipeline = make_pipeline(StandardScaler(), requested)
+        weights = np.append(np.ones(39), -1)  # refused, so they have arrived
+        with pytest.raises(ValueError, match="weight"):
+            pipeline.fit(np.eye(40), np.arange(40) % 2, sample_weight=weights)
+
+
+def test_labels_of_a_frame_are_checked() -> None:
+    frame = pd.DataFrame({"a": np.arange(40.0)})
+    with pytest.raises(ValueError, match=r"Unknown label type|1d array"):
+        clone(SMALL).fit(frame, np.eye(40))
+    with pytest.raises(ValueError, match="40 samples, and labels"):
+        clone(SMALL).fit(frame, np.arange(39) % 2)
+
+
+def test_an_interrupted_fit_gives_advice_that_can_be_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(**options: Any) -> None:
+        raise SweepInterruptedError("interrupted; calsweep.resume('sweep-1') continues it")
+
+    monkeypatch.setattr("calsweep.estimator.run", interrupted)
+    data = np.eye(40), np.arange(40) % 2
+    with pytest.raises(SweepInterruptedError, match=r"this fit is lost.*storage=FOLDER"):
+        clone(SMALL).fit(*data)
+    with pytest.raises(SweepInterruptedError, match="'sweep-1'"):
+        clone(SMALL).set_params(storage=str(tmp_path)).fit(*data)
+
+
 @pytest.mark.parametrize(("value", "reason"), NOT_FINITE.items())
 def test_samples_that_are_not_finite(value: float, reason: str) -> None:
     samples = np.eye(40)
@@ -105,6 +147,7 @@ def test_what_is_wrong_is_a_value_error() -> None:
 
 # Those of scikit-learn's checks that run no sweep. The others run some fifty, in one Ray session.
 WITHOUT_FIT = {
+    "check_all_zero_sample_weights_error",
     "check_classifiers_one_label",
     "check_classifiers_one_label_sample_weights",
     "check_classifiers_regression_target",
@@ -157,10 +200,17 @@ BY_HAND = {
     "check_pipeline_consistency",
     "check_positive_only_tag_during_fit",
     "check_readonly_memmap_input",
+    "check_sample_weights_list",
+    "check_sample_weights_not_an_array",
+    "check_sample_weights_not_overwritten",
+    "check_sample_weights_pandas_series",
+    "check_sample_weights_shape",
     "check_supervised_y_2d",
 }
 # Only with SciPy's own switch for them is there something to check; there is none that cannot hold.
 WITH_ARRAY_API = "check_array_api_input"
+# A repeated sample may be held out; a sample with twice the weight is in one split.
+NEVER = {WITH_ARRAY_API, "check_sample_weight_equivalence_on_dense_data"}
 
 
 def _marks(name: str) -> list[pytest.MarkDecorator]:
@@ -175,7 +225,7 @@ def _checks() -> list[Any]:
     return [
         pytest.param(*pair, id=name, marks=_marks(name))
         for name, pair in pairs.items()
-        if name != WITH_ARRAY_API
+        if name not in NEVER
     ]
 
 

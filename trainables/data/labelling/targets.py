@@ -99,7 +99,7 @@ def check_weights(raw: Any, part: str, bad: BadSamples) -> Floats:
     for row in np.flatnonzero(wrong).tolist():
         bad.add(row, f"weight {weights[row]} is not allowed; allowed: numbers of at least 0")
     if not (weights[~wrong] > 0).any():
-        raise ValueError(f"{part}: no weight is above 0")
+        raise ValueError(f"{part}: all weights are zero")
     return weights
 
 

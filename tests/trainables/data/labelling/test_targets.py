@@ -135,7 +135,7 @@ def changed(array: np.ndarray, row: int, value: Any) -> np.ndarray:
             r"row 5 \(from 0\): weight -1.0 is not allo",
         ),
         ([probabilities(), weights(9)], r"there are 300 samples, and weights of shape \(9,\)"),
-        ([probabilities(), 0 * weights()], r"train: no weight is above 0"),
+        ([probabilities(), 0 * weights()], r"train: all weights are zero"),
     ],
 )
 def test_what_cannot_be_used_is_named(targets: list[np.ndarray], message: str) -> None:
