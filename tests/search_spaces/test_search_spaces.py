@@ -136,6 +136,9 @@ def test_the_number_of_classes_determines_the_first_published_setting() -> None:
     assert few[0]["epsilon"] == 0.05
     assert many[0]["epsilon"] == 0.01
     assert sorted(map(str, few)) == sorted(map(str, many))
+    texts = published_settings("focal_calibration", 20)  # 20 Newsgroups
+    assert texts[0] == {"gamma": 5, "lam": 4.5}
+    assert sorted(map(str, texts)) == sorted(map(str, published_settings("focal_calibration")))
 
 
 def test_results_are_copies() -> None:

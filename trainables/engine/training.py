@@ -58,6 +58,7 @@ class Trainer:
         self.model: Classifier = model.to(  # type: ignore[call-overload]
             device, memory_format=self._memory_format
         )
+        loss.on_features(model.head.in_features)
         self.loss = loss.to(device)
         self.model.head.requires_grad_(loss.trains_classifier)
         self.dataset = dataset

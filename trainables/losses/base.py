@@ -140,6 +140,9 @@ class CalibrationLoss(nn.Module):
         """
         return augment(inputs), targets
 
+    def on_features(self, num_features: int) -> None:
+        """Called once with the number D of features, before :meth:`on_train_begin`."""
+
     def on_train_begin(self, num_samples: int) -> None:
         """Called once with the size of the training split, before the optimiser is created."""
 

@@ -329,7 +329,8 @@ class Loop:
 def _watched_hooks(loss: CalibrationLoss) -> set[str]:
     """The hooks of a loss that the loop must still call; calling a hook removes it."""
     uncalled: set[str] = set()
-    for name in ("on_train_begin", "prepare_batch", "on_step_end", "parameter_groups"):
+    hooks = ("on_features", "on_train_begin", "prepare_batch", "on_step_end", "parameter_groups")
+    for name in hooks:
         learns = name == "parameter_groups" and bool(loss.parameter_groups())
         if learns or _overrides(loss, name):
             uncalled.add(name)

@@ -268,3 +268,20 @@ def test_kde_keeps_the_bandwidth_in_range() -> None:
     loss.on_validation_end(certain, torch.arange(4))
     assert 0.001 <= float(state(loss)["width"]) <= 0.5
     loss.on_validation_end(certain[:1], torch.arange(1))
+
+
+def test_supcon_sees_the_projected_features_and_trains_the_projection() -> None:
+    torch.manual_seed(0)
+    features, targets = torch.randn(8, 6), torch.arange(8) % 3
+    loss, plain = make_loss("supcon", 3, projection=4), make_loss("supcon", 3)
+    with pytest.raises(ValueError, match=r"call on_features\(D\)"):
+        loss(torch.zeros(8, 3), targets, features=features)
+    loss.on_features(6)
+    assert [tuple(each.shape) for each in loss.parameters()] == [(6, 6), (6,), (4, 6), (4,)]
+    first, relu, last = loss.get_submodule("head")  # type: ignore[misc]
+    projected = last(relu(first(features)))
+    value = loss(torch.zeros(8, 3), targets, features=features)
+    torch.testing.assert_close(value, plain(torch.zeros(8, 3), targets, features=projected))
+    value.backward()
+    assert all(each.grad is not None and each.grad.any() for each in loss.parameters())
+    assert not list(plain.parameters())
