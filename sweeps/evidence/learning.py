@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -11,17 +11,19 @@ import numpy as np
 import numpy.typing as npt
 
 from sweeps.messages.formatting import counted
-from sweeps.search.ranking import Candidate, Ranking
+from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.setting import BASELINE_LOSS
 from trainables.files.predictions import decode_predictions, layout_of
 
 if TYPE_CHECKING:
     from sweeps.messages.reporter import Reporter
+    from sweeps.results.reference import ReferenceResult
+    from sweeps.sweep_file.schema import SweepFile
     from trainables.data.core.base import Data
+    from trainables.metrics import Difference
 
-_CLOSE: Final = 0.9  # share of the constant classifier's error and NLL; above it, a result is close
-_CLOSE_FROM_THE_START: Final = 0.98  # the same in all of the first epochs
+_CLOSE_FROM_THE_START: Final = 0.98  # share of the constant classifier's error and NLL
 _FIRST_EPOCHS: Final = 3
 _STILL_FALLING: Final = 0.03  # relative fall of the training loss in the last third of the epochs
 _HARDLY_FELL: Final = 0.1  # relative fall of the training loss in all epochs
@@ -56,8 +58,9 @@ class FirstEpochs:
     A listener of the trial queue.
     """
 
-    def __init__(self, dataset: Data, reporter: Reporter) -> None:
+    def __init__(self, dataset: Data, reporter: Reporter, sweep: SweepFile) -> None:
         self._dataset = dataset
+        self._sweep = sweep
         self._reporter = reporter
         self._done = False
 
@@ -70,9 +73,8 @@ class FirstEpochs:
         self._done = True
         if failed:
             if (record.reason or "").startswith("diverged"):
-                self._reporter.notice(
-                    f"The baseline {record.reason}. Lower the learning rate (training.lr)."
-                )
+                _, lower_rate, _ = _changes(self._sweep)
+                self._reporter.notice(f"The baseline {record.reason}. Try {lower_rate}.")
             return
         constant = self._constant()
         if constant is None or not _is_constant(record, constant):
@@ -81,8 +83,8 @@ class FirstEpochs:
         self._reporter.notice(
             f"After {counted(record.epochs, 'epoch')} the baseline has learned nothing: its "
             f"validation error is {error:.1%}; always predicting the most frequent class has "
-            f"{constant.error:.1%}. {_suggestion(record, constant)} If it needs a warm-up, wait; "
-            "else stop the sweep with Ctrl-C and start another one."
+            f"{constant.error:.1%}. {_suggestion(record, constant, self._sweep)} If it needs a "
+            "warm-up, wait; else stop the sweep with Ctrl-C and start another one."
         )
 
     def _constant(self) -> ConstantClassifier | None:
@@ -103,62 +105,106 @@ def _is_constant(record: TrialRecord, constant: ConstantClassifier) -> bool:
     )
 
 
-def learning_warnings(ranking: Ranking, read_predictions: Callable[[int], bytes]) -> list[str]:
-    """A warning if the baseline or the selected setting has learned almost nothing.
+def learning_warnings(
+    ranking: Ranking,
+    read_predictions: Callable[[int], bytes],
+    sweep: SweepFile,
+    references: Sequence[ReferenceResult] = (),
+) -> list[str]:
+    """A warning if the baseline or the selected setting is not shown to have learned anything.
 
-    They are compared with a constant classifier by error and by NLL after temperature scaling. The
-    error alone might not distinguish a useful model of a rare class from it. Raises OSError or
-    ValueError if the predictions on the validation split cannot be read.
+    Its NLL, after a temperature, must be lower than that of a constant classifier on the whole
+    paired interval. Raises OSError or ValueError if the predictions on the validation split cannot
+    be read.
     """
     candidates = [c for c in (ranking.chosen, ranking.baseline) if c is not None]
-    if not candidates:
-        return []
-    data = read_predictions(candidates[0].judged[0].number)
-    constant = constant_classifier(decode_predictions(data)[1], layout_of(data)[0])
-    poor = [c for c in candidates if _is_close(c, constant)]
+    against = {c.loss: _against_constant(read_predictions(c.judged[0].number)) for c in candidates}
+    poor = [c for c in candidates if against[c.loss].verdict != "supported"]
     if not poor:
         return []
-    by_loss = {c.loss: c.val_error for c in poor}
-    errors = " and ".join(f"{loss} {error:.1%}" for loss, error in by_loss.items())
+    data = read_predictions(poor[0].judged[0].number)
+    constant = constant_classifier(decode_predictions(data)[1], layout_of(data)[0])
+    errors = " and ".join(
+        f"{loss} {c.val_error:.1%}" for loss, c in {c.loss: c for c in poor}.items()
+    )
+    found = against[poor[0].loss]
     return [
-        f"Nothing was learned, so do not use this result: the validation error is {errors}; always "
+        f"Nothing was learned, so do not use this result: the validation NLL of {poor[0].loss} "
+        f"minus that of always predicting the class frequencies is {found.value:+.4f} "
+        f"[{found.low:+.4f}, {found.high:+.4f}]. The validation error is {errors}; always "
         f"predicting the most frequent class has {constant.error:.1%}. Such a classifier may have "
-        f"a low calibration error and is still useless. "
-        f"{_suggestion(poor[-1].judged[0], constant)}"
+        f"a low calibration error and is still useless. {_on_references(references)}"
+        f"{_suggestion(poor[-1].judged[0], constant, sweep)}"
     ]
 
 
-def _is_close(candidate: Candidate, constant: ConstantClassifier) -> bool:
-    nll = candidate.mean("val_nll_scaled")
-    informs = not math.isnan(nll) and nll < _CLOSE * constant.nll
-    return candidate.val_error >= _CLOSE * constant.error and not informs
+def _against_constant(data: bytes) -> Difference:
+    """NLL of predictions after a cross-fitted temperature minus that of a constant classifier."""
+    from trainables.metrics import mean_difference
+    from trainables.metrics.proper_scores import log_losses_of_logits
+    from trainables.posthoc import cross_fitted
+    from trainables.trials.outcome import read_predictions
+
+    logits, labels = read_predictions(data)
+    decisions, cluster_size = layout_of(data)
+    logits = logits.double()
+    scaled = cross_fitted(logits, labels, cluster_size=cluster_size)
+    constant = labels.double()
+    for place in range(decisions):
+        own = labels[place::decisions]
+        constant[place::decisions] = -(own.bincount().double() / len(own)).log()[own]
+    losses = log_losses_of_logits(scaled, labels)
+    rows = decisions * cluster_size
+    return mean_difference("nll", [losses], [constant], rows_per_sample=rows)
 
 
-def _suggestion(record: TrialRecord, constant: ConstantClassifier) -> str:
-    """What to change, judging by the training loss of a trial that learned almost nothing."""
+def _on_references(references: Sequence[ReferenceResult]) -> str:
+    known = [each for each in references if "test_error" in each.outcome]
+    if not known:
+        return ""
+    best = min(known, key=lambda each: each.outcome["test_error"])
+    return f"On the test split, {best.name} has an error of {best.outcome['test_error']:.1%}. "
+
+
+def _suggestion(record: TrialRecord, constant: ConstantClassifier, sweep: SweepFile) -> str:
+    """What to change, judging by the training loss of a trial that learned almost nothing.
+
+    It is never the present value. A custom loop has a recipe of its own.
+    """
     losses = [entry.get("train_loss", math.nan) for entry in record.history]
+    epochs = f"more than {counted(sweep.training.epochs, 'epoch')} (training.epochs)"
+    rate, lower_rate, optimizer = _changes(sweep)
     if len(losses) < 2 or not all(math.isfinite(loss) for loss in losses):
         return (
-            f"It was trained for {counted(record.epochs, 'epoch')}: try more (training.epochs), "
-            "and another learning rate (training.lr) or optimizer (training.optimizer)."
+            f"It was trained for {counted(record.epochs, 'epoch')}: try {epochs}, "
+            f"{rate}{optimizer}."
         )
     first, last = losses[0], losses[-1]
     before = losses[-1 - math.ceil(len(losses) / 3)]
     curve = f"the training loss went from {first:.3g} to {last:.3g} in {len(losses)} epochs"
     if last > first or (record.loss == BASELINE_LOSS and last > constant.nll):
-        return (
-            f"As {curve}, lower the learning rate (training.lr), or use training.optimizer = adam."
-        )
+        return f"As {curve}, try {lower_rate}{optimizer}."
     if before - last > _STILL_FALLING * abs(before):
-        return f"As {curve} and was still falling, train longer (training.epochs)."
+        return f"As {curve} and was still falling, train for {epochs}."
     if first - last < _HARDLY_FELL * abs(first):
-        return (
-            f"As {curve}, change the learning rate (training.lr) or the optimizer "
-            "(training.optimizer = adam with training.lr = 0.001 is a good first try), and train "
-            "longer (training.epochs)."
-        )
+        return f"As {curve}, try {rate}{optimizer}, and train for {epochs}."
     return (
         f"As {curve}, but the validation error stayed high, the network has only memorised its "
         "training samples: check that the labels belong to the inputs, use more data, or a smaller "
         "model."
+    )
+
+
+def _changes(sweep: SweepFile) -> tuple[str, str, str]:
+    """Another learning rate, a lower one, and another optimizer (or nothing), in words."""
+    if sweep.trainable is not None:
+        return "another learning rate in your loop", "a lower learning rate in your loop", ""
+    training = sweep.training
+    rate = "" if training.lr is None else f", now {training.lr:g}"
+    adam = training.optimizer is not None and training.optimizer.startswith("adam")
+    optimizer = "" if adam else " or training.optimizer = adam with training.lr = 0.001"
+    return (
+        f"another learning rate (training.lr{rate})",
+        f"a lower learning rate (training.lr{rate})",
+        optimizer,
     )

@@ -27,7 +27,7 @@ from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.candidates import read_earlier_candidates
 from sweeps.store.stored_sweeps import sweeps_on_test_split
 from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.schema import SelectionSection, SweepFile
+from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.run_content import Ending
 from trainables.data.core.tasks import OneClass
 
@@ -44,7 +44,7 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
     references = _references(queue.sweep, dataset, reporter)
     reporter.stage("Comparing the selected setting with cross-entropy")
     ranking = Ranking(queue.records, rule_of(queue.sweep))
-    judgement = _judge(ranking, store, queue.sweep.selection)
+    judgement = _judge(ranking, store, queue.sweep, references)
     worse = reference_warnings(ranking, references)
     judgement = replace(
         judgement,
@@ -146,8 +146,13 @@ def take_look(sweep: SweepFile, store: SweepStore, ranking: Ranking) -> Look:
     return look(_as_far_as_readable(compare, ranking, validation, earlier, looks))
 
 
-def _judge(ranking: Ranking, store: SweepStore, selection: SelectionSection) -> Judgement:
-    read = partial(_read_predictions, store)
+def _judge(
+    ranking: Ranking,
+    store: SweepStore,
+    sweep: SweepFile,
+    references: tuple[ReferenceResult, ...],
+) -> Judgement:
+    read, selection = partial(_read_predictions, store), sweep.selection
     sweeps = store.patiently(sweeps_on_test_split, store)
     earlier = store.patiently(read_earlier_candidates, store.folder)
     validation, test = partial(read, "validation"), partial(read, "test")
@@ -157,7 +162,7 @@ def _judge(ranking: Ranking, store: SweepStore, selection: SelectionSection) -> 
             *_as_far_as_readable(compare_on_test_split, ranking, test, sweeps),
             *_as_far_as_readable(compare, ranking, validation, earlier, selection.looks),
         ),
-        tuple(_as_far_as_readable(learning_warnings, ranking, validation)),
+        tuple(_as_far_as_readable(learning_warnings, ranking, validation, sweep, references)),
         len(ranking.candidates) + earlier,
         pairs=tuple(pairs),
         ensemble=next(iter(_as_far_as_readable(judge_ensemble, ranking, read, sweeps)), None),

@@ -242,7 +242,7 @@ def _carry_out(
     on_answer: OnAnswer,
     log: Path,
 ) -> SweepResult:
-    first_epochs = FirstEpochs(dataset, progress)
+    first_epochs = FirstEpochs(dataset, progress, sweep)
     sweep, pilot = with_common_epochs(sweep, store, dataset, backend, progress, first_epochs, log)
     mirror, blocks, encoder, past = store.patiently(_read_store, sweep, store, dataset, progress)
     writer = MlflowWriter(mirror, progress)

@@ -14,8 +14,10 @@ from sweeps.cli import app
 from sweeps.evidence.learning import FirstEpochs, constant_classifier, learning_warnings
 from sweeps.results.explanation import answer
 from sweeps.results.judgement import Judgement
+from sweeps.results.reference import ReferenceResult
 from sweeps.search.record import TrialRecord
 from sweeps.service.reading import write_report
+from sweeps.sweep_file.schema import TrainableSection
 from sweeps.tracking.run_content import description
 from tests.builders import Noted, baseline, make_sweep, new_store, ranked, trial
 from trainables.data import load_dataset
@@ -23,12 +25,18 @@ from trainables.files.storage import Folder
 from trainables.trials.outcome import write_predictions
 
 LABELS = torch.arange(20).repeat(10)
+SGD = make_sweep(training={"epochs": 5, "optimizer": "sgd", "lr": 0.1})
 
 
-def predictions(folder: Path, labels: torch.Tensor = LABELS) -> Callable[[int], bytes]:
-    """Predictions of any trial, with the labels of the validation split."""
+def predictions(
+    folder: Path, labels: torch.Tensor = LABELS, signal: float = 0.0
+) -> Callable[[int], bytes]:
+    """Of any trial: class frequencies with random noise, and a signal at the label's logit."""
     place = Folder(str(folder))
-    write_predictions(place, "validation", (torch.zeros(len(labels), 20), labels))
+    logits = (torch.bincount(labels, minlength=20) + 1e-9).log().repeat(len(labels), 1)
+    logits += 0.1 * torch.randn(logits.shape, generator=torch.Generator().manual_seed(0))
+    logits[torch.arange(len(labels)), labels] += signal
+    write_predictions(place, "validation", (logits, labels))
     return lambda number: place.read("predictions_validation.parquet")
 
 
@@ -49,38 +57,61 @@ def test_the_constant_classifier_knows_how_frequent_classes_are() -> None:
 @pytest.mark.parametrize(
     ("losses", "suggestion"),
     [
-        ([2.99, 2.9, 2.7], "was still falling, train longer (training.epochs)"),
-        ([2.99, 2.98, 2.98], "change the learning rate (training.lr) or the optimizer"),
-        ([2.9, 2.95, 2.98], "lower the learning rate"),
-        ([900.0, 40.0, 5.0], "lower the learning rate"),
+        ([2.99, 2.9, 2.7], "was still falling, train for more than 5 epochs (training.epochs)"),
+        (
+            [2.99, 2.98, 2.98],
+            "another learning rate (training.lr, now 0.1) or training.optimizer =",
+        ),
+        ([2.9, 2.95, 2.98], "try a lower learning rate (training.lr, now 0.1)"),
+        ([900.0, 40.0, 5.0], "try a lower learning rate (training.lr, now 0.1)"),
         ([2.99, 0.1, 0.1, 0.1], "has only memorised its training samples"),
-        ([2.99], "It was trained for 1 epoch: try more"),
+        ([2.99], "It was trained for 1 epoch: try more than 5 epochs"),
     ],
 )
 def test_the_warning_suggests_what_to_change(
     tmp_path: Path, losses: list[float], suggestion: str
 ) -> None:
     records = [baseline(history=curve(*losses)), trial(1, val_error=0.91, val_nll_scaled=2.9)]
-    (warning,) = learning_warnings(ranked(records), predictions(tmp_path))
+    (warning,) = learning_warnings(ranked(records), predictions(tmp_path), SGD)
     assert warning.startswith("Nothing was learned, so do not use this result")
     assert "always predicting the most frequent class has 95.0%" in warning
     assert suggestion in warning
 
 
+def test_values_in_use_are_not_suggested(tmp_path: Path) -> None:
+    adam = make_sweep(training={"epochs": 5, "optimizer": "adam", "lr": 0.001})
+    records = [baseline(history=curve(2.99, 2.98, 2.98))]
+    (warning,) = learning_warnings(ranked(records), predictions(tmp_path), adam)
+    assert "try another learning rate (training.lr, now 0.001), and train for more than" in warning
+    loop = SGD.model_copy(update={"trainable": TrainableSection(name="my_loops:train")})
+    (warning,) = learning_warnings(ranked(records), predictions(tmp_path), loop)
+    assert "try another learning rate in your loop, and train" in warning
+    assert "training.lr" not in warning
+
+
 def test_what_has_learned_gets_no_warning(tmp_path: Path) -> None:
     records = [baseline(val_error=0.5), trial(1, val_error=0.5)]
-    assert learning_warnings(ranked(records), predictions(tmp_path)) == []
-    assert learning_warnings(ranked([]), predictions(tmp_path)) == []
+    assert learning_warnings(ranked(records), predictions(tmp_path, signal=2.0), SGD) == []
+    assert learning_warnings(ranked([]), predictions(tmp_path), SGD) == []
 
 
-def test_a_model_of_a_rare_class_is_judged_by_its_probabilities_too(tmp_path: Path) -> None:
+def test_a_noisy_table_is_learned_though_its_error_is_high(tmp_path: Path) -> None:
+    """The error is close to the most frequent class's, but the NLL is lower by more than chance."""
+    labels = (torch.arange(2000) % 100 < 41).long()
+    records = [baseline(val_error=0.405, val_nll_scaled=0.66)]
+    read = predictions(tmp_path, labels, signal=0.3)
+    assert learning_warnings(ranked(records), read, SGD) == []
+    tree = ReferenceResult("gradient boosting", {"test_error": 0.379}, 1000)
+    read = predictions(tmp_path, labels)
+    (warning,) = learning_warnings(ranked(records), read, SGD, [tree])
+    assert "On the test split, gradient boosting has an error of 37.9%." in warning
+
+
+def test_a_model_of_a_rare_class_is_judged_by_its_probabilities(tmp_path: Path) -> None:
     rare = (torch.arange(1000) % 20 == 0).long()
-    read = predictions(tmp_path, rare)
-    nll = constant_classifier(rare.numpy()).nll
-    informed = [baseline(val_error=0.05, val_nll_scaled=0.7 * nll)]
-    assert learning_warnings(ranked(informed), read) == []
-    constant = [baseline(val_error=0.05, val_nll_scaled=nll)]
-    assert len(learning_warnings(ranked(constant), read)) == 1
+    records = [baseline(val_error=0.05)]
+    assert learning_warnings(ranked(records), predictions(tmp_path, rare, 1.0), SGD) == []
+    assert len(learning_warnings(ranked(records), predictions(tmp_path, rare), SGD)) == 1
 
 
 def test_the_result_starts_with_it_everywhere(
@@ -89,7 +120,7 @@ def test_the_result_starts_with_it_everywhere(
     sweep = make_sweep()
     records = [baseline(history=curve(2.99, 2.98)), trial(1, val_error=0.92)]
     store = new_store(tmp_path, sweep, records)
-    warnings = learning_warnings(ranked(records), predictions(tmp_path / "predictions"))
+    warnings = learning_warnings(ranked(records), predictions(tmp_path / "predictions"), SGD)
     found = answer(ranked(records), sweep, Judgement(warnings=tuple(warnings)))
     store.save_answer(found)
     said = "Nothing was learned"
@@ -108,7 +139,7 @@ def test_the_result_starts_with_it_everywhere(
 def first_epochs_of(record: TrialRecord) -> list[str]:
     """What is reported while the baseline of a sweep of digits trains."""
     notices: list[str] = []
-    listener = FirstEpochs(load_dataset("digits", seed=0), Noted(notices))
+    listener = FirstEpochs(load_dataset("digits", seed=0), Noted(notices), SGD)
     listener.take(trial(1, history=record.history))  # another trial says nothing
     for epoch in range(1, len(record.history) + 1):
         listener.take(replace(record, history=record.history[:epoch]))
@@ -122,7 +153,7 @@ def test_a_learning_rate_that_does_not_train_is_reported_in_the_first_epochs() -
     ]
     (notice,) = first_epochs_of(baseline(history=at_chance))
     assert notice.startswith("After 3 epochs the baseline has learned nothing")
-    assert "lower the learning rate (training.lr)" in notice
+    assert "a lower learning rate (training.lr, now 0.1)" in notice
     learning = [*at_chance[:2], {**at_chance[2], "val_error": 0.7, "val_nll": 2.0}]
     assert first_epochs_of(baseline(history=learning)) == []
 
@@ -131,4 +162,4 @@ def test_a_baseline_that_diverges_is_reported() -> None:
     reason = "diverged: training loss is nan in epoch 1"
     (notice,) = first_epochs_of(baseline(history=[{"epoch": 1}], state="failed", reason=reason))
     assert reason in notice
-    assert "Lower the learning rate (training.lr)" in notice
+    assert "Try a lower learning rate (training.lr, now 0.1)" in notice
