@@ -24,7 +24,8 @@ from sweeps.search.rules import rule_of
 from sweeps.service.trained import load_ensemble, load_same_data, load_trained, select_ensemble
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
-from sweeps.tracking.address import check_answers, tracking_uri
+from sweeps.tracking.address import check_answers
+from sweeps.tracking.kept_address import tracking_uri_of
 from sweeps.tracking.registered_models import ModelToRegister, Registry
 
 if TYPE_CHECKING:
@@ -113,7 +114,7 @@ def register_models(name: str, storage: str) -> list[str]:
         UserError: See :func:`export_model`; or MLflow does not answer, or does not have the sweep.
     """
     store, sweep, ranking = _chosen(name, storage)
-    check_answers(tracking_uri(storage, sweep))
+    check_answers(tracking_uri_of(store, sweep))
     return register_choice(store, sweep, ranking, lambda: load_same_data(store, sweep))
 
 
@@ -128,9 +129,8 @@ def register_choice(
     if parent is None:
         sync = calsweep_command(f"sync {sweep.name}", store.storage)
         raise UserError(f"MLflow does not have sweep {sweep.name!r} yet; {sync} writes it")
-    registry = Registry(
-        tracking_uri(store.storage, sweep), parent, f"calsweep-{sweep.dataset.label}"
-    )
+    uri = tracking_uri_of(store, sweep)
+    registry = Registry(uri, parent, f"calsweep-{sweep.dataset.label}")
     wanted = {"champion": ranking.chosen, "challenger": _runner_up(ranking)}
     builder: _Builder | None = None
     registered = []

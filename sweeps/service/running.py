@@ -47,6 +47,7 @@ from sweeps.sweep_file.schema import OWN_DATA, SweepFile
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import check_answers, tracking_uri
+from sweeps.tracking.kept_address import address_files, tracking_uri_of
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.run_content import Ending
 from sweeps.tracking.writer import MlflowWriter
@@ -187,7 +188,8 @@ def _run(sweep: SweepFile, store: SweepStore, session: _Session, *, new: bool) -
     named = _named_sweeps(sweep, store.storage) if new else {}
     earlier = earlier_trials(sweep, named) if new else []
     recorded = recorded_for(sweep, store.storage) if new else []
-    check_answers(tracking_uri(store.storage, sweep))
+    tracking = tracking_uri(store.storage, sweep) if new else tracking_uri_of(store, sweep)
+    check_answers(tracking)
     with (
         Progress(
             session.console or plain_console(stderr=True, lasting=True), not session.debug
@@ -220,6 +222,7 @@ def _run(sweep: SweepFile, store: SweepStore, session: _Session, *, new: bool) -
                     count = earlier_candidates(sweep, identity.digest, store.storage, named)
                     files = {**identity_files(identity), **candidate_files(count)}
                     files |= skipped_files(dataset) | recorded_files(recorded)
+                    files |= address_files(tracking, store.storage)
                     store.create(sweep, earlier, files)
                 else:
                     store.change(sweep)
@@ -290,7 +293,7 @@ def _carry_out(
         )
     if sweep.tracking.register_model and not queue.cut_short and ending.ranking.chosen is not None:
         _register(store, sweep, ending.ranking, dataset, writer.fault, progress)
-    uri = tracking_uri(store.storage, sweep)
+    uri = tracking_uri_of(store, sweep)
     return SweepResult(queue.records, ending.answer, unsynced, writer.fault, uri)
 
 

@@ -11,8 +11,9 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.store.stored_sweeps import answer_so_far
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
-from sweeps.tracking.address import check_answers, tracking_uri
+from sweeps.tracking.address import check_answers
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
+from sweeps.tracking.kept_address import tracking_uri_of
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.refusals import (
     RunDeletedError,
@@ -43,7 +44,7 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
     """
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
-    check_answers(tracking_uri(storage, sweep))
+    check_answers(tracking_uri_of(store, sweep))
     with store.locked():
         left: list[str] = []
         records = store.load_records(left.append)

@@ -23,9 +23,10 @@ from sweeps.search.rules import rule_of
 from sweeps.store.identity import read_identity
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
-from sweeps.tracking.address import make_client, tracking_uri
+from sweeps.tracking.address import make_client
 from sweeps.tracking.artifacts import gather_artifacts
 from sweeps.tracking.experiment import dataset_experiment, deleted, pages
+from sweeps.tracking.kept_address import tracking_uri_of
 from sweeps.tracking.refusals import RunDeletedError, RunRefusedError, RunUnansweredError, blamed
 from sweeps.tracking.rights import needs_right, writes_to
 from sweeps.tracking.run import RANK, end_tags, ranks, run_metrics, run_parameters, run_tags
@@ -91,7 +92,7 @@ class Mirror:
         """
         if self._own is not None:
             return self._own
-        uri = tracking_uri(self._store.storage, self._sweep)
+        uri = tracking_uri_of(self._store, self._sweep)
         make_database(uri)
         self._client = client = make_client(uri)
         identity = read_identity(self._store.folder)

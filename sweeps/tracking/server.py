@@ -22,6 +22,7 @@ from sweeps.tracking.address import (
     tracking_uri,
 )
 from sweeps.tracking.experiment import our_experiments
+from sweeps.tracking.mlflow_internals import follow_move
 from sweeps.tracking.sqlite import sqlite_path
 
 _PATIENCE_SECONDS = 8.0
@@ -49,6 +50,8 @@ def serve(storage: str, host: str, port: int) -> None:
     if path is not None and not path.exists():
         raise UserError(f"{uri} has no runs yet; `calsweep run quickstart` makes some")
     _check_free(host, port)
+    if path is not None:
+        follow_move(path)
     print("Starting the MLflow UI ...", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # also ends the server
     command = ["--host", host, "--port", str(port), "--workers", "1"]

@@ -1,0 +1,83 @@
+"""MLflow's address that is kept with a sweep, so that all its runs are in one place.
+
+A command in another shell may have another ``MLFLOW_TRACKING_URI``, or none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any, Final
+
+from sweeps.errors import UserError
+from sweeps.messages.redaction import without_credentials
+from sweeps.store.json_files import read_json
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.tracking.address import is_server, tracking_uri
+from sweeps.tracking.sqlite import sqlite_path, sqlite_uri
+from trainables.files.storage import Folder
+
+_FILE: Final = "mlflow.json"
+_VARIABLE: Final = "MLFLOW_TRACKING_URI"
+
+
+def address_files(uri: str, storage: str) -> dict[str, bytes]:
+    """The file that stores the address of a new sweep, without credentials: name and content.
+
+    A database in the storage is stored relative to it, because a storage can be moved.
+    """
+    inside, shown = _inside(uri, storage), without_credentials(uri)
+    kept = {"in_storage": inside} if inside else {"tracking_uri": shown, "whole": shown == uri}
+    return {_FILE: json.dumps(kept).encode()}
+
+
+def tracking_uri_of(store: SweepStore, sweep: SweepFile) -> str:
+    """The address of an existing sweep's runs.
+
+    Raises:
+        UserError: ``MLFLOW_TRACKING_URI`` names another one, or its credentials are missing; or as
+            for :func:`~sweeps.tracking.address.tracking_uri`.
+    """
+    kept: dict[str, Any] = read_json(
+        store.folder, _FILE, dict, {}, "MLflow's address is asked for anew"
+    )
+    began, own = _began(kept, store.storage), sweep.tracking.uri
+    if began is None or (own and not ("in_storage" in kept and sqlite_path(own))):
+        return tracking_uri(store.storage, sweep)  # of an older version; or the sweep file decides
+    given = None if own else os.environ.get(_VARIABLE)
+    if given and _same(given, began):
+        return given
+    if given:
+        raise UserError(
+            f"{_VARIABLE} = {without_credentials(given)!r}: the runs of sweep {store.name!r} are "
+            f"at {began!r}; unset the variable or set it to that address, or, if the runs are "
+            f"now at the other one, delete {store.folder.uri}/{_FILE}"
+        )
+    if not kept.get("whole", True) and not is_server(began):  # servers have variables for it
+        raise UserError(
+            f"{_VARIABLE} is missing: the runs of sweep {store.name!r} are at {began!r}, and "
+            "credentials and options are not stored; set it to that address with them"
+        )
+    return began
+
+
+def _same(one: str, other: str) -> bool:
+    first, second = (without_credentials(uri).rstrip("/") for uri in (one, other))
+    return first == second
+
+
+def _inside(uri: str, storage: str) -> str | None:
+    """The path of a SQLite file in the storage, relative to it."""
+    path, folder = sqlite_path(uri), Folder(storage)
+    if path is None or not folder.is_local or not path.is_relative_to(folder.path):
+        return None
+    return path.relative_to(folder.path).as_posix()
+
+
+def _began(kept: dict[str, Any], storage: str) -> str | None:
+    if "in_storage" in kept:
+        return sqlite_uri(Path(Folder(storage).path) / str(kept["in_storage"]))
+    uri = kept.get("tracking_uri")
+    return None if uri is None else str(uri)

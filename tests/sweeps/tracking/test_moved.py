@@ -1,0 +1,148 @@
+"""The runs of a sweep stay in one MLflow: in another shell, and in a storage that was moved."""
+
+import shutil
+import sqlite3
+from pathlib import Path
+
+import pytest
+from mlflow import MlflowClient
+
+from sweeps.errors import UserError
+from sweeps.service.running import resume_sweep
+from sweeps.service.upkeep import sync_sweep
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.tracking.address import tracking_uri
+from sweeps.tracking.kept_address import address_files, tracking_uri_of
+from tests.builders import new_store
+from tests.harness.command import calsweep
+from tests.harness.tracked import client_of, keep_answer, make_records, make_store, make_sweep
+
+SERVER = "http://127.0.0.1:9"
+
+
+def begun(storage: Path, sweep: SweepFile) -> SweepStore:
+    """A sweep that was begun in the present environment."""
+    uri = tracking_uri(str(storage), sweep)
+    return new_store(storage, sweep, files=address_files(uri, str(storage)))
+
+
+def test_another_shell_writes_to_the_same_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@127.0.0.1:9/")
+    sweep = make_sweep("kept")
+    store = begun(tmp_path, sweep)
+    assert b"secret" not in store.folder.read("mlflow.json")
+    assert tracking_uri_of(store, sweep) == "http://me:secret@127.0.0.1:9/"
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert tracking_uri_of(store, sweep) == f"{SERVER}/"
+    for command in (sync_sweep, resume_sweep):
+        with pytest.raises(UserError, match=rf"'{SERVER}/' does not answer"):
+            command("kept", str(tmp_path))
+    assert not (tmp_path / "mlflow.db").exists()
+
+
+@pytest.mark.parametrize("first", [SERVER, None, "postgresql://me:secret@host/runs"])
+def test_another_address_is_refused_and_both_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str | None
+) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    if first is not None:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", first)
+    store = begun(tmp_path, make_sweep("kept"))
+    shown = (first or f"sqlite:///{tmp_path}/mlflow.db").replace("me:secret@", "")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@other:5000")
+    for command in (sync_sweep, resume_sweep):
+        with pytest.raises(UserError) as refused:
+            command("kept", str(tmp_path))
+        named = "MLFLOW_TRACKING_URI = 'http://other:5000': the runs of sweep 'kept' are at"
+        assert f"{named} '{shown}'" in str(refused.value)
+    store.folder.delete("mlflow.json")
+    assert tracking_uri_of(store, make_sweep("kept")) == "http://me:secret@other:5000"
+
+
+def test_a_database_whose_password_is_not_stored_has_to_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "postgresql://me:secret@host/runs")
+    sweep = make_sweep("kept")
+    store = begun(tmp_path, sweep)
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    with pytest.raises(UserError, match=r"missing: .*'postgresql://host/runs', and credentials"):
+        tracking_uri_of(store, sweep)
+
+
+def test_the_sweep_file_decides_before_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://other:5000")
+    sweep = make_sweep("kept", tracking={"uri": SERVER})
+    assert tracking_uri_of(begun(tmp_path, sweep), sweep) == SERVER
+
+
+@pytest.mark.parametrize(("own", "copied"), [(False, False), (True, True)])
+def test_a_moved_storage_takes_its_runs_along(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch, own: bool, copied: bool
+) -> None:
+    """Also if the sweep file names the database in the storage."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    before = f"sqlite:///{fresh}/mlflow.db"
+    sweep = make_sweep("moved", tracking={"uri": before} if own else {})
+    records = make_records()[:3]
+    store = make_store(fresh, sweep, records)
+    for name, data in address_files(before, str(fresh)).items():
+        store.folder.write(name, data)
+    assert calsweep(fresh, "sync", "moved", "--storage", str(fresh)).returncode == 0
+    client = client_of(fresh)
+    (experiment,) = client.search_experiments(filter_string="tags.calsweep = '1'")
+    (run,) = client.search_runs([experiment.experiment_id], "tags.role = 'baseline'")
+    client.create_registered_model("calsweep-digits")
+    source = f"{run.info.artifact_uri}/champion"
+    client.create_model_version("calsweep-digits", source, run.info.run_id)
+    there = fresh.parent / "new place"
+    (shutil.copytree if copied else shutil.move)(fresh, there)
+    files = set(fresh.rglob("*")) if copied else set()
+    keep_answer(SweepStore(str(there), "moved"), records, sweep)
+    done = calsweep(there, "sync", "moved", "--storage", str(there))
+    assert done.returncode == 0, done.stderr
+    assert set(fresh.rglob("*")) == files  # nothing is written to the former place
+    moved = MlflowClient(tracking_uri(str(there)))
+    found = moved.search_runs([experiment.experiment_id])
+    assert len(found) == 4
+    for each in found:
+        names = {file.path for file in moved.list_artifacts(each.info.run_id)}
+        assert "sweep.yaml" in names
+        assert each.info.artifact_uri.startswith(f"{there.as_uri()}/artifacts/")
+    version = moved.get_model_version("calsweep-digits", "1")
+    assert version.source.startswith(f"{there.as_uri()}/artifacts/")
+
+
+def test_places_of_others_stay(fresh: Path) -> None:
+    client = client_of(fresh)
+    (elsewhere := fresh.parent / "theirs" / "artifacts" / "mine").mkdir(parents=True)
+    places = {
+        "theirs": elsewhere.as_uri(),
+        "bucket": "s3://bucket/artifacts/mine",
+        "other": f"{fresh.parent.as_uri()}/gone/files/mine",
+    }
+    for name, place in places.items():
+        client.create_experiment(name, place)
+    (experiments := client_of(fresh)).search_experiments()
+    assert {n: experiments.get_experiment_by_name(n).artifact_location for n in places} == places
+
+
+def test_a_file_that_is_no_database_is_left_to_mlflow(tmp_path: Path) -> None:
+    from sweeps.tracking.mlflow_internals import follow_move
+
+    for content in (b"no database", b""):
+        (tmp_path / "mlflow.db").write_bytes(content)
+        follow_move(tmp_path / "mlflow.db")
+        assert (tmp_path / "mlflow.db").read_bytes() == content
+    with sqlite3.connect(tmp_path / "mlflow.db") as connection:  # of a future MLflow
+        connection.execute("CREATE TABLE experiments (artifact_location TEXT)")
+        connection.execute("INSERT INTO experiments VALUES ('file:///gone/artifacts/x')")
+    follow_move(tmp_path / "mlflow.db")
+    with sqlite3.connect(tmp_path / "mlflow.db") as connection:
+        ((place,),) = connection.execute("SELECT * FROM experiments").fetchall()
+    assert place == f"{tmp_path.as_uri()}/artifacts/x"
