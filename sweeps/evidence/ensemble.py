@@ -104,7 +104,8 @@ def select(ranking: Ranking, read: Read) -> Selected | None:
     """
     from trainables.posthoc.ensembles import LEAST_NETWORKS, MOST_MEMBERS, fit_ensemble
 
-    feasible = [trial for each in ranking.candidates if each.feasible for trial in each.trials]
+    own = [c for c in ranking.candidates if c.feasible and not ranking.repeats_baseline(c)]
+    feasible = [trial for each in own for trial in each.trials]
     trials = sorted(_known(feasible), key=lambda trial: trial.outcome[_LOSS])[:_MOST_READ]
     seeds = len(_seeds(ranking))
     most = min(MOST_MEMBERS, seeds) if seeds >= LEAST_NETWORKS else MOST_MEMBERS

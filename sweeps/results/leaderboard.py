@@ -64,6 +64,8 @@ def _note(candidate: Candidate, ranking: Ranking) -> str:
         return "selected"
     if not candidate.feasible:
         return candidate.broken[0].broken(by_baseline=ranking.baseline is not None)
+    if ranking.repeats_baseline(candidate):
+        return f"same as {BASELINE_LOSS}"
     name = "baseline" if candidate.loss == BASELINE_LOSS else ""
     return name or ("finalist" if candidate.seeds else "one seed")
 

@@ -20,6 +20,7 @@ from sweeps.search.rules import Limit, Rule
 from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE_LOSS, Setting
 
+_PROOF = "val_nll_scaled"  # a metric that equal networks alone have in common
 _LEAST_CHANCE = 0.05  # probability of respecting the guard that a finalist needs
 _WIDTH_OF_95_PERCENT = 2 * 1.96  # standard deviations
 
@@ -200,7 +201,7 @@ class Ranking:
         if per_loss:
             found = self._best_of_losses(expected)[:count]
         elif self.rule.others:
-            found = _spread(self.front, count)
+            found = _spread([c for c in self.front if not self.repeats_baseline(c)], count)
         else:
             promising = filter(self._is_promising, self.candidates)
             found = sorted(promising, key=lambda c: self._value(c, expected))[:count]
@@ -209,7 +210,11 @@ class Ranking:
     def _best_of_losses(self, expected: Mapping[Setting, float] | None) -> list[Candidate]:
         best: dict[str, Candidate] = {}
         for each in sorted(
-            (c for c in self.candidates if c.loss != BASELINE_LOSS),
+            (
+                c
+                for c in self.candidates
+                if c.loss != BASELINE_LOSS and not self.repeats_baseline(c)
+            ),
             key=lambda c: (not self._is_promising(c), self._value(c, expected)),
         ):
             best.setdefault(each.loss, each)
@@ -221,9 +226,21 @@ class Ranking:
         return self._expected_objective(candidate)
 
     def _is_promising(self, candidate: Candidate) -> bool:
-        """Whether it respects all constraints and may respect the guard."""
+        """Whether it respects all constraints, may respect the guard and is not cross-entropy."""
         only_guard = set(candidate.broken) <= {self.rule.limits["guard"]}
-        return only_guard and self._chance(candidate) >= _LEAST_CHANCE
+        may_respect = only_guard and self._chance(candidate) >= _LEAST_CHANCE
+        return may_respect and not self.repeats_baseline(candidate)
+
+    def repeats_baseline(self, candidate: Candidate) -> bool:
+        """Whether a setting has trained the same networks as cross-entropy.
+
+        So does a margin that is never reached. All metrics of a trial with the same seed are then
+        equal in every bit.
+        """
+        first = next((r for r in self._finished if r.role == "baseline"), None)
+        if first is None or candidate.loss == BASELINE_LOSS:
+            return False
+        return any(_same_networks(trial, first) for trial in candidate.trials)
 
     def _expected_objective(self, candidate: Candidate) -> float:
         """Its objective · p + the baseline's · (1 - p), p being the chance to respect the guard.
@@ -295,6 +312,15 @@ def excesses(record: TrialRecord, references: References, rule: Rule) -> dict[st
 def _means(trials: Sequence[TrialRecord], rule: Rule) -> References:
     metrics = {limit.metric for limit in rule.limits.values() if limit.relative}
     return {name: fmean(r.outcome.get(name, math.nan) for r in trials) for name in metrics}
+
+
+def _same_networks(trial: TrialRecord, other: TrialRecord) -> bool:
+    def metrics(record: TrialRecord) -> dict[str, str]:
+        found = record.outcome.items()
+        return {name: repr(value) for name, value in found if name.startswith(("val_", "test_"))}
+
+    ours = metrics(trial)
+    return trial.seed == other.seed and _PROOF in ours and ours == metrics(other)
 
 
 def _has(record: TrialRecord, rule: Rule) -> bool:

@@ -1,5 +1,6 @@
 """The guard rejects degenerate classifiers; the test split is never used for selection."""
 
+import math
 from dataclasses import replace
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.results.leaderboard import leaderboard
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Rule, rule_of
@@ -161,6 +163,27 @@ def test_finalists_are_the_best_feasible_ones_and_the_baseline() -> None:
     chosen = Ranking(trials, RULE).finalists(2)
     assert [c.trials[0].number for c in chosen] == [3, 1, 0]
     assert Ranking(trials, RULE).finalists(0) == []
+
+
+@pytest.mark.parametrize("per_loss", [False, True])
+def test_a_setting_that_trains_the_networks_of_cross_entropy_is_no_finalist(per_loss: bool) -> None:
+    """A margin that is never reached: its slot goes to the next setting."""
+    same: dict[str, Any] = {
+        "val_nll_scaled": 0.31234,
+        "val_nll": 0.4,
+        "val_error": 0.1,
+        "val_ece": 0.02,
+    }
+    first = baseline(**same)
+    copy, another = trial(1, "mbls", **same), trial(2, "mbls", **{**same, "val_ece": 0.03})
+    last_bit = trial(3, "focal", **{**same, "val_nll_scaled": math.nextafter(0.31234, 1)})
+    ranking = Ranking([first, copy, another, last_bit], RULE)
+    by_number = {c.trials[0].number: ranking.repeats_baseline(c) for c in ranking.candidates}
+    assert by_number == {0: False, 1: True, 2: False, 3: False}
+    found = [c.trials[0].number for c in ranking.finalists(2, per_loss)]
+    assert sorted(found) == ([0, 2, 3] if per_loss else [0, 3])
+    notes = {row["loss"]: row["note"] for row in leaderboard(Ranking([first, copy], RULE))}
+    assert notes["mbls"] == "same as cross_entropy"
 
 
 def test_finalists_per_loss_are_the_best_of_each_even_beyond_the_guard() -> None:
