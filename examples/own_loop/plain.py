@@ -1,6 +1,5 @@
 """A training loop in plain PyTorch: ``trainable: plain:train``."""
 
-import math
 from typing import Any
 
 import torch
@@ -10,9 +9,10 @@ from calsweep import Trial
 
 
 def make_model(trial: Trial, width: int) -> nn.Module:
+    vectors = trial.vectors()  # flattens inputs; categories of a table become one-hot
     return nn.Sequential(
-        nn.Flatten(),
-        nn.Linear(math.prod(trial.data.input_shape), width),
+        vectors,
+        nn.Linear(vectors.size, width),
         nn.ReLU(),
         nn.Linear(width, trial.num_classes),
     )

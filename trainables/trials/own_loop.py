@@ -24,6 +24,7 @@ from trainables.contract.report import COSTS
 from trainables.engine.training import DivergedError
 from trainables.losses import CalibrationLoss
 from trainables.metrics._inputs import look_like_probabilities
+from trainables.models.vectors import Vectors
 from trainables.plugins.arguments import check_integer
 from trainables.plugins.components import Catalogue, check_options
 from trainables.plugins.saved_objects import is_kept
@@ -149,6 +150,18 @@ class Trial:
             )
         inputs = self.data.samples.prepare(torch.from_numpy(part.rows(slice(None))))
         return inputs, torch.from_numpy(part.labels.copy())
+
+    def vectors(self) -> Vectors:
+        """A first layer that maps the inputs of :meth:`tensors` to vectors (N, ``layer.size``).
+
+        Categories of a table become one-hot; all other inputs are flattened.
+
+        Raises:
+            ValueError: The sweep has no dataset.
+        """
+        if self.data is None:
+            raise ValueError("the sweep names no dataset: the loop reads its own")
+        return Vectors(self.data.samples)
 
     def report(
         self,

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch.cuda._utils import _get_device_index
@@ -21,6 +22,7 @@ from trainables.files.checkpoints import save_checkpoint
 from trainables.files.storage import Folder
 from trainables.trials.outcome import read_predictions
 from trainables.trials.own_loop import check_trainable
+from trainables.trials.reference import reference_models
 from trainables.trials.runs import make_run
 from trainables.trials.trial import TrialRun, validation_parts
 
@@ -422,3 +424,18 @@ def test_a_path_or_option_that_is_wrong_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=message):
         check_trainable(name, **options)
+
+
+def test_the_example_learns_categories(tmp_path: Path) -> None:
+    draw = np.random.default_rng(0)
+    plan, months = draw.integers(0, 12, 1200), draw.exponential(20, 1200)
+    score = np.array([1.5, -1.5])[plan % 2] - 0.03 * (months - 20)  # the order of plans says little
+    churned = draw.random(1200) < 1 / (1 + np.exp(-score))
+    lines = [f"{p},{m:.1f},{c}" for p, m, c in zip(plan, months, churned, strict=True)]
+    (tmp_path / "churn.csv").write_text("plan,months,label\n" + "\n".join(lines))
+    data = load_dataset("csv", seed=0, train=tmp_path / "churn.csv", categorical=["plan"])
+    regression = reference_models(data, 0, ["error"])["logistic regression"]
+    setup = make_setup(tmp_path, model_options={}, training=TrainingConfig(epochs=6))
+    run = make_run(data, replace(setup, outcome_epochs=(6,)), CONFIG)
+    error = entries(run, 6)[-1]["test_error"]
+    assert error <= regression["test_error"] + 0.01
