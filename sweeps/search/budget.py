@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from sweeps.search import clock
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import SweepFile
 
@@ -27,7 +27,7 @@ class Budget:
         self._search = sweep.search
         self._epochs_each = sweep.training.epochs
         self._gpus = sweep.scaling.gpus * sweep.scaling.num_workers
-        self._began = time.time()
+        self._began = clock.time()
         # A trial to resume has ended its earlier runs, see TrialRecord.cut_off.
         self._before = _together(run for record in records for run in record.times)
         self._running = {r.number: r for r in records if r.state == "running"}
@@ -49,7 +49,7 @@ class Budget:
         self._count(record)
 
     def _count(self, record: TrialRecord) -> None:
-        seconds = record.seconds(time.time())
+        seconds = record.seconds(clock.time())
         self._seconds_of_ended += seconds
         if record.role != "encoder":
             self._epochs_of_ended += record.epochs
@@ -58,7 +58,7 @@ class Budget:
 
     @property
     def spent(self) -> dict[str, tuple[float, float]]:
-        now, running = time.time(), self._running.values()
+        now, running = clock.time(), self._running.values()
         seconds = self._before + now - self._began
         epochs = self._epochs_of_ended + sum(r.epochs for r in running if r.role != "encoder")
         gpu_seconds = self._seconds_of_ended + sum(r.seconds(now) for r in running)
@@ -79,7 +79,7 @@ class Budget:
         """The budget that does not suffice for one more trial and `finals` trials of finalists."""
         trials = 1 + finals
         running = [r for r in self._running.values() if r.role != "encoder"]
-        now = time.time()
+        now = clock.time()
         to_come = sum(max(0.0, self._longest - record.seconds(now)) for record in running)
         more = {
             "max_hours": (1 + math.ceil(finals / self._most_at_once)) * self._longest / _HOUR,

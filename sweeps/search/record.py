@@ -116,11 +116,12 @@ class TrialRecord:
             (began,) = self.runs[-1]
             last = self.outcome if self.epochs > known else {}
             seconds = last.get("run_seconds", last.get("timestamp", began) - began)
-            self.pause(min(began + seconds, now))
+            ended = began + max(0.0, seconds)
+            self.pause(min(ended, now) if now >= began else ended)  # the clock may be set back
 
     def seconds(self, now: float) -> float:
         """Total running time."""
-        return sum((run[1] if len(run) == 2 else now) - run[0] for run in self.times)
+        return sum(max(0.0, (run[1] if len(run) == 2 else now) - run[0]) for run in self.times)
 
     @property
     def times(self) -> list[list[float]]:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from sweeps.messages.redaction import redact
+from sweeps.search import clock
 from sweeps.search.budget import Budget
 from sweeps.search.encoder_plan import EncoderPlan
 from sweeps.search.entries import Entry
@@ -124,7 +124,7 @@ class TrialQueue:
         self._finals = finals or FinalistPlan(sweep, self.records, self._guide, take_look)
         self._encoders = EncoderPlan(sweep, self.records, past.trained_encoders)
         for record in self._unfinished:
-            record.cut_off(record.history, time.time())
+            record.cut_off(record.history, clock.time())
         self.budget = Budget(sweep, [*past.pilot, *self.records])
         self.ended_by: str | None = None  # the key of `search` that ended the search
         self._is_at_noise = self._reached_noise()
@@ -284,7 +284,7 @@ class TrialQueue:
         """Record that all running trials were interrupted from outside; they are retried."""
         stopped = self.running
         for record in stopped:
-            record.pause(time.time())
+            record.pause(clock.time())
         self._unfinished.extend(stopped)
         self._live.clear()
 
@@ -312,7 +312,7 @@ class TrialQueue:
             # Tune logs each death there.
             self.end(number, "failed", reason or f"{deaths}, see driver.log")
         else:
-            record.pause(time.time())
+            record.pause(clock.time())
             self._live.discard(number)
             self._unfinished.append(record)
 
@@ -323,7 +323,7 @@ class TrialQueue:
 
     def end(self, number: int, state: State, reason: str | None = None) -> None:
         record = self._by_number[number]
-        record.state, record.ended = state, time.time()
+        record.state, record.ended = state, clock.time()
         record.pause(record.ended)
         record.reason = redact(reason) if reason else reason  # the reason is stored and shown
         self._live.discard(number)
@@ -356,7 +356,7 @@ class TrialQueue:
             role=role,
             setting=setting,
             seed=seed,
-            started=time.time(),
+            started=clock.time(),
         )
         self._run(record)
         self.records.append(record)
@@ -368,7 +368,7 @@ class TrialQueue:
         return record
 
     def _run(self, record: TrialRecord) -> None:
-        record.run(time.time())
+        record.run(clock.time())
         self._save(record)
         self._live.add(record.number)
         self.budget.begins(record, self.live)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from sweeps.errors import SweepInterruptedError
 from sweeps.messages.formatting import calsweep_command
+from sweeps.search import clock
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
@@ -27,7 +27,7 @@ def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> T
 
         setting = trial_setting(sweep.trained.name, sweep.trained.options, record.config)
         state = load_checkpoint(store.trial_folder(record.number) / "checkpoints", setting)
-        record.cut_off(state["history"] if state else (), time.time())
+        record.cut_off(state["history"] if state else (), clock.time())
     return record
 
 

@@ -16,6 +16,7 @@ from sweeps.messages.formatting import budget_unit, format_rate, format_value
 from sweeps.messages.redaction import redact
 from sweeps.messages.reporter import Reporter
 from sweeps.results.so_far import NONE_YET, SoFar, so_far
+from sweeps.search import clock
 from sweeps.search.ranking import Ranking
 from sweeps.search.remaining import epochs_left
 from sweeps.search.rules import rule_of
@@ -39,7 +40,7 @@ class Progress(Reporter):
         self._may_be_live = live
         self._stage = "starting"
         self._queue: TrialQueue | None = None
-        self._started = time.time()
+        self._started = clock.time()
         self._last_line = 0.0
         self._last_fault = -math.inf
         self._live: Live | NotebookView | None = None
@@ -105,7 +106,7 @@ class Progress(Reporter):
     def follow(self, queue: TrialQueue) -> None:
         """Show the trials of this queue from now on."""
         self._queue = queue
-        self._started = time.time()
+        self._started = clock.time()
         self._epochs_before = _epochs(queue)
 
     def fault(self, message: str) -> None:
@@ -156,7 +157,7 @@ class Progress(Reporter):
         return self._best_so_far
 
     def _rate(self, queue: TrialQueue) -> list[str]:
-        rate = format_rate(_epochs(queue) - self._epochs_before, time.time() - self._started)
+        rate = format_rate(_epochs(queue) - self._epochs_before, clock.time() - self._started)
         return [rate] if rate else []
 
     def _running(self, queue: TrialQueue) -> Text:
@@ -169,7 +170,7 @@ class Progress(Reporter):
         if all(record.state == "running" for record in begun):
             return "time left: not known yet"
         trained = sum(record.epochs for record in begun)
-        each = (time.time() - begun[0].started) / max(1, trained)
+        each = (clock.time() - begun[0].started) / max(1, trained)
         spent, most = queue.budget.spent.get("max_hours", (0.0, math.inf))
         seconds = round(min(each * epochs_left(queue), max(0.0, 3600 * (most - spent))))
         bound = "at most" if queue.may_end_early else "about"

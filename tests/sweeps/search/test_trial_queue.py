@@ -2,6 +2,7 @@
 
 import math
 import shutil
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -388,7 +389,7 @@ class Clock:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     for module in ("trial_queue", "budget"):
-        monkeypatch.setattr(f"sweeps.search.{module}.time", clock)
+        monkeypatch.setattr(f"sweeps.search.{module}.clock", clock)
     return clock
 
 
@@ -438,6 +439,39 @@ def cut_off(store: SweepStore, history: list[dict[str, float]], now: float) -> N
     (record,) = store.load_records()
     record.cut_off(history, now)
     store.save(record)
+
+
+@pytest.mark.parametrize("step", [-7200.0, 7200.0])
+def test_a_step_of_the_clock_changes_no_duration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: float
+) -> None:
+    sweep = simulated(max_hours=1.0)
+    queue = queue_of(sweep, new_store(tmp_path, sweep))
+    begun = queue.next()
+    assert begun is not None
+    now = time.time()
+    monkeypatch.setattr("time.time", lambda: now + step)
+    spent, _ = queue.budget.spent["max_hours"]
+    assert 0 <= spent < 0.1
+    assert queue.budget.used_up is None
+    queue.result(begun.number, metrics(begun, 1))
+    queue.end(begun.number, "failed", "diverged")
+    assert begun.ended is not None
+    assert 0 <= begun.ended - begun.started < 360
+    assert 0 <= begun.seconds(now) < 360
+
+
+def test_a_clock_that_is_set_back_before_a_resume_keeps_what_was_spent(
+    tmp_path: Path, clock: Clock
+) -> None:
+    sweep = simulated(max_hours=1.0)
+    store = new_store(tmp_path, sweep)
+    begun = queue_of(sweep, store).next()
+    assert begun is not None
+    clock.now -= 7200
+    cut_off(store, [metrics(begun, 1) | {"timestamp": 0.0, "run_seconds": 300.0}], clock.now)
+    spent, _ = queue_of(sweep, store).budget.spent["max_hours"]
+    assert spent == pytest.approx(300 / 3600)
 
 
 @pytest.mark.parametrize("ahead", [-7200.0, 0.0, 7200.0])
