@@ -240,7 +240,7 @@ def logs(
     """Print the output of a job."""
     from sweeps.jobs import jobs
 
-    for piece in jobs.logs(jobs.find_job(job, address), address, follow):
+    for piece in jobs.logs(jobs.find_job(job, address), address, follow, _print_notice):
         print(piece, end="", flush=True)
     if follow and (now := jobs.find_job(job, address)).state == "FAILED":
         raise SweepFailedError(f"job {now.id} failed: {now.message}")
@@ -254,7 +254,9 @@ def stop(job: JobName, address: Url = None) -> None:
 
     ended = jobs.stop(jobs.find_job(job, address), address)
     print(f"{ended.id}: {ended.state}")
-    if ended.state == "STOPPED":
+    if ended.state == "STOPPED" and not jobs.has_begun(ended, address):
+        print("the sweep had not been created yet: submit it again")
+    elif ended.state == "STOPPED":
         place = redact(f"--storage {shlex.quote(ended.storage)} --address {dashboard_url(address)}")
         print(f"`calsweep resume {ended.sweep} {place}` continues it")
 
@@ -262,6 +264,7 @@ def stop(job: JobName, address: Url = None) -> None:
 @app.command(rich_help_panel=RUN)
 def check(
     file: File,
+    storage: Storage = DEFAULT_STORAGE,
     overrides: Overrides = None,
     name: NewName = None,
     no_data: Annotated[
@@ -285,11 +288,25 @@ def check(
     check_sweep(sweep)
     if gpu is not None and (no_data or sweep.dataset.name == OWN_DATA):
         raise UserError(f"--gpu {gpu} needs data that calsweep reads; leave it out")
-    sweep, of_data = (sweep, {}) if no_data else _facts_of_data(sweep, gpu)
-    plain_console().print(*plan_tables(sweep, of_data), sep="\n")
+    earlier = _facts_of_earlier(sweep, storage)
+    sweep, of_data = (sweep, {}) if no_data else _facts_of_data(sweep, gpu, storage)
+    plain_console().print(*plan_tables(sweep, of_data | earlier), sep="\n")
 
 
-def _facts_of_data(sweep: SweepFile, gpu: str | None) -> tuple[SweepFile, dict[str, str]]:
+def _facts_of_earlier(sweep: SweepFile, storage: str) -> dict[str, str]:
+    """What the sweep learns from others; UserError if there are none of these names."""
+    if not sweep.search.warm_start:
+        return {}
+    from sweeps.search.warm_start import earlier_trials
+    from sweeps.store.warm_starts import sweeps_to_learn_from
+
+    trials = earlier_trials(sweep, sweeps_to_learn_from(sweep, storage))
+    return {"warm start": f"{len(trials)} trials of {', '.join(sweep.search.warm_start)}"}
+
+
+def _facts_of_data(
+    sweep: SweepFile, gpu: str | None, storage: str
+) -> tuple[SweepFile, dict[str, str]]:
     from sweeps.planning.data import load_data
     from sweeps.planning.data_facts import data_facts, duration_facts
     from sweeps.planning.data_fit import fit_to_data
@@ -312,6 +329,11 @@ def _facts_of_data(sweep: SweepFile, gpu: str | None) -> tuple[SweepFile, dict[s
 
         return sweep, data_facts(sweep, dataset) | card_facts(gpu, sweep, dataset)
     facts = data_facts(sweep, dataset) | model_facts(sweep, dataset)
+    if sweep.search.warm_start:
+        from sweeps.store.warm_starts import on_other_data
+
+        if lines := on_other_data(sweep, dataset.digest(), storage):
+            facts["other data"] = "\n".join(lines)
     return sweep, facts | duration_facts(sweep, dataset)
 
 

@@ -33,6 +33,7 @@ class QueueCallback(SharedWithTune, Callback):
         on_shortage: Called with the number of running trials when memory ran short; returns a
             message about the reaction.
         nodes_drain: Returns whether Ray has announced that a node will go.
+        lost_nodes: Returns the names of nodes that have died since the last call.
     """
 
     def __init__(
@@ -42,6 +43,7 @@ class QueueCallback(SharedWithTune, Callback):
         reporter: Reporter = LOG,
         check: Callable[[], object] = lambda: None,
         nodes_drain: Callable[[], bool] = lambda: False,
+        lost_nodes: Callable[[], list[str]] = list,
     ) -> None:
         self._queue = queue
         self._on_shortage = on_shortage
@@ -49,6 +51,7 @@ class QueueCallback(SharedWithTune, Callback):
         self._silence = Silence(queue, reporter)
         self._check = check
         self._nodes_drain = nodes_drain
+        self._lost_nodes = lost_nodes
         self._shortage: str | None = None  # the reason if the trial that ends next was killed
         self._warnings: set[str] = set()
 
@@ -118,6 +121,8 @@ class QueueCallback(SharedWithTune, Callback):
         self._silence.ended(number)
         running, self._shortage, shortage = self._queue.live, None, self._shortage
         if shortage is None:
+            for name in self._lost_nodes():
+                self._reporter.notice(f"The node {name} is lost; its trials are retried")
             # Ray announced that this node would go.
             self._queue.died(number, at_fault=not self._nodes_drain())
         else:

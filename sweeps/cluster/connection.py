@@ -8,7 +8,12 @@ import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from sweeps.cluster.ray_internals import LOCAL_SETTINGS, agents_may_be_slow, nodes_to_come
+from sweeps.cluster.ray_internals import (
+    LOCAL_SETTINGS,
+    agents_may_be_slow,
+    check_token,
+    nodes_to_come,
+)
 from sweeps.cluster.versions import driver_mismatch
 from sweeps.errors import SweepFailedError, UserError, first_line
 from sweeps.messages.reporter import LOG, Reporter
@@ -74,24 +79,35 @@ def _start(reporter: Reporter) -> None:
 def _join(address: str) -> None:
     import ray
 
-    _check_answers(address)
     try:
+        if _check_answers(address):
+            check_token(address)
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
+    except ray.exceptions.AuthenticationError:
+        raise UserError(
+            f"--address = {address!r}: the cluster asks for a token, and yours is missing or "
+            "wrong; set RAY_AUTH_MODE=token and the token in RAY_AUTH_TOKEN, in the file that "
+            "RAY_AUTH_TOKEN_PATH names, or in ~/.ray/auth_token"
+        ) from None
     except (ConnectionError, ValueError, RuntimeError) as error:
         if (differs := driver_mismatch(str(error))) is not None:
             raise UserError(f"--address = {address!r}: {differs}") from None
         raise _no_cluster(address, error) from None
 
 
-def _check_answers(address: str) -> None:
-    """Check quickly that a cluster answers at host:port; Ray itself would try for minutes."""
+def _check_answers(address: str) -> bool:
+    """Check quickly that a server answers at host:port; Ray itself would try for minutes.
+
+    Returns whether the address is a host:port.
+    """
     host, separator, port = address.rpartition(":")
     if not separator or "/" in address or not port.isdigit():
-        return
+        return False
     try:
         socket.create_connection((host, int(port)), timeout=5).close()
     except (OSError, OverflowError) as error:
         raise _no_cluster(address, error) from None
+    return True
 
 
 def _no_cluster(address: str, error: Exception) -> UserError:
@@ -122,3 +138,23 @@ def _nodes() -> list[dict[str, float]]:
     return [
         node["Resources"] for node in ray.nodes() if node["Alive"] and node["NodeID"] not in leaving
     ]
+
+
+class LostNodes:
+    """Calls return the names of nodes that have died since the creation or the previous call."""
+
+    def __init__(self) -> None:
+        self._known = set(self._dead())
+
+    def __call__(self) -> list[str]:
+        dead = self._dead()
+        names = [name for node, name in dead.items() if node not in self._known]
+        self._known.update(dead)
+        return names
+
+    def _dead(self) -> dict[str, str]:
+        import ray
+
+        return {
+            node["NodeID"]: node["NodeManagerHostname"] for node in ray.nodes() if not node["Alive"]
+        }

@@ -7,16 +7,20 @@ imports this module before it knows whether it needs Ray.
 
 from __future__ import annotations
 
+import logging
 import os
 import random
 import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pkgutil import resolve_name
 from typing import Any
 
 from trainables.runtime.hosts import provides
 
+logger = logging.getLogger("calsweep")
+_SECONDS_TO_ANSWER = 5.0
 _ACTORS = "ray.air.execution._internal.actor_manager:RayActorManager"
 _TUNE = "ray.tune.execution.tune_controller"
 
@@ -59,6 +63,44 @@ Test: tests/sweeps/jobs/test_jobs.py::test_a_sweep_is_submitted_stopped_and_resu
 
 JOB_CONFIGURATION = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 """Environment variable in which Ray passes a job's configuration."""
+
+
+def check_token(address: str) -> None:
+    """Make one call to the cluster at ``host:port`` with the token of this user.
+
+    Raises ``ray.exceptions.AuthenticationError`` if the cluster refuses it, or there is none.
+
+    Why: with a wrong token, ``ray.init`` tries for two minutes and prints each failure.
+    Test: tests/sweeps/jobs/test_jobs.py::test_a_driver_with_a_wrong_token_ends_at_once
+    """
+    setup = "ray._private.authentication.authentication_token_setup"
+    names = ("ray._raylet:GcsClient", f"{setup}:ensure_token_if_auth_enabled")
+    if not provides("checking the token before joining a cluster", *names):
+        return
+    import ray
+
+    client, ensure_token = map(resolve_name, names)
+    ensure_token(create_token_if_missing=False)
+    try:
+        with _silent():
+            client(address=address).internal_kv_get(b"calsweep", None, timeout=_SECONDS_TO_ANSWER)
+    except ray.exceptions.AuthenticationError:
+        raise
+    except Exception as error:  # ray.init tries longer, and reports what it finds
+        logger.info("the cluster does not answer a first call: %s", error)
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Context: Ray's C++ code does not print to stderr."""
+    before, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(before, 2)
+        os.close(before)
+        os.close(nowhere)
 
 
 def is_driver_of_a_job() -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweeps.cluster import connection
+from sweeps.messages.formatting import calsweep_command
 from sweeps.messages.reporter import Reporter
 from sweeps.planning.devices import Gpu
 
@@ -68,4 +69,22 @@ class RayTune:
     ) -> None:
         from sweeps.cluster.tuner import tune
 
-        tune(queue, setup, data, store, reporter)
+        with self._head_watched(store, reporter):
+            tune(queue, setup, data, store, reporter)
+
+    def _head_watched(self, store: SweepStore, reporter: Reporter) -> AbstractContextManager[None]:
+        import ray
+
+        from sweeps.cluster.head import head_watched
+
+        stated = ray.get_runtime_context().gcs_address
+        option = f" --address {self.address}" if self.address else ""
+        again = calsweep_command(f"resume {store.name}{option}", store.storage)
+        return head_watched(
+            [self.address, stated] if self.address else [stated],
+            lambda head: reporter.notice(
+                f"The head of the Ray cluster, {head}, does not answer. Finished trials and "
+                "checkpoints are kept. If it stays away, Ray ends this process within a minute; "
+                f"then {again} continues the sweep"
+            ),
+        )

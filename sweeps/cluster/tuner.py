@@ -12,7 +12,7 @@ import ray
 from ray import tune as ray_tune
 
 from sweeps.cluster.callback import QueueCallback, SweepOverError
-from sweeps.cluster.connection import concurrent_trials
+from sweeps.cluster.connection import LostNodes, concurrent_trials
 from sweeps.cluster.ray_internals import ended_by_interrupts, killed_for_memory, processes_kept
 from sweeps.cluster.scheduler import QueueScheduler
 from sweeps.cluster.searcher import QueueSearcher
@@ -80,7 +80,12 @@ def _tune(
     trainable = _trainable(queue.sweep.scaling, dataset, setup, store.folder / "tune")
     slots = Slots(lambda: fair_share(concurrent_trials(queue.sweep.scaling)))
     callback = QueueCallback(
-        queue, slots.out_of_memory, reporter, store.check_held, lambda: bool(draining_nodes())
+        queue,
+        slots.out_of_memory,
+        reporter,
+        store.check_held,
+        lambda: bool(draining_nodes()),
+        LostNodes(),
     )
     faults, progress = 0, queue.progress
     while True:

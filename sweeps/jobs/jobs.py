@@ -16,9 +16,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.cluster.ray_internals import SECONDS_TO_STOP
 from sweeps.cluster.versions import check_jobs_version
-from sweeps.errors import SweepFailedError, UserError
+from sweeps.errors import SweepFailedError, UserError, first_line
 from sweeps.jobs.client import ask, connected_client, dashboard_url
-from sweeps.messages.formatting import calsweep_command
 from trainables.plugins.arguments import did_you_mean
 
 if TYPE_CHECKING:
@@ -29,8 +28,11 @@ OnNotice = Callable[[str], object]
 
 # A stopped driver first brings MLflow up to date.
 _SECONDS_TO_STOP = 90
+_MOST_TRIES = 24  # to reconnect, two minutes with these pauses
+_SECONDS_BETWEEN_TRIES = 5.0
 JOBS: Final = "/api/jobs/"
 ENDED: Final = ("STOPPED", "SUCCEEDED", "FAILED")
+_BEGUN: Final = ("Starting the first trials", "continues it")  # of a driver that is interrupted
 _PROGRESS = re.compile(r"^\d+/\d+ trials\b.*", re.MULTILINE)
 
 
@@ -162,27 +164,68 @@ def progress(job: Job, address: str | None) -> tuple[str, str]:
     return (said[-1] if said else "", text.rpartition("\n")[2])
 
 
-def logs(job: Job, address: str | None, follow: bool) -> Iterator[str]:
-    """The output of a job; with ``follow``, until it ends. SweepFailedError if contact is lost."""
+def logs(
+    job: Job, address: str | None, follow: bool, on_notice: OnNotice = lambda _: None
+) -> Iterator[str]:
+    """The output of a job; with ``follow``, until it ends.
+
+    If contact is lost, it reconnects, and yields only what is new. SweepFailedError if it cannot.
+    """
     if not follow:
         yield _said(job, address)
         return
+    printed, tries = 0, 0
+    while True:
+        position = 0
+        try:
+            for piece in _tail(job, address):
+                new = piece[max(0, printed - position) :]
+                position += len(piece)
+                if new:
+                    printed, tries = position, 0
+                    yield new
+            return
+        except (_ContactLostError, UserError) as error:
+            if not tries and isinstance(error, UserError):  # for example a wrong token
+                raise
+            tries += 1
+            if tries > _MOST_TRIES:
+                raise _connection_lost(job, address, error) from None
+            if tries == 1:
+                on_notice(f"the connection to {dashboard_url(address)} was lost; reconnecting")
+            time.sleep(_SECONDS_BETWEEN_TRIES)
+
+
+class _ContactLostError(Exception):
+    """The stream of a job's output has ended before the job."""
+
+
+def _tail(job: Job, address: str | None) -> Iterator[str]:
+    """The output from its beginning until the job ends."""
     with connected_client(address) as client:
         pieces = client.tail_job_logs(job.id)
         loop = asyncio.new_event_loop()
         try:
             while True:
-                yield loop.run_until_complete(anext(pieces))
-        except StopAsyncIteration:
-            return
-        except RuntimeError as error:
-            again = calsweep_command(f"resume {job.sweep}", job.storage)
-            raise SweepFailedError(
-                f"the connection to {dashboard_url(address)} was lost ({error}); what the sweep "
-                f"did is in {job.storage}, and {again} continues if it ended"
-            ) from None
+                try:
+                    piece = loop.run_until_complete(anext(pieces))
+                except StopAsyncIteration:
+                    return
+                except RuntimeError as error:
+                    raise _ContactLostError(first_line(error)) from None
+                yield piece
         finally:
             loop.close()
+
+
+def _connection_lost(job: Job, address: str | None, error: Exception) -> SweepFailedError:
+    place = f"--storage {shlex.quote(job.storage)} --address {dashboard_url(address)}"
+    return SweepFailedError(
+        f"the connection to {dashboard_url(address)} was lost ({first_line(error)}). The job may "
+        f"still run: `calsweep logs {job.id} --follow --address {dashboard_url(address)}` follows "
+        f"it when the cluster answers. If the cluster has gone, `calsweep resume {job.sweep} "
+        f"{place}` continues the sweep on a new one"
+    )
 
 
 def stop(job: Job, address: str | None) -> Job:
@@ -196,6 +239,12 @@ def stop(job: Job, address: str | None) -> Job:
                 return now
             time.sleep(0.5)
     raise SweepFailedError(f"job {job.id} was asked to stop, and is still {now.state}")
+
+
+def has_begun(job: Job, address: str | None) -> bool:
+    """Whether the sweep of a job exists, so that it can be resumed, by the job's output."""
+    said = _said(job, address)
+    return " resume " in job.entrypoint or any(mark in said for mark in _BEGUN)
 
 
 def _said(job: Job, address: str | None) -> str:

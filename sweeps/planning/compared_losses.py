@@ -7,6 +7,7 @@ from typing import Any
 from sweeps.errors import UserError
 from sweeps.sweep_file.loading import override_sweep
 from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.sections.search import SelectionSection
 from trainables.contract.setting import BASELINE_LOSS
 
 
@@ -14,7 +15,8 @@ def with_comparison(sweep: SweepFile, losses: str | None, seeds: int | None) -> 
     """A sweep that compares the best settings of some losses in pairs.
 
     `losses` are names, separated by commas, to which cross-entropy is added; None leaves the sweep
-    unchanged. `seeds` is the number of fresh seeds of each; None for the sweep's.
+    unchanged. `seeds` is the number of fresh seeds of each; None for the sweep's, or the default
+    number if that is ``auto``.
 
     Raises:
         UserError: A loss is unknown, or there is no loss besides cross-entropy.
@@ -32,6 +34,8 @@ def with_comparison(sweep: SweepFile, losses: str | None, seeds: int | None) -> 
         values["losses"] = [given.get(name, name) for name in wanted]
         values["selection.per_loss"] = True
         values["selection.finalists"] = len(wanted)
+        if seeds is None and sweep.selection.seeds == "auto":  # it adds seeds to one loss only
+            values["selection.seeds"] = SelectionSection().seeds
     if seeds is not None:
         values["selection.seeds"] = seeds
     return override_sweep(sweep.model_dump(mode="json"), values) if values else sweep

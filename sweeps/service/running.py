@@ -42,6 +42,7 @@ from sweeps.store.recorded_sweeps import read_recorded, recorded_files, recorded
 from sweeps.store.resuming import interrupted, load_records
 from sweeps.store.skipped import skipped_files
 from sweeps.store.sweep_store import SweepStore, check_storage, tells_storage_faults
+from sweeps.store.warm_starts import on_other_data, sweeps_to_learn_from
 from sweeps.sweep_file.loading import budgets_asked, with_other_budgets
 from sweeps.sweep_file.schema import OWN_DATA, SweepFile
 from sweeps.terminal.console import plain_console
@@ -135,7 +136,7 @@ def run_sweep(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> 
 
     Raises:
         UserError: The input is wrong; nothing was started or written.
-        SweepFailedError: Every trial failed.
+        SweepFailedError: Every trial failed, or a budget was spent before the first one finished.
         SweepInterruptedError: By Ctrl-C or SIGTERM; :func:`resume_sweep` continues.
     """
     store = SweepStore(storage, sweep.name)
@@ -185,7 +186,7 @@ def run_or_resume(sweep: SweepFile, storage: str, **options: Unpack[RunOptions])
 def _run(sweep: SweepFile, store: SweepStore, session: _Session, *, new: bool) -> SweepResult:
     backend = session.backend(sweep)
     check_at_once_if_doubtful(sweep)
-    named = _named_sweeps(sweep, store.storage) if new else {}
+    named = sweeps_to_learn_from(sweep, store.storage) if new else {}
     earlier = earlier_trials(sweep, named) if new else []
     recorded = recorded_for(sweep, store.storage) if new else []
     tracking = tracking_uri(store.storage, sweep) if new else tracking_uri_of(store, sweep)
@@ -219,6 +220,8 @@ def _run(sweep: SweepFile, store: SweepStore, session: _Session, *, new: bool) -
                     progress.notice(decided)
                 identity = identifying.result()
                 if new:
+                    for line in on_other_data(sweep, identity.digest, store.storage):
+                        progress.notice(line)
                     count = earlier_candidates(sweep, identity.digest, store.storage, named)
                     files = {**identity_files(identity), **candidate_files(count)}
                     files |= skipped_files(dataset) | recorded_files(recorded)
@@ -282,7 +285,8 @@ def _carry_out(
         store.save_answer(ending.answer)
         keep_mistakes(store, ending.ranking, dataset)
     failed = ending.status == "FAILED"
-    if not failed:
+    in_vain = queue.cut_short and not any(r.state == "finished" for r in queue.records)
+    if not (failed or in_vain):
         progress.end()
         on_answer(ending.answer)
     unsynced = _write_the_rest(writer, None if queue.cut_short else ending, store)
@@ -291,6 +295,8 @@ def _carry_out(
             f"every trial of {sweep.name!r} failed:\n{failure_summary(queue.records)}\n"
             f"more is in the log, {log}"
         )
+    if in_vain:
+        raise SweepFailedError(f"no trial has finished: {ending.answer['on_budget']}")
     if sweep.tracking.register_model and not queue.cut_short and ending.ranking.chosen is not None:
         _register(store, sweep, ending.ranking, dataset, writer.fault, progress)
     uri = tracking_uri_of(store, sweep)
@@ -361,19 +367,6 @@ def _register(
 
 
 @tells_storage_faults
-def _named_sweeps(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]]:
-    """The trials of the sweeps in ``search.warm_start``."""
-    found = {}
-    for name in sweep.search.warm_start:
-        store = SweepStore(storage, name)
-        try:
-            store.load_sweep()
-        except UserError as error:
-            raise UserError(f"search.warm_start: {error}") from None
-        found[name] = store.load_records()
-    return found
-
-
 def _fitted_data(sweep: SweepFile) -> tuple[SweepFile, Data]:
     check_sweep(sweep)
     if sweep.dataset.name == OWN_DATA:

@@ -6,8 +6,10 @@ from pathlib import Path
 import pytest
 
 from sweeps.cluster.connection import connected
-from sweeps.errors import UserError
+from sweeps.errors import SweepFailedError, UserError
 from sweeps.service.running import resume_sweep, run_sweep
+from sweeps.store.resuming import load_records
+from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep
 
 SLOW_NET = """
@@ -45,15 +47,21 @@ def test_what_runs_when_the_hours_are_over_continues_after_a_resume(
     storage = str(tmp_path / "store")
     with connected(None):  # one Ray for the three drivers
         begun = time.time()
-        result = run_sweep(sweep, storage)
-        assert "search.max_hours = 0.01111 is spent: 0 of 2 trials" in result.answer["why"][-1]
-        assert {record.state for record in result.records} == {"running"}
-        assert any(record.epochs for record in result.records)
-        spent = resume_sweep("late", storage)
-        assert "is spent" in spent.answer["why"][-1]  # time spent before the resume counts
+        spent = r"no trial has finished: search.max_hours = 0.01111 is spent: 0 of 2 trials"
+        with pytest.raises(SweepFailedError, match=spent):
+            run_sweep(sweep, storage)
+        store = SweepStore(storage, "late")
+        sweep = store.load_sweep()
+        records = load_records(sweep, store, print)  # with the epochs of their checkpoints
+        assert {record.state for record in records} == {"running"}
+        assert any(record.epochs for record in records)
+        with pytest.raises(SweepFailedError, match=spent):  # time before the resume counts
+            resume_sweep("late", storage)
         with pytest.raises(UserError, match=r"only budgets can be changed; allowed: search.trials"):
             resume_sweep("late", storage, overrides=["training.epochs=3"])
-        again = resume_sweep("late", storage, overrides=["search.max_hours=0.02"])
-        for before, after in zip(result.records, again.records, strict=False):
+        with pytest.raises(SweepFailedError, match=r"search.max_hours = 0.02 is spent"):
+            resume_sweep("late", storage, overrides=["search.max_hours=0.02"])
+        again = load_records(sweep, store, print)
+        for before, after in zip(records, again, strict=False):
             assert after.started == before.started >= begun
             assert after.epochs > before.epochs

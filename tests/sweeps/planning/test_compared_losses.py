@@ -18,6 +18,12 @@ def test_it_searches_these_losses_as_the_file_says_and_trains_each_again() -> No
     assert found.search == sweep.search
 
 
+@pytest.mark.parametrize(("asked", "seeds"), [(None, 3), (5, 5)])
+def test_seeds_of_a_file_that_says_auto_become_a_number(asked: int | None, seeds: int) -> None:
+    sweep = make_sweep(selection={"seeds": "auto"})
+    assert with_comparison(sweep, "focal", asked).selection.seeds == seeds
+
+
 def test_without_options_nothing_changes() -> None:
     sweep = make_sweep()
     assert with_comparison(sweep, None, None) is sweep

@@ -1,0 +1,72 @@
+"""Contact with a job's cluster: lost and regained, and what a stopped job has left."""
+
+import socket
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from sweeps.errors import SweepFailedError, UserError
+from sweeps.jobs import client, jobs
+
+
+def following(monkeypatch: pytest.MonkeyPatch, *streams: list[str]) -> list[str]:
+    """What ``logs --follow`` prints of streams that are cut, except for the last."""
+    left = [iter(stream) for stream in streams]
+
+    def tail(job: jobs.Job, address: str | None) -> Iterator[str]:
+        if not left:
+            raise UserError("no Ray dashboard answers there")
+        yield from left.pop(0)
+        if left or len(streams) == 1:
+            raise jobs._ContactLostError("Connection reset by peer")
+
+    monkeypatch.setattr(jobs, "_tail", tail)
+    monkeypatch.setattr(jobs, "_SECONDS_BETWEEN_TRIES", 0.0)
+    return list(jobs.logs(A_JOB, "http://head:8265", True, said.append))
+
+
+A_JOB = jobs.Job("birds-1", "birds", "s3://b/store", "run", "RUNNING", "", 0.0, None)
+said: list[str] = []
+
+
+def test_a_log_that_is_followed_reconnects_and_repeats_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said.clear()
+    printed = following(monkeypatch, ["a\n", "b\n"], ["a\nb", "\nc\n"], [], ["a\nb\nc\nd\n"])
+    assert "".join(printed) == "a\nb\nc\nd\n"
+    assert said == ["the connection to http://head:8265 was lost; reconnecting"] * 2
+
+
+def test_a_log_whose_cluster_is_gone_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SweepFailedError) as lost:
+        following(monkeypatch, ["a\n"])
+    place = "--address http://head:8265"
+    assert f"`calsweep logs birds-1 --follow {place}` follows it" in str(lost.value)
+    assert f"`calsweep resume birds --storage s3://b/store {place}` cont" in str(lost.value)
+
+
+@pytest.mark.parametrize(
+    ("entrypoint", "output", "begun"),
+    [
+        ("python -m sweeps.cli run sweep.yaml", "Loading digits and joining Ray ...\n", False),
+        ("python -m sweeps.cli run sweep.yaml", "Starting the first trials ...\n", True),
+        ("python -m sweeps.cli run a.yaml", "interrupted; `calsweep resume a` continues it", True),
+        ("python -m sweeps.cli resume birds", "", True),
+    ],
+)
+def test_a_stopped_job_can_be_resumed_once_its_sweep_exists(
+    monkeypatch: pytest.MonkeyPatch, entrypoint: str, output: str, begun: bool
+) -> None:
+    monkeypatch.setattr(jobs, "ask", lambda address, call: {"logs": output})
+    assert jobs.has_begun(replace(A_JOB, entrypoint=entrypoint), None) is begun
+
+
+def test_a_dashboard_that_hangs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert client._LONGEST_ANSWER_SECONDS < 10
+    monkeypatch.setattr(client, "_LONGEST_ANSWER_SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(UserError, match=r"no Ray dashboard answers there .*timed out"):
+            jobs.list_jobs(url)

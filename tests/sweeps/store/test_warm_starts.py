@@ -1,0 +1,26 @@
+"""Sweeps that a new one learns from: they must exist, and other data are named."""
+
+from pathlib import Path
+
+import pytest
+
+from sweeps.errors import UserError
+from sweeps.planning.data import load_data
+from sweeps.store.identity import identify, identity_files
+from sweeps.store.warm_starts import on_other_data, sweeps_to_learn_from
+from tests.builders import baseline, make_sweep, new_store, trial
+
+
+def test_other_data_are_named(tmp_path: Path) -> None:
+    few = make_sweep("few", dataset={"name": "digits", "train_samples": 200})
+    data = load_data(few)
+    identity = identify(few, data)
+    records = [baseline(), trial(1)]
+    new_store(tmp_path, few, records, identity_files(identity))
+    sweep = make_sweep("new", search={"warm_start": ["few"]})
+    assert sweeps_to_learn_from(sweep, str(tmp_path))["few"] == records
+    assert on_other_data(sweep, identity.digest, str(tmp_path)) == []
+    (line,) = on_other_data(sweep, "abc", str(tmp_path))
+    assert line.startswith("search.warm_start = few was run on other data (digits, digest ")
+    with pytest.raises(UserError, match=r"search.warm_start: no sweep named 'few'"):
+        sweeps_to_learn_from(sweep, str(tmp_path / "elsewhere"))
