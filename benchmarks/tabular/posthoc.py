@@ -22,6 +22,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from benchmarks.tabular.isotonic import IsotonicCalibration
 from benchmarks.tabular.predictions import SPLITS, Predicted, read_predicted
 from sweeps.messages.formatting import format_hyperparameters
 from sweeps.sweep_file.loading import load_sweep
@@ -36,7 +37,11 @@ from trainables.posthoc import (
     make_posthoc,
 )
 
-METHODS = [name for name in available_posthoc() if name != MetaCalibration.name]  # replaces some
+METHODS: dict[str, Callable[[], PostHoc]] = {
+    **{name: partial(make_posthoc, name) for name in available_posthoc()},
+    IsotonicCalibration.name: IsotonicCalibration,
+}
+del METHODS[MetaCalibration.name]  # replaces some predictions
 LEVEL = 1.96  # half-width of a 95 % interval, in standard errors
 
 
@@ -115,7 +120,7 @@ def main() -> None:
         print("| method | cross-entropy: ECE | Brier | chosen | ECE | Brier | better | worse |")
         print("| --- " * 8 + "|", flush=True)
         for method in (None, *METHODS):
-            make = partial(make_posthoc, method) if method else None
+            make = METHODS[method] if method else None
             judged = [judge(each, make) for each in predictions]
             print(_row(method or "nothing", judged, guard), flush=True)
 

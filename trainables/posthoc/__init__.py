@@ -4,7 +4,6 @@ from trainables.posthoc.affine import DirichletCalibration, VectorScaling
 from trainables.posthoc.base import PostHoc
 from trainables.posthoc.crossfit import cross_fitted
 from trainables.posthoc.meta_calibration import MetaCalibration
-from trainables.posthoc.one_vs_rest import HistogramBinning, IsotonicCalibration
 from trainables.posthoc.structured import (
     SelectedScaling,
     StructuredMatrixScaling,
@@ -15,8 +14,6 @@ from trainables.posthoc.temperature import TemperatureScaling
 
 __all__ = [
     "DirichletCalibration",
-    "HistogramBinning",
-    "IsotonicCalibration",
     "MetaCalibration",
     "PostHoc",
     "SelectedScaling",

@@ -6,7 +6,6 @@ from trainables.plugins.arguments import check_choice
 from trainables.posthoc.affine import DirichletCalibration, VectorScaling
 from trainables.posthoc.base import PostHoc
 from trainables.posthoc.meta_calibration import MetaCalibration
-from trainables.posthoc.one_vs_rest import HistogramBinning, IsotonicCalibration
 from trainables.posthoc.structured import (
     SelectedScaling,
     StructuredMatrixScaling,
@@ -23,8 +22,6 @@ _METHODS: dict[str, type[PostHoc]] = {
         StructuredMatrixScaling,
         SelectedScaling,
         DirichletCalibration,
-        IsotonicCalibration,
-        HistogramBinning,
         MetaCalibration,
     )
 }

@@ -11,16 +11,14 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.isotonic import IsotonicRegression
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
+from benchmarks.tabular.isotonic import IsotonicCalibration
 from tests.golden import make_posthoc as make_posthoc_values
 from trainables import metrics as M
 from trainables.posthoc import (
     DirichletCalibration,
-    HistogramBinning,
-    IsotonicCalibration,
     PostHoc,
     SelectedScaling,
     StructuredMatrixScaling,
@@ -36,7 +34,7 @@ from trainables.posthoc.structured import scalings
 
 NAMES = (
     *("temperature", "vector", "structured_vector", "structured_matrix", "selected"),
-    *("dirichlet", "isotonic", "histogram", "meta_calibration"),
+    *("dirichlet", "meta_calibration"),
 )
 
 
@@ -81,10 +79,6 @@ def test_unknown_names_and_options() -> None:
         make_posthoc("vector", regularisation=-1)
     with pytest.raises(ValueError, match="intercept"):
         DirichletCalibration(intercept=math.nan)
-    with pytest.raises(ValueError, match="num_bins must be an integer of at least 1, got 0"):
-        make_posthoc("histogram", num_bins=0)
-    with pytest.raises(ValueError, match="binning must be one of equal_mass, equal_width, got 'x'"):
-        make_posthoc("histogram", binning="x")
 
 
 def test_a_new_method_is_one_class_and_one_line(
@@ -121,7 +115,7 @@ def test_fresh_predictions_are_better_calibrated(name: str, logits: Tensor, labe
     "name",
     [
         *("vector", "structured_vector", "structured_matrix", "selected"),
-        *("dirichlet", "isotonic", "histogram"),
+        "dirichlet",
     ],
 )
 def test_maps_with_an_offset_correct_a_favoured_class(
@@ -209,23 +203,6 @@ def test_dirichlet_penalty_draws_towards_a_diagonal_matrix(logits: Tensor, label
     assert strict.offsets.abs().max() < 1e-3 < free.offsets.abs().max()
 
 
-def test_isotonic_calibration_is_scikit_learns(logits: Tensor, labels: Tensor) -> None:
-    fresh = make_predictions(300, seed=1)[0]
-    probs, points = (torch.softmax(z, dim=1).numpy() for z in (logits, fresh))
-    shares = np.stack(
-        [
-            IsotonicRegression(y_min=0, y_max=1, out_of_bounds="clip")
-            .fit(probs[:, k], (labels == k).numpy())
-            .predict(points[:, k])
-            for k in range(5)
-        ],
-        axis=1,
-    )
-    expected = torch.from_numpy(shares / shares.sum(axis=1, keepdims=True))
-    found = torch.softmax(IsotonicCalibration().fit(logits, labels)(fresh), dim=1)
-    torch.testing.assert_close(found, expected, atol=1e-6, rtol=0)
-
-
 LIBRARIES = json.loads((Path(make_posthoc_values.__file__).parent / "posthoc.json").read_text())
 
 
@@ -238,8 +215,6 @@ LIBRARIES = json.loads((Path(make_posthoc_values.__file__).parent / "posthoc.jso
         ("probmetrics structured vector", StructuredVectorScaling(), 2e-4),
         ("probmetrics structured matrix", StructuredMatrixScaling(), 2e-4),
         ("netcal isotonic", IsotonicCalibration(), 1e-6),
-        ("netcal histogram, equal width", HistogramBinning(8, "equal_width"), 1e-9),
-        ("probmetrics histogram, equal mass", HistogramBinning(8, "equal_mass"), 1e-9),
     ],
 )
 def test_methods_agree_with_other_libraries(
@@ -249,7 +224,7 @@ def test_methods_agree_with_other_libraries(
     # scaling, which the paper fits on logits, takes the logarithm.
     (first, targets), (second, _) = (make_posthoc_values.make_inputs(seed) for seed in (0, 1))
     logits = torch.log_softmax(torch.from_numpy(first), dim=1)
-    fresh = torch.log_softmax(torch.from_numpy(first if "mass" in recorded else second), dim=1)
+    fresh = torch.log_softmax(torch.from_numpy(second), dim=1)
     labels = torch.from_numpy(targets)
     expected = torch.tensor(LIBRARIES[recorded], dtype=torch.float64)
     found = torch.softmax(method.fit(logits, labels)(fresh), dim=1)[: len(expected)]
@@ -280,31 +255,6 @@ def test_dirichlet_calibration_is_the_minimum_of_its_penalised_loss(
         ahead, behind = (loss(weights + s * step[:, :5], offsets + s * step[:, 5]) for s in (1, -1))
         assert min(ahead, behind) > least
         assert abs(ahead - behind) < 1e-2 * (ahead + behind - 2 * least)
-
-
-@pytest.mark.parametrize("binning", ["equal_mass", "equal_width"])
-def test_histogram_bins_hold_the_share_of_members(
-    binning: str, logits: Tensor, labels: Tensor
-) -> None:
-    probs = torch.softmax(logits, dim=1).numpy()
-    method = HistogramBinning(8, binning).fit(logits, labels)  # type: ignore[arg-type]
-    shares = np.empty_like(probs)
-    for k in range(5):
-        if binning == "equal_width":
-            cell = np.maximum(np.ceil(probs[:, k] * 8).astype(int) - 1, 0)
-        else:
-            cell = probs[:, k].argsort().argsort() * 8 // len(probs)
-        for b in np.unique(cell):
-            shares[cell == b, k] = (labels.numpy()[cell == b] == k).mean()
-    expected = torch.from_numpy(shares / shares.sum(axis=1, keepdims=True))
-    torch.testing.assert_close(torch.softmax(method(logits), dim=1), expected, atol=1e-6, rtol=0)
-
-
-def test_histogram_bins_without_samples_keep_their_middle() -> None:
-    logits = torch.tensor([[2.0, 0.0], [2.1, 0.0], [2.2, 0.0]])
-    method = HistogramBinning(2, "equal_width").fit(logits, torch.tensor([0, 0, 1]))
-    shares = torch.softmax(method(torch.tensor([[-3.0, 3.0]])), dim=1)
-    assert shares[0, 0] == pytest.approx(0.25 / (0.25 + 0.75))
 
 
 @settings(max_examples=10)
@@ -345,7 +295,7 @@ def test_crossfitting_does_not_reward_memorised_labels() -> None:
     generator = torch.Generator().manual_seed(0)
     logits = torch.randn(300, 10, generator=generator, dtype=torch.float64)
     labels = torch.randint(10, (300,), generator=generator)
-    method = partial(make_posthoc, "isotonic")
+    method = IsotonicCalibration
     leaking = M.evaluate(method().fit(logits, labels)(logits), labels, ["nll"])["nll"]
     honest = M.evaluate(cross_fitted(logits, labels, method), labels, ["nll"])["nll"]
     assert leaking < math.log(10) - 0.05
