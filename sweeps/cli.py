@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import shlex
 import sys
@@ -23,10 +22,8 @@ from sweeps.messages.formatting import (
 from sweeps.messages.redaction import print_traceback, redact, redact_what_python_prints
 from sweeps.terminal.encoding import print_what_they_can
 from sweeps.terminal.lasting import discard_unwritable
-from trainables.plugins.arguments import few
 
 if TYPE_CHECKING:
-    from sweeps.jobs.shipping import Shipment
     from sweeps.service.running import SweepResult
     from sweeps.sweep_file.schema import SweepFile
 
@@ -186,7 +183,7 @@ def resume(
     if address is not None and address.startswith(("http://", "https://")):
         from sweeps.jobs.jobs import submit_resume
 
-        _print_job(*submit_resume(name, storage, address, overrides or (), _print_notice))
+        _print_job(submit_resume(name, storage, address, overrides or (), _print_notice))
         return
     from sweeps.service.running import resume_sweep
 
@@ -209,7 +206,7 @@ def submit(
     from sweeps.sweep_file.loading import load_sweep
 
     sweep = load_sweep(file, overrides or (), name)
-    _print_job(*submit_job(sweep, storage, address, _print_notice))
+    _print_job(submit_job(sweep, storage, address, _print_notice))
 
 
 @app.command(rich_help_panel=CLUSTER)
@@ -789,13 +786,7 @@ def _print_notice(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _print_job(job: str, sent: Shipment) -> None:
-    count, kilobytes = len(sent.modules), math.ceil(sent.size / 1000)
-    named = f", {kilobytes} KB: {few(sent.modules, 8)}" if count else ""
-    print(
-        f"sent: the sweep, calsweep {sent.version}, and of this folder {count} Python "
-        f"modules{named}; nothing else"
-    )
+def _print_job(job: str) -> None:
     print(f"`calsweep logs {job} --follow` follows its output")
     print(job)
 

@@ -21,7 +21,6 @@ from sweeps.jobs.client import ask, connected_client, dashboard_url
 from trainables.plugins.arguments import did_you_mean
 
 if TYPE_CHECKING:
-    from sweeps.jobs.shipping import Shipment
     from sweeps.sweep_file.schema import SweepFile
 
 OnNotice = Callable[[str], object]
@@ -55,10 +54,10 @@ class Job:
     ended: float | None
 
 
-def submit(
-    sweep: SweepFile, storage: str, address: str | None, on_notice: OnNotice
-) -> tuple[str, Shipment]:
-    """Submit a new sweep to a cluster; returns the job's id and the files that were sent.
+def submit(sweep: SweepFile, storage: str, address: str | None, on_notice: OnNotice) -> str:
+    """Submit a new sweep to a cluster; returns the job's id.
+
+    `on_notice` is called with messages; the last one names the files, before they are sent.
 
     A cluster stores the command, metadata and environment variables of a job unencrypted, readable
     by all its users. So no environment variable of this machine is sent. The nodes need their own
@@ -82,7 +81,7 @@ def submit(
 
 def submit_resume(
     name: str, storage: str, address: str | None, overrides: Sequence[str], on_notice: OnNotice
-) -> tuple[str, Shipment]:
+) -> str:
     """Continue a sweep on a cluster, with other budgets if given; see :func:`submit`."""
     from sweeps.planning.portability import check_reachable
     from sweeps.sweep_file.loading import check_budgets
@@ -110,7 +109,7 @@ def _submit(
     address: str | None,
     sweep: SweepFile | None,
     on_notice: OnNotice,
-) -> tuple[str, Shipment]:
+) -> str:
     from sweeps.jobs.shipping import stage
 
     cluster = ask(address, "/api/version")["ray_version"]
@@ -125,6 +124,7 @@ def _submit(
                     f"sweep {name!r} is being run by job {job.id}; wait for it, or end it by "
                     f"`calsweep stop {job.id} --address {dashboard_url(address)}`"
                 )
+        on_notice(f"sending {shipment}")
         with connected_client(address) as client:
             submitted = client.submit_job(
                 entrypoint=shlex.join(["python", "-m", "sweeps.cli", *arguments]),
@@ -135,7 +135,7 @@ def _submit(
                 },
                 metadata={"calsweep_sweep": name, "calsweep_storage": storage},
             )
-    return submitted, shipment
+    return str(submitted)
 
 
 def list_jobs(address: str | None) -> list[Job]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import glob
 import json
+import math
 import os
 import shutil
 import socket
@@ -24,7 +25,7 @@ from sweeps.cluster.ray_internals import JOB_CONFIGURATION
 from sweeps.errors import UserError
 from sweeps.sweep_file.loading import dump_sweep
 from sweeps.sweep_file.schema import SweepFile
-from trainables.plugins.arguments import first_line
+from trainables.plugins.arguments import few, first_line
 
 SWEEP_FILE = "calsweep-sweep.yaml"
 _LARGEST_TOTAL = 10 * 2**20  # bytes
@@ -36,11 +37,24 @@ _PACKAGES = ("calsweep", "search_spaces", "sweeps", "trainables")
 
 @dataclass(frozen=True)
 class Shipment:
-    """The files to send: relative paths of the user's modules, their size in bytes, the version."""
+    """The files to send: relative paths of the user's modules, their size in bytes, the version.
+
+    ``chosen_by_git`` is whether git says which modules of the folder to leave out.
+    """
 
     modules: tuple[str, ...]
     size: int
     version: str
+    chosen_by_git: bool
+
+    def __str__(self) -> str:
+        count, kilobytes = len(self.modules), math.ceil(self.size / 1000)
+        named = f", {kilobytes} KB: {few(self.modules, 8)}" if count else ""
+        every = "" if self.chosen_by_git or not count else " (all, as it is in no git repository)"
+        return (
+            f"the sweep, calsweep {self.version}, and of this folder {count} Python "
+            f"modules{every}{named}; nothing else"
+        )
 
 
 def stage(source: Path, target: Path, sweep: SweepFile | None) -> Shipment:
@@ -64,7 +78,8 @@ def stage(source: Path, target: Path, sweep: SweepFile | None) -> Shipment:
     _copy_calsweep(target)
     if sweep is not None:
         (target / SWEEP_FILE).write_text(dump_sweep(sweep), encoding="utf-8")
-    return Shipment(tuple(map(str, names)), size, distribution("calsweep").version)
+    version = distribution("calsweep").version
+    return Shipment(tuple(map(str, names)), size, version, _is_in_repository(source))
 
 
 def keep_what_was_sent() -> None:
@@ -142,6 +157,10 @@ def _repository_of(root: Path, path: Path) -> Path | None:
     return next((folder for folder in folders if (root / folder / ".git").exists()), None)
 
 
+def _is_in_repository(root: Path) -> bool:
+    return any((folder / ".git").exists() for folder in (root, *root.parents))
+
+
 def _check_ignore(root: Path, paths: list[Path]) -> set[Path]:
     if not paths:
         return set()
@@ -160,7 +179,7 @@ def _check_ignore(root: Path, paths: list[Path]) -> set[Path]:
         if answer.returncode in (0, 1):  # 0: some paths are ignored, 1: none is
             return {Path(name) for name in answer.stdout.split("\0") if name}
         refusal = first_line(answer.stderr) or f"it ended with {answer.returncode}"
-    if not any((folder / ".git").exists() for folder in (root, *root.parents)):
+    if not _is_in_repository(root):
         return set()
     raise UserError(
         f"{root}: git does not say which files it ignores ({refusal}), so nothing is sent: some "

@@ -143,11 +143,10 @@ def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace
     }
     sent = calsweep(workplace, "submit", "sweep.yaml", *place, **elsewhere)
     assert sent.returncode == 0, sent.stderr
-    assert sent.stderr == ""
-    lines = sent.stdout.splitlines()
-    assert lines[0].startswith("sent: the sweep, calsweep 0.1.0, and of this folder 2 Python")
-    assert lines[0].endswith(" 1 KB: own/__init__.py, own/held.py; nothing else")
-    job = lines[-1]
+    (said,) = sent.stderr.splitlines()
+    assert said.startswith("sending the sweep, calsweep 0.1.0, and of this folder 2 Python modules")
+    assert said.endswith(" 1 KB: own/__init__.py, own/held.py; nothing else")
+    job = sent.stdout.splitlines()[-1]
     assert job.startswith("remote-")
 
     sweep = SweepStore(store, "remote")

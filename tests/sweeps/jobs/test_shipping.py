@@ -2,16 +2,19 @@
 
 import json
 import os
+import re
 import shutil
 import socket
 import subprocess
+from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
+import ray
 
 from sweeps.cluster.ray_internals import JOB_CONFIGURATION
 from sweeps.errors import UserError
-from sweeps.jobs import shipping
+from sweeps.jobs import jobs, shipping
 from sweeps.jobs.shipping import keep_what_was_sent, stage
 
 
@@ -34,6 +37,40 @@ def repository(folder: Path) -> Path:
 def sent(source: Path, target: Path) -> tuple[str, ...]:
     target.mkdir(exist_ok=True)
     return stage(source, target, None).modules
+
+
+def named(source: Path, target: Path) -> str:
+    target.mkdir()
+    return str(stage(source, target, None))
+
+
+def test_what_is_sent_is_named_before_it_is_sent(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Outside a repository, these are all modules of the folder, scratch files too."""
+    folder = repository(tmp_path / "work")
+    version = re.escape(distribution("calsweep").version)
+    within = named(folder, tmp_path / "first")
+    assert re.fullmatch(
+        f"the sweep, calsweep {version}, .* 1 Python modules, .*nothing else", within
+    )
+    shutil.rmtree(folder / ".git")
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(jobs, "ask", lambda *_: {"ray_version": ray.__version__})
+    monkeypatch.setattr(jobs, "list_jobs", lambda _: [])
+    said: list[str] = []
+
+    def note(text: str) -> None:
+        said.append(text)
+        raise KeyboardInterrupt  # nothing is sent, as there is no cluster
+
+    with pytest.raises(KeyboardInterrupt):
+        jobs.submit_resume("birds", "s3://bucket/x", "http://127.0.0.1:9", (), note)
+    assert re.search(
+        r"sending .* 2 Python modules \(all, as it is in no git repository\), 0 KB: model.py, "
+        "secrets_own.py; nothing else",
+        said[0],
+    )
 
 
 def test_a_repository_whose_owner_is_another_is_refused(
