@@ -77,8 +77,8 @@ def judge(
             a data frame, whose columns name the classes. For several models on the same samples, a
             mapping from name to such predictions; the first is compared with each of the others.
         labels: True classes (N,): integers from 0, or class names. If the columns of a data frame
-            have names, labels are compared with them, also integers. One-hot rows (N, K) are
-            allowed.
+            have names, labels are compared with them, also integers. Rows (N, K) are shares of
+            the classes, or votes for them: soft labels.
         logits: Whether `probs` contains logits; -inf masks a class, and (N,) are logits of class 1
             less those of class 0.
         groups: The group of each sample, (N,), to judge each group separately.

@@ -71,6 +71,8 @@ class Predicted:
         top_label_only: Whether only the predicted class and its probability are known. The other
             classes then share the rest equally, so only metrics of the top label have a meaning.
         floor: What a probability of 0 counts as in a logarithm; None if logits were given.
+        soft: Shares of the classes of each sample, (N, K) float, if the labels are soft; ``labels``
+            then are the classes with the largest shares.
     """
 
     name: str
@@ -81,6 +83,7 @@ class Predicted:
     read: Read
     groups: Array | None = None
     top_label_only: bool = False
+    soft: Tensor | None = None
     floor: float | None = None
 
     @cached_property
@@ -118,7 +121,8 @@ def check_predicted(
         name: Name of the model in messages and tables.
         scores: Probabilities or logits, (N, K); or (N,) or (N, 1), the probability of class 1 of
             two, or its logit less that of class 0.
-        labels: True classes, (N,): class names, or integers from 0 if the classes have no names.
+        labels: True classes, (N,): class names, or integers from 0 if the classes have no names; or
+            shares of the classes or votes for them, (N, K).
         logits: Whether the scores are logits; None infers it from the values.
         classes: Class names, if known.
         named: Whether these are the names of columns. Then an integer label is a name; otherwise it
@@ -147,12 +151,15 @@ def check_predicted(
     names = tuple(map(str, classes)) or tuple(map(str, range(num_classes)))
     if len(names) != num_classes:
         raise UserError(f"{name}: {len(names)} names for {num_classes} classes")
-    targets = torch.from_numpy(class_indices(name, _labels(name, labels, count), names, named))
-    if groups is not None and len(groups := np.asarray(groups).astype(str)) != count:
-        raise UserError(f"{name}: {len(groups)} groups for {count} samples; one each is needed")
+    rows = _labels(name, labels, count, num_classes)
+    soft = _shares(name, rows) if rows.ndim == 2 else None
+    targets = torch.from_numpy(
+        class_indices(name, rows, names, named) if soft is None else rows.argmax(axis=1)
+    )
+    groups = None if groups is None else _groups(name, groups, count, soft)
     kind = "logits" if logits else "probabilities"
     what = f"{kind} of class {names[1]} of 2" if single else f"{kind} of {num_classes} classes"
-    read = Read(what, "", "", count)
+    read = Read(what, "", "", count, ("soft labels",) if soft is not None else ())
     if logits:
         if not single and are_probabilities(table):
             raise UserError(
@@ -160,11 +167,12 @@ def check_predicted(
                 "as probabilities"
             )
         scaled = torch.from_numpy(_without_infinity(name, table))
-        return Predicted(name, scaled, probabilities(scaled), targets, names, read, groups)
+        probs = probabilities(scaled)
+        return Predicted(name, scaled, probs, targets, names, read, groups, soft=soft)
     _check_probabilities(name, table)
-    return _of_probabilities(
-        name, torch.from_numpy(np.clip(table, 0, None)), targets, names, read, groups
-    )
+    probs = torch.from_numpy(np.clip(table, 0, None))
+    found = _of_probabilities(name, probs, targets, names, read, groups)
+    return replace(found, soft=soft)
 
 
 def _of_probabilities(
@@ -184,6 +192,15 @@ def _of_probabilities(
     floor = max(probability_floor(probs), TINY)
     logits = probs.clamp(min=floor).log()
     return Predicted(name, logits, probs, labels, classes, read, groups, floor=floor)
+
+
+def _groups(name: str, groups: Any, count: int, soft: Tensor | None) -> Array:
+    if soft is not None:
+        raise UserError(f"{name}: groups need one label for each sample, not soft labels")
+    found = np.asarray(groups).astype(str)
+    if len(found) != count:
+        raise UserError(f"{name}: {len(found)} groups for {count} samples; one each is needed")
+    return found
 
 
 def aligned(models: Sequence[Predicted]) -> list[Predicted]:
@@ -215,6 +232,7 @@ def _in_order_of(first: Predicted, model: Predicted) -> Predicted:
         logits=model.logits[:, columns],
         probs=model.probs[:, columns],
         labels=columns.argsort()[model.labels],
+        soft=None if model.soft is None else model.soft[:, columns],
         classes=first.classes,
     )
 
@@ -269,14 +287,18 @@ def _without_infinity(name: str, logits: Array) -> Array:
     return np.where(masked, highest + least, logits)
 
 
-def _labels(name: str, labels: Any, count: int) -> Array:
-    """Labels (N,); also from (N, 1), or from (N, K) rows with a single 1."""
+def _labels(name: str, labels: Any, count: int, num_classes: int) -> Array:
+    """Labels (N,), also from (N, 1), or from (N, K) rows with a single 1; else shares (N, K)."""
     if isinstance(labels, Tensor):
         labels = labels.detach().cpu().numpy()
     values = np.asarray(labels)
     if values.ndim == 2 and len(values) == count:
-        values = values[:, 0] if values.shape[1] == 1 else _of_one_hot(name, values)
-    if values.shape != (count,):
+        ones = values == 1
+        if values.shape[1] == 1:
+            values = values[:, 0]
+        elif (ones | (values == 0)).all() and (ones.sum(axis=1) == 1).all():
+            values = ones.argmax(axis=1)
+    if values.shape not in ((count,), (count, num_classes)):
         raise UserError(
             f"{name}: labels have shape {values.shape}; ({count},) is needed, one for each row of "
             "the predictions"
@@ -284,11 +306,17 @@ def _labels(name: str, labels: Any, count: int) -> Array:
     return values
 
 
-def _of_one_hot(name: str, rows: Array) -> Array:
-    ones = rows == 1
-    if not ((ones | (rows == 0)).all() and (ones.sum(axis=1) == 1).all()):
-        raise UserError(f"{name}: labels have shape {rows.shape}, but are not one-hot")
-    return np.asarray(ones.argmax(axis=1))
+def _shares(name: str, rows: Array) -> Tensor:
+    """Soft labels as shares, (N, K) float64; whole numbers are votes."""
+    values = rows.astype(np.float64) if rows.dtype.kind in "iuf" else np.full(rows.shape, np.nan)
+    sums = values.sum(axis=1, keepdims=True)
+    votes = (values == np.round(values)).all() and (sums > 0).all()
+    if not (values.min() >= 0 and (votes or np.abs(sums - 1).max() <= _TOLERANCE)):
+        raise UserError(
+            f"{name}: labels have shape {rows.shape}, but are neither shares of the classes, which "
+            "sum to 1 in each row, nor numbers of votes"
+        )
+    return torch.from_numpy(values / sums)
 
 
 def are_probabilities(table: Array) -> bool:

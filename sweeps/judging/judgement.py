@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import Tensor
 
 from sweeps.errors import UserError
 from sweeps.judging.inputs import Predicted
+from sweeps.judging.soft_labels import judged_by_soft_labels
 from trainables import metrics as M
 from trainables.metrics._influence import mean_interval, proportion_interval
 from trainables.metrics._inputs import probabilities
@@ -69,14 +70,23 @@ def judge(models: Sequence[Predicted]) -> Facts:
     compared = [each for each in _COMPARED if not top_label_only or each in _TOP_LABEL]
     return {
         "read": [str(model.read) for model in models],
-        "models": [
-            _judged_top_label(model) if model.top_label_only else _judged(model) for model in models
-        ],
+        "models": [_judged_by(model)(model) for model in models],
         "comparison": [_compared(metric, other, first) for other in others for metric in compared],
     }
 
 
+def _judged_by(model: Predicted) -> Callable[[Predicted], Facts]:
+    if model.soft is not None:
+        return judged_by_soft_labels
+    return _judged_top_label if model.top_label_only else _judged
+
+
 def _check_same_samples(first: Predicted, other: Predicted) -> None:
+    if first.soft is not None or other.soft is not None:
+        raise UserError(
+            f"{other.name} and {first.name} are not compared, because labels are soft; judge one "
+            "at a time"
+        )
     if first.probs.shape != other.probs.shape:
         raise UserError(
             f"{other.name} has predictions of shape {tuple(other.probs.shape)}, {first.name} "

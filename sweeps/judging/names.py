@@ -60,7 +60,8 @@ def has_name(column: str, names: Iterable[str]) -> bool:
 
 @cache
 def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name)
+    return re.sub(r"[ .-]", "_", words).lower()
 
 
 def has_role(column: str) -> bool:

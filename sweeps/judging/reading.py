@@ -111,7 +111,7 @@ def _models(path: Path, asked: Asked, shared: Labels | None) -> Iterator[Predict
             what=scores.what or model.read.what,
             scores=names.shortened(scores.columns, 6),
             labels=labels.origin,
-            notes=notes,
+            notes=(*model.read.notes, *notes),
             ignored=ignored,
         )
         yield replace(model, read=read, top_label_only=scores.top_label_only)
@@ -155,14 +155,16 @@ def _alike(values: dict[str, Array], one: str, other: str) -> bool:
 
 def _same(one: Array, other: Array) -> bool:
     """Whether two columns of labels mean the same in each row."""
-    return one.shape == other.shape and all(
+    if one.ndim > 1 or one.shape != other.shape:
+        return bool(np.array_equal(one, other))
+    return all(
         canonical(a) == canonical(b)
         for a, b in set(zip(texts(one).tolist(), texts(other).tolist(), strict=True))
     )
 
 
 def _kept(labels: Array, ignored: str | None) -> Array | None:
-    if ignored is None:
+    if ignored is None or labels.ndim > 1:
         return None
     words, inverse = np.unique(texts(labels), return_inverse=True)
     return np.array([canonical(each) != canonical(ignored) for each in words.tolist()])[inverse]

@@ -43,6 +43,11 @@ def single_score(table: Table, label: str, labels: Array, asked: Asked) -> Score
     Raises:
         UserError: There is no score, or its meaning is not certain.
     """
+    if labels.ndim > 1:
+        raise UserError(
+            f"{table.path}: {label} has shape {labels.shape}, but scores of all classes are "
+            "missing; needed: `probs`, `logits`, or a column for each class"
+        )
     predicted = asked.predicted or _predicted_column(table, label)
     decided = asked.scores or asked.confidence
     of_class = [] if decided else _of_one_class(table, labels, asked.logits)

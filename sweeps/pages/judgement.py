@@ -27,5 +27,6 @@ def render_judgement(found: dict[str, Any], models: Sequence[Predicted]) -> str:
                 )
             )
             for each, judged in zip(models, found["models"], strict=True)
+            if each.soft is None  # the error bars are those of single labels
         ],
     )

@@ -278,6 +278,7 @@ ERROR = float((PROBS.argmax(axis=1) != LABELS).mean())
         (["5", "3", "8", "4"], [5, 3, 8, 4]),
         (["01", "1.5", "cat", "True"], ["01", "1.5", "cat", "True"]),
         (["1", "2", "3", "4"], [1, 2, 3, 4]),
+        (["a", "s", "as", "abilities"], ["a", "s", "as", "abilities"]),
         (["class_3", "class_2", "class_1", "class_0"], [3, 2, 1, 0]),
         (["2", "0", "1", "3"], ["LABEL_2", "LABEL_0", "LABEL_1", "LABEL_3"]),
     ],
@@ -492,6 +493,29 @@ def test_masked_classes_and_one_hot_labels() -> None:
         calsweep.judge(
             np.where(np.arange(600)[:, None] == 3, -math.inf, LOGITS), LABELS, logits=True
         )
+
+
+def test_soft_labels_are_expectations(tmp_path: Path) -> None:
+    votes = np.random.default_rng(1).multinomial(20, softmax(LOGITS / 2))
+    shares = votes / 20
+    np.savez(tmp_path / "soft.npz", probs=PROBS)
+    np.save(tmp_path / "votes.npy", votes)
+    found = facts(str(tmp_path / "soft.npz"), "--labels", str(tmp_path / "votes.npy"))
+    assert found["read"][0].endswith("from probs; labels from votes.npy; 600 samples; soft labels")
+    metrics = found["models"][0]["metrics"]
+    rows = np.repeat(np.arange(600 * 4), votes.reshape(-1))  # each vote is a sample
+    probs, labels = torch.from_numpy(PROBS[rows // 4]), torch.from_numpy(rows % 4)
+    expected = M.evaluate(probs.log(), labels, list(metrics))
+    for name, value in expected.items():
+        assert metrics[name]["value"] == pytest.approx(value, abs=1e-6), name
+    assert metrics["nll"]["low"] < metrics["nll"]["value"] < metrics["nll"]["high"]
+    judgement = calsweep.judge(PROBS, shares)
+    assert judgement.metrics["nll"] == pytest.approx(metrics["nll"])
+    assert "overconfident" in judgement.html()
+    with pytest.raises(UserError, match=r"neither shares of the classes, .* nor numbers of votes"):
+        calsweep.judge(PROBS, 0.4 * shares)
+    with pytest.raises(UserError, match="are not compared, because labels are soft"):
+        calsweep.judge({"a": PROBS, "b": PROBS}, shares)
 
 
 def test_only_columns_that_are_used_are_read(tmp_path: Path) -> None:
