@@ -33,6 +33,11 @@ Cache: TypeAlias = str | os.PathLike[str] | None
 _SHARE_IN_MEMORY = 0.25
 _MOST_IN_MEMORY = 0.9
 
+_SAMPLED = 64
+"""Number of images that are looked at before all are read."""
+
+_TWELVE_BITS = 2**12
+
 _DECODING = "upright"
 """Names how images are decoded; files with facts about images decoded otherwise are not used."""
 
@@ -76,9 +81,10 @@ def hold_images(
     """The images of one or two parts, with equal size and number of channels.
 
     If ``storage`` is None, they are streamed if they would take more than a quarter of the memory;
-    see :mod:`trainables.data`. Raises ``ValueError`` if they do not fit into memory, or the folder
-    cannot be written.
+    see :mod:`trainables.data`. Raises ``ValueError`` if they do not fit into memory, use a fraction
+    of the range of 16 bits, or the folder cannot be written.
     """
+    _check_depth(parts[0])
     hold: Callable[..., Stored] = _decode
     if _is_streamed(parts, image_size, storage):
         hold = partial(_keep, folder=_folder(cache))
@@ -92,6 +98,23 @@ def hold_images(
             images = hold(part, image_size=image_size, size=usual)
         held.append(images)
     return match_channels(*held)
+
+
+def _check_depth(part: ImagePart) -> None:
+    """Refuses pictures of 12 bits or less in 16-bit files: 8 bits would leave at most 16 levels."""
+    largest = 0
+    for data in islice(part.contents(), _SAMPLED):
+        # What a damaged image raises depends on its format and on where it is damaged.
+        with suppress(Exception), Image.open(io.BytesIO(data)) as image:  # type: ignore[arg-type]
+            if not image.mode.startswith("I;16"):
+                return
+            largest = max(largest, int(np.asarray(image).max()))
+    if 0 < largest < _TWELVE_BITS:
+        raise ValueError(
+            f"{part.bad.where(0)}: 16 bits per pixel, of which the first images use values up to "
+            f"{largest}; calsweep keeps the upper 8 bits, {largest // 256 + 1} levels of grey; "
+            f"multiply the values by {2**16 // 2 ** largest.bit_length()}"
+        )
 
 
 def _usual_size(bad: BadSamples) -> tuple[int, int] | None:
@@ -124,7 +147,7 @@ def _size(contents: Callable[[], Iterable[Encoded]], image_size: int | None) -> 
     """Width and height of the first readable image."""
     if image_size is not None:
         return image_size, image_size
-    for data in islice(contents(), 64):
+    for data in islice(contents(), _SAMPLED):
         # What a damaged image raises depends on its format and on where it is damaged.
         with suppress(Exception), Image.open(io.BytesIO(data)) as image:  # type: ignore[arg-type]
             return image.size

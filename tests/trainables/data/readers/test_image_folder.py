@@ -216,3 +216,26 @@ def test_unreadable_images_are_skipped_on_request(write_folder: WriteFolder) -> 
     dataset = load_dataset("image_folder", root=root, seed=0, on_bad_sample="skip")
     assert len(dataset.train) + len(dataset.validation) + len(dataset.test) == 39
     assert f"{root}/a/007.png: not a readable image" in dataset.notes[0]
+
+
+@pytest.mark.parametrize("storage", ["memory", "stream"])
+def test_twelve_bits_in_sixteen_are_refused(
+    write_folder: WriteFolder, tmp_path: Path, storage: str
+) -> None:
+    root = write_folder("", {"a": 20, "b": 20})
+    options = {"root": root, "seed": 0, "storage": storage, "cache": tmp_path / ".cache"}
+
+    def write(scale: int) -> None:
+        values = np.random.default_rng(0).integers(0, 4096, (40, 9, 8)) * scale
+        values[0, 0, 0] = 4095 * scale
+        for file, image in zip(sorted(root.glob("[ab]/*.png")), values, strict=True):
+            Image.fromarray(image.astype(np.uint16)).save(file)
+
+    write(1)
+    with pytest.raises(
+        ValueError, match=r"a/000.png: 16 bits .* up to 4095; .* 16 levels .* by 16"
+    ):
+        load_dataset("image_folder", **options)
+    write(16)
+    dataset = load_dataset("image_folder", **options)
+    assert len(np.unique(dataset.train.rows(slice(None)))) > 200
