@@ -13,6 +13,7 @@ from sweeps.drafting.draft_columns import LABELS, label_column, unusable_columns
 from sweeps.errors import UserError, first_line
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
 from trainables.data.kinds.dates import is_dates
+from trainables.data.readers.index_columns import is_index
 from trainables.models.recipes import usual_recipe
 from trainables.plugins.arguments import did_you_mean, few
 
@@ -290,7 +291,8 @@ def _arrays(path: Path) -> _Seen:
 
 def _rows(path: Path) -> _Seen:
     table = _all_rows(path)
-    names = table.column_names
+    names = [name for name in table.column_names if not is_index(name)]
+    table = table.select(names)
     label = label_column(table)
     if label is None:
         raise UserError(

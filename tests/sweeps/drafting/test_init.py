@@ -165,6 +165,13 @@ def test_what_is_not_understood_is_reported(tmp_path: Path) -> None:
             draft_for(data if data == "digit" else str(tmp_path / data))
 
 
+def test_index_columns_are_neither_features_nor_labels(tmp_path: Path) -> None:
+    lines = [f"{i % 3},{i % 7}.5,{'ab'[i % 2]},{i % 3}" for i in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join([",size,sort,Unnamed: 0", *lines]))
+    text = sweep_file_text(draft_for(str(tmp_path / "a.csv")), "a", 5)
+    assert "2 classes in column sort; features are size." in text
+
+
 def test_comments_match_the_kind_of_data(tmp_path: Path) -> None:
     about = {}
     for make in (customers, half_empty, texts):
