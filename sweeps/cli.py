@@ -298,7 +298,7 @@ def _facts_of_earlier(sweep: SweepFile, storage: str) -> dict[str, str]:
     from sweeps.store.warm_starts import sweeps_to_learn_from
 
     trials = earlier_trials(sweep, sweeps_to_learn_from(sweep, storage))
-    return {"warm start": f"{len(trials)} trials of {', '.join(sweep.search.warm_start)}"}
+    return {"warm start": counted(len(trials), "suitable trial")}
 
 
 def _facts_of_data(

@@ -419,11 +419,12 @@ def test_what_another_machine_may_know(storage: str, tracking: str | None) -> No
 def test_a_driver_with_a_wrong_token_ends_at_once(
     cluster: RayCluster, workplace: Path, token: str | None
 ) -> None:
-    place = ("--address", cluster.address, "--storage", str(workplace / "store"))
-    refused = calsweep(workplace, "run", "sweep.yaml", "--name", "refused", *place, token=token)
+    options = ("--address", cluster.address, "--storage", str(workplace / "store"))
+    refused = calsweep(workplace, "run", "sweep.yaml", "--name", "refused", *options, token=token)
     assert refused.returncode == 2
     *_, last = refused.stderr.splitlines()
-    assert last.startswith(f"Error: --address = '{cluster.address}': the cluster asks for a token")
+    place = f"--address = '{cluster.address}'"
+    assert last.startswith(f"calsweep: {place}: the cluster asks for a token")
     assert "InvalidAuthToken" not in refused.stderr  # a line of Ray's
 
 
