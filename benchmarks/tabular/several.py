@@ -1,29 +1,50 @@
-"""Several networks: what a sweep recommends against equally expensive seeds of cross-entropy.
+"""Several networks: what a sweep offers against equally expensive seeds of cross-entropy.
 
     python -m benchmarks.tabular.several benchmarks/tabular/digits.yaml --folder FOLDER
 
 Trains 20 seeds of cross-entropy and four of published settings of five losses (minutes); their
 logits are kept in ``FOLDER``, from where an interrupted run continues. For each replay, the
-validation and test samples are pooled and split anew. A sweep with ``selection.ensemble:
-if_supported`` is replayed with the queue, the ranking and the verdicts of live sweeps.
+validation and test samples are pooled and split anew, and a sweep with ``selection.ensemble:
+if_supported`` is replayed on them, with the queue, the ranking and the verdicts of live sweeps. A
+row has the trainings, the networks of a prediction, and the test NLL with its standard error over
+replays.
 """
 
 from __future__ import annotations
 
+import math
+import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks.tabular.curves import Trials, parser_of_recordings
-from benchmarks.tabular.resplits import trained
+import numpy as np
+import torch
+
+from benchmarks.tabular.curves import Curves, Trials, parser_of_recordings
+from benchmarks.tabular.regret import mean_and_error
+from benchmarks.tabular.replay import replay, with_values
+from benchmarks.tabular.resplits import SPLITS, Trained, resplit, trained
+from sweeps.evidence.ensemble import judge_ensemble, select, select_seeds
 from sweeps.planning.data import load_data
+from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.schema import SweepFile
+from trainables import metrics as M
 from trainables.contract.setting import BASELINE, Setting
+from trainables.files.storage import Folder
+from trainables.posthoc.ensembles import fit_mean
+from trainables.trials.outcome import write_predictions
 
 LOSSES = ("label_smoothing", "focal", "dual_focal", "inverse_focal", "mbls")
 OF_A_LOSS = 2
 SEEDS_OF_BASELINE = 20
 SEEDS = 4
+REFERENCES = (1, 5, 10)
+
+Found = dict[str, tuple[int, int, float]]
+"""Trainings, networks and test NLL of each way."""
 
 
 def trials_of(sweep: SweepFile, num_classes: int) -> Trials:
@@ -35,17 +56,90 @@ def trials_of(sweep: SweepFile, num_classes: int) -> Trials:
     return [(setting, seed, [{}] * sweep.training.epochs) for setting, seed in found]
 
 
+def run(sweep: SweepFile, found: Sequence[Trained], num_validation: int, number: int) -> Found:
+    """One replay; its number determines the splits and the seeds."""
+    random = np.random.default_rng(number)
+    order = torch.from_numpy(random.permutation(len(found[0].labels)))
+    parts = dict(zip(SPLITS, (order[:num_validation], order[num_validation:]), strict=True))
+    known = {(each.setting, each.seed): each for each in found}
+    settings = list(dict.fromkeys(each.setting for each in found))
+    sets = [f"search.trials={len(settings)}", "search.sampler=tpe", "scheduler.name=none"]
+    sweep = with_values(sweep, [*sets, "selection.ensemble=if_supported"])
+    extra = random.integers(SEEDS, SEEDS_OF_BASELINE, len(sweep.seeds) - SEEDS)
+    seeds = [*random.permutation(SEEDS).tolist(), *extra.tolist()]
+    curves = Curves(resplit(found, num_validation, number), SearchSpace(sweep))
+    classes = found[0].logits.shape[1]
+    records = replay(sweep, curves, classes, seeds, initial=settings)
+    ranking = Ranking(records, rule_of(sweep))
+    in_place = dict(zip(sweep.seeds, seeds, strict=True))
+    labels = found[0].labels[parts["test"]]
+    result = _of_baseline(known, parts, random, len(records))
+    with tempfile.TemporaryDirectory(prefix="calsweep-several-") as folder:
+        place = Folder(folder)
+        for record in records:
+            own = known[record.setting, in_place[record.seed]]
+            for split, index in parts.items():
+                at = place / str(record.number)
+                write_predictions(at, split, (own.logits[index], own.labels[index]))
+
+        def read(split: str, trial: int) -> bytes:
+            return (place / str(trial)).read(f"predictions_{split}.parquet")
+
+        judged = judge_ensemble(ranking, read)
+        is_better = bool(judged) and judged[0]["offered"] == "ensemble"
+        for name, each in (
+            ("ensemble", select(ranking, read)),
+            ("offered", (select if is_better else select_seeds)(ranking, read)),
+        ):
+            if each is not None:
+                nll = M.evaluate(each.on_test(read)[0], labels, ["nll"])["nll"]
+                result[name] = len(records), each.networks, nll
+    return result
+
+
+def _of_baseline(
+    known: dict[tuple[Setting, int], Trained],
+    parts: dict[str, torch.Tensor],
+    random: np.random.Generator,
+    trainings: int,
+) -> Found:
+    """Means of seeds of cross-entropy with temperatures, also of as many as the sweep trains."""
+    found: Found = {}
+    order = random.permutation(SEEDS_OF_BASELINE).tolist()
+    for count in sorted({*REFERENCES, min(trainings, SEEDS_OF_BASELINE)}):
+        runs = [known[BASELINE, seed] for seed in order[:count]]
+        logits, labels = (
+            {split: [getattr(run, what)[index] for run in runs] for split, index in parts.items()}
+            for what in ("logits", "labels")
+        )
+        ensemble = fit_mean(logits["validation"], labels["validation"][0])
+        test = ensemble([each.double() for each in logits["test"]])
+        nll = M.evaluate(test, labels["test"][0], ["nll"])["nll"]
+        found[f"cross_entropy × {count}"] = count, count, nll
+    return found
+
+
 def main() -> None:
-    """Train what is missing."""
+    """Train what is missing, replay, and print a table."""
     parser = parser_of_recordings(__doc__.splitlines()[0])
     parser.add_argument("--folder", type=Path, required=True, help="where logits are kept")
+    parser.add_argument("--replays", type=int, default=20, help="replays, each with its splits")
     arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    print(f"| data | recommended | trainings | networks | test NLL |\n{'| --- ' * 5}|", flush=True)
     for file in arguments.sweeps:
         sweep = load_sweep(file)
         dataset = load_data(sweep)
         trials = trials_of(sweep, dataset.num_classes)
         found = list(trained(sweep, dataset, trials, arguments.folder / Path(file).stem))
-        print(file, len(found))
+        count = len(dataset.validation)
+        replays = [run(sweep, found, count, number) for number in range(arguments.replays)]
+        for name in dict.fromkeys(name for each in replays for name in each):
+            own = [each[name] for each in replays if name in each]
+            trainings, networks, losses = zip(*own, strict=True)
+            costs = (math.fsum(each) / len(own) for each in (trainings, networks))
+            cells = " | ".join(f"{each:.1f}" for each in costs)
+            print(f"| {sweep.name} | {name} | {cells} | {mean_and_error(losses)} |", flush=True)
 
 
 if __name__ == "__main__":

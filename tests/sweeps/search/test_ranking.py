@@ -175,8 +175,8 @@ def test_a_setting_that_trains_the_networks_of_cross_entropy_is_no_finalist(per_
         "val_ece": 0.02,
     }
     first = baseline(**same)
-    copy, another = trial(1, "mbls", **same), trial(2, "mbls", **{**same, "val_ece": 0.03})
-    last_bit = trial(3, "focal", **{**same, "val_nll_scaled": math.nextafter(0.31234, 1)})
+    copy, another = trial(1, "mbls", **same), trial(2, "mbls", **(same | {"val_ece": 0.03}))
+    last_bit = trial(3, "focal", **(same | {"val_nll_scaled": math.nextafter(0.31234, 1)}))
     ranking = Ranking([first, copy, another, last_bit], RULE)
     by_number = {c.trials[0].number: ranking.repeats_baseline(c) for c in ranking.candidates}
     assert by_number == {0: False, 1: True, 2: False, 3: False}
