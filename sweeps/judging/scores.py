@@ -91,10 +91,25 @@ def _matrices(table: Table, kinds: Sequence[str]) -> list[Scores]:
     """Columns of lists, and two-dimensional arrays."""
     found = []
     for name in table.called(kinds):
-        values = table.numbers(name)
+        values = _numbers_or_lists(table, name)
         if values is not None and values.ndim == 2 and values.shape[1] > 1:
             found.append(_matrix(table, name, values))
     return found
+
+
+def _numbers_or_lists(table: Table, name: str) -> Array | None:
+    """Numbers of a column, also from lists as text, as pandas writes them to CSV: [.1, .9]."""
+    values = table.numbers(name)
+    words = table.words(name) if values is None else []
+    if not (words and words[0].startswith("[")):
+        return values
+    rows = [text.strip("[]").replace(",", " ").split() for text in words]
+    try:
+        return np.array(rows, dtype=np.float64)
+    except ValueError:
+        raise UserError(
+            f"{table.path}: column {name} has lists as text that are not numbers of one length"
+        ) from None
 
 
 def _matrix(table: Table, name: str, values: Array) -> Scores:

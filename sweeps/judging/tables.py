@@ -79,6 +79,14 @@ class Table:
             return None
         return values if values.dtype.kind in "fiu" else None
 
+    def words(self, name: str) -> list[str]:
+        """The column if it can be read and holds words, (N,), else an empty list."""
+        try:
+            values = self.column(name)
+        except UserError:
+            return []
+        return values.tolist() if values.dtype.kind == "U" and values.ndim == 1 else []
+
     def lists(self, name: str) -> Array | None:
         """The column if it can be read and has lists of one length, (N, K), else None."""
         try:

@@ -518,6 +518,16 @@ def test_soft_labels_are_expectations(tmp_path: Path) -> None:
         calsweep.judge({"a": PROBS, "b": PROBS}, shares)
 
 
+def test_lists_as_text_are_read(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"probs": PROBS.tolist(), "label": LABELS})
+    frame.to_csv(tmp_path / "file.csv", index=False)
+    [model] = read_predictions([str(tmp_path / "file.csv")])
+    torch.testing.assert_close(model.probs, torch.from_numpy(PROBS))
+    pd.DataFrame({"probs": ["[.1 ... .9]"] * 9, "y": 0}).to_csv(tmp_path / "file.csv", index=False)
+    with pytest.raises(UserError, match="column probs has lists as text that are not numbers"):
+        read_predictions([str(tmp_path / "file.csv")])
+
+
 def test_only_columns_that_are_used_are_read(tmp_path: Path) -> None:
     table = pa.table(of_classes(*"0123") | {"label": LABELS})
     doubled = [pa.array([None] * 600, pa.int64()), pa.array([{"a": 1}] * 600)]
