@@ -144,7 +144,7 @@ class Result:
             raise UserError(
                 f"sweep {self.name!r}: each of its samples has one class, not several labels"
             )
-        data = self._store.predictions(split, trial.number)
+        data = self._predictions(split, trial.number)
         logits, labels = (each_label(each, len(names)) for each in read_predictions(data))
         rows = []
         for name, each, truth in zip(names, logits, labels, strict=True):
@@ -202,7 +202,7 @@ class Result:
         from trainables.trials.outcome import read_predictions
 
         trial = self._judged()
-        data = self._store.predictions(split, trial.number)
+        data = self._predictions(split, trial.number)
         figure = new_figure((7.2, 3.8))
         temperature = trial.outcome["temperature"]
         draw_reliability(figure, *read_predictions(data), temperature, *layout_of(data))
@@ -263,6 +263,15 @@ class Result:
     @cached_property
     def _records(self) -> list[TrialRecord]:
         return self._store.load_records()
+
+    def _predictions(self, split: str, number: int) -> bytes:
+        try:
+            return self._store.predictions(split, number)
+        except FileNotFoundError:
+            raise UserError(
+                f"sweep {self.name!r}: the predictions of trial {number} on the {split} split are "
+                f"no longer in {self.storage}; was the sweep deleted?"
+            ) from None
 
     @cached_property
     def _sweep(self) -> SweepFile:

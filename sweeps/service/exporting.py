@@ -96,7 +96,10 @@ def export_model(
             made.replace(folder)
     except OSError as error:
         raise UserError(f"--output {folder}: cannot be written: {error.strerror}") from None
-    return str(folder), built.about["label"]
+    label = str(built.about["label"])
+    if store.load_answer() is None:
+        label += "; the sweep is not finished, and may select another setting"
+    return str(folder), label
 
 
 def reads_files(folder: str) -> bool:

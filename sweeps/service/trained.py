@@ -106,7 +106,7 @@ def load_trained(
             None if encoder is None else encoder.uri,
         )
     except (FileNotFoundError, ValueError) as error:
-        raise UserError(f"{record.label}: its weights are gone: {error}") from None
+        raise UserError(f"{record.label}: its weights cannot be loaded: {error}") from None
 
 
 def _load_of_loop(

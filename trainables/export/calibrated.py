@@ -25,9 +25,11 @@ from trainables.data.kinds.weighted_words import WeightedWords
 from trainables.data.readers.arrays import as_inputs
 from trainables.data.readers.rows import rows_of_table
 from trainables.data.readers.table_columns import read_columns
+from trainables.export.raw_samples import image_rows
 from trainables.files.checkpoints import load_checkpoint
 from trainables.files.storage import Folder
 from trainables.models import model_for, without_weights
+from trainables.plugins.arguments import few
 from trainables.trials import two_stage
 
 
@@ -53,11 +55,10 @@ class _Calibrated(nn.Module):
             rows = samples.encode(_columns(raw, samples))
         elif isinstance(samples, Tokens | Subwords | WeightedWords):
             rows = samples.encode(np.asarray(raw, dtype=object))
+        elif isinstance(samples, Images):
+            rows = image_rows(samples, np.asarray(raw))
         else:
-            rows = as_inputs(np.asarray(raw), "samples")
-            if isinstance(samples, Images) and rows.dtype != np.uint8:
-                raise TypeError(f"{samples} must be uint8, not {np.asarray(raw).dtype}")
-            rows = rows.astype(np.uint8 if isinstance(samples, Images) else np.float32, copy=False)
+            rows = as_inputs(np.asarray(raw), "samples").astype(np.float32, copy=False)
         samples.check(rows)
         return np.ascontiguousarray(rows)
 
@@ -172,7 +173,7 @@ def load_calibrated(
     setting = trial_setting(name, options, config)
     state = load_checkpoint(folder / "checkpoints", setting)
     if state is None:
-        raise FileNotFoundError(f"no checkpoint lies in {(folder / 'checkpoints').uri}")
+        raise FileNotFoundError(_no_checkpoint(folder / "checkpoints"))
     with torch.random.fork_rng(devices=[]):
         # The weights are in the checkpoint.
         network = model_for(dataset, name, without_weights(name, options))
@@ -188,6 +189,16 @@ def load_calibrated(
         )
     names = dataset.task.names or dataset.classes
     return CalibratedClassifier(network, dataset.samples, temperature, names, dataset.task)
+
+
+def _no_checkpoint(folder: Folder) -> str:
+    found = folder.names()
+    if not found:
+        return f"there is no checkpoint in {folder.uri}; a deleted one cannot be restored"
+    return (
+        f"the checkpoints in {folder.uri} are damaged, or of another setting ({few(found)}); "
+        "restore them from a backup"
+    )
 
 
 def _columns(raw: Any, samples: TableRows) -> Columns:

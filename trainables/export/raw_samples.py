@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
@@ -17,6 +18,7 @@ from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
 from trainables.data.kinds.tokens import Tokens
 from trainables.data.kinds.weighted_words import WeightedWords
+from trainables.data.readers.arrays import as_inputs
 from trainables.data.readers.image_folder import SUFFIXES, images_below
 from trainables.data.readers.images import decode_images
 from trainables.data.readers.rows import Rows, open_rows
@@ -133,10 +135,19 @@ def _array(samples: Samples, path: Path) -> Inputs:
     if path.suffix != ".npy":
         raise ValueError(f"{path}: {samples} are read from .npy files")
     rows: Inputs = np.ascontiguousarray(np.load(path, allow_pickle=False))
-    if isinstance(samples, Arrays):
+    if isinstance(samples, Images):
+        rows = image_rows(samples, rows)
+    elif isinstance(samples, Arrays):
         rows = rows.astype(np.float32, copy=False)
     samples.check(rows)
     return rows
+
+
+def image_rows(samples: Images, images: npt.NDArray[Any]) -> Inputs:
+    """Images (N, H, W), (N, H, W, C) or (N, C, H, W) as (N, C, H, W); TypeError unless uint8."""
+    if images.dtype != np.uint8:
+        raise TypeError(f"{samples} must be uint8, not {images.dtype}")
+    return as_inputs(images, "samples") if images.ndim in (3, 4) else images
 
 
 def _open_table(samples: Samples, path: Path) -> Rows:

@@ -205,6 +205,16 @@ def test_two_stages_are_exported_as_one(tmp_path: Path) -> None:
     assert torch.allclose(classify(torch.from_numpy(rows)), expected, atol=1e-5)
 
 
+def test_an_export_before_the_end_says_so(store: SweepStore, tmp_path: Path) -> None:
+    kept = store.folder.read("answer.json")
+    store.folder.delete("answer.json")
+    try:
+        _, label = export_model("small", store.storage, str(tmp_path / "model"))
+    finally:
+        store.folder.write("answer.json", kept)
+    assert label.endswith("; the sweep is not finished, and may select another setting")
+
+
 def test_what_cannot_be_exported_is_reported(
     store: SweepStore, folder: Path, tmp_path: Path
 ) -> None:
@@ -225,8 +235,13 @@ def test_what_cannot_be_exported_is_reported(
     write_predictions(own, "test", (-logits, labels))
     with pytest.raises(SweepFailedError, match="differs from what the trial predicted"):
         export_model("away", away.storage, str(tmp_path / "model"))
+    checkpoints = own / "checkpoints"
+    for name in checkpoints.names():
+        checkpoints.write(name, b"cut short")
+    with pytest.raises(UserError, match=r"cannot be loaded: the checkpoints in \S+ are damaged"):
+        export_model("away", away.storage, str(tmp_path / "model"))
     away.delete_checkpoints()
-    with pytest.raises(UserError, match="its weights are gone: no checkpoint lies in"):
+    with pytest.raises(UserError, match="cannot be loaded: there is no checkpoint in"):
         export_model("away", away.storage, str(tmp_path / "model"))
     assert not (tmp_path / "model").exists()
 

@@ -1,14 +1,18 @@
 """Unusable new samples are rejected, or skipped on request."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pytest
+import torch
 from PIL import Image
 
 from trainables.data import Arrays, Images, TableRows
 from trainables.data.kinds.table import Columns
+from trainables.export.calibrated import CalibratedClassifier
 from trainables.export.raw_samples import read_raw
 
 
@@ -51,3 +55,37 @@ def test_a_missing_number_in_a_table_is_allowed(tmp_path: Path) -> None:
     assert names == ["0", "1"]
     assert np.isnan(found[1, 0])
     assert "row 2 (from 0): a is infinite" in note
+
+
+@pytest.mark.parametrize("shape", [(5, 4, 6), (5, 1, 4, 6), (5, 4, 6, 1)])
+def test_images_of_an_array_may_have_any_usual_layout(
+    tmp_path: Path, shape: tuple[int, ...]
+) -> None:
+    samples = Images((1, 4, 6), (0.5,), (0.5,))
+    images = np.arange(5 * 24, dtype=np.uint8).reshape(shape)
+    np.save(tmp_path / "images.npy", images)
+    rows, _, _ = read_raw(samples, tmp_path / "images.npy")
+    assert np.array_equal(rows, images.reshape(5, 1, 4, 6))
+    classifier = CalibratedClassifier(torch.nn.Identity(), samples, 1.0, ("a", "b"))
+    assert np.array_equal(classifier.encode(images), rows)
+
+
+@pytest.mark.parametrize(
+    ("images", "message"),
+    [
+        (np.zeros((5, 4, 6)), "must be uint8, not float64"),
+        (np.zeros((5, 24), np.uint8), r"shape \(5, 24\)"),
+        (np.zeros((5, 6, 4), np.uint8), r"shape \(5, 1, 6, 4\)"),
+    ],
+)
+def test_other_arrays_are_no_images(tmp_path: Path, images: npt.NDArray[Any], message: str) -> None:
+    samples = Images((1, 4, 6), (0.5,), (0.5,))
+    np.save(tmp_path / "images.npy", images)
+    classifier = CalibratedClassifier(torch.nn.Identity(), samples, 1.0, ("a", "b"))
+    for read in (
+        lambda: read_raw(samples, tmp_path / "images.npy"),
+        lambda: classifier.encode(images),
+    ):
+        with pytest.raises((TypeError, ValueError), match=message) as refused:
+            read()
+        assert "uint8, not uint8" not in str(refused.value)

@@ -1,0 +1,26 @@
+"""A result of a sweep that was deleted meanwhile: one message, no traceback."""
+
+from pathlib import Path
+
+import pytest
+
+import calsweep
+from sweeps.service.upkeep import delete_sweep
+from tests.harness.tracked import keep_answer, make_records, make_store, make_sweep
+
+
+@pytest.mark.parametrize("loaded", [False, True])
+def test_a_plot_after_the_deletion_says_so(tmp_path: Path, loaded: bool) -> None:
+    sweep, records = make_sweep("gone"), make_records()
+    keep_answer(make_store(tmp_path, sweep, records), records, sweep)
+    result = calsweep.load(tmp_path, "gone")
+    if loaded:
+        assert len(result.table()) == len(records)
+        assert result.plot_reliability() is not None
+    delete_sweep("gone", str(tmp_path))
+    for plot in (result.plot_reliability, result.plot_search):
+        if loaded and plot == result.plot_search:  # it needs only what was loaded
+            assert plot() is not None
+            continue
+        with pytest.raises(calsweep.UserError, match=r"no longer in|no sweep named 'gone'"):
+            plot()
