@@ -27,7 +27,7 @@ Split = Literal["validation", "test"]
 ReadPredictions = Callable[[int], bytes]
 
 NO_LOOKS: Mapping[int, float] = {}
-LEAST_CHANCE = 0.1  # of a supported verdict; below it, no further seeds are trained
+LEAST_CHANCE = 0.02  # of a supported verdict; below it, no further seeds are trained
 ERROR = 0.05  # the probability that an interval misses, over all sweeps on a test split
 
 

@@ -134,17 +134,16 @@ def judge_ensemble(ranking: Ranking, read: Read, sweeps: int = 1) -> list[dict[s
     ``seeds`` has the same of all seeds of cross-entropy, or None. ``offered`` names what to use if
     several networks are affordable: ``seeds`` unless the ensemble is shown to beat equally many of
     them. On the validation split everything is cross-fitted: members and temperatures for one half
-    are selected on the other.
-    Empty if there is no ensemble of three networks. `sweeps` is the number of sweeps that were
-    evaluated on the test split. Errors are those of :func:`select`.
+    are selected on the other. If there is no ensemble of three networks, the results are those of
+    the seeds of cross-entropy alone; empty if there are fewer than three of these too. `sweeps` is
+    the number of sweeps that were evaluated on the test split. Errors are those of :func:`select`.
     """
     from trainables.posthoc.ensembles import LEAST_NETWORKS
 
-    selected = select(ranking, read)
+    selected, all_seeds = select(ranking, read), select_seeds(ranking, read)
     if selected is None or selected.networks < LEAST_NETWORKS:
-        return []
+        return _of_seeds_alone(ranking, all_seeds, read)
     ours = _Judged(selected, selected.on_test(read))
-    all_seeds = select_seeds(ranking, read)
     seeds = None if all_seeds is None else _Judged(all_seeds, all_seeds.on_test(read))
     equal = select_seeds(ranking, read, selected.networks)
     rival = None if equal is None else _Judged(equal, equal.on_test(read))
@@ -158,6 +157,18 @@ def judge_ensemble(ranking: Ranking, read: Read, sweeps: int = 1) -> list[dict[s
         "advice": _advice(ours, rival, comparisons),
     }
     return [found]
+
+
+def _of_seeds_alone(ranking: Ranking, seeds: Selected | None, read: Read) -> list[dict[str, Any]]:
+    from trainables.posthoc.ensembles import LEAST_NETWORKS
+
+    if seeds is None or seeds.networks < LEAST_NETWORKS:
+        return []
+    judged = _Judged(seeds, seeds.on_test(read))
+    advice = _advice_on_seeds(judged)
+    facts = _facts(ranking, judged)
+    found = {**facts, "seeds": None, "comparisons": [], "offered": "seeds"}
+    return [{**found, "why": [advice], "advice": advice}]
 
 
 @dataclass(frozen=True)
@@ -334,9 +345,13 @@ def _advice(ours: _Judged, rival: _Judged | None, comparisons: Sequence[Comparis
             "cross-entropy, by more than chance, its ECE is "
             f"{ours.metric('ece'):.4f}, and a prediction costs that many networks."
         )
+    return f"{_advice_on_seeds(rival)} The ensemble of all settings is not shown to be better."
+
+
+def _advice_on_seeds(seeds: _Judged) -> str:
     return (
-        f"For a lower NLL average {rival.selected.networks} seeds of cross-entropy: with a "
-        f"temperature their NLL is {rival.metric('nll'):.4f} and their ECE "
-        f"{rival.metric('ece'):.4f}, and a prediction costs that many networks (calsweep export "
-        "--ensemble). The ensemble of all settings is not shown to be better."
+        f"For a lower NLL average {seeds.selected.networks} seeds of cross-entropy: with a "
+        f"temperature their NLL is {seeds.metric('nll'):.4f} and their ECE "
+        f"{seeds.metric('ece'):.4f}, and a prediction costs that many networks (calsweep export "
+        "--ensemble)."
     )

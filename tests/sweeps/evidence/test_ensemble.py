@@ -155,9 +155,28 @@ def test_with_too_few_seeds_of_cross_entropy_nothing_is_decided(seeds: int, tmp_
     assert f"cross-entropy was trained with {count} (selection.baseline_seeds)" in found["why"][-1]
 
 
+def test_without_an_ensemble_the_seeds_of_cross_entropy_are_offered(tmp_path: Path) -> None:
+    """One network is much better than all others, so it is no ensemble."""
+    ranking, read = sweep(tmp_path, 4)
+    place = Folder(str(tmp_path))
+    for split in ("validation", "test"):
+        write_predictions(place / "1", split, predictions(1, split, noise=0.01))
+        for number in (0, 2, 3, 5, 6, 7, 8):
+            write_predictions(place / str(number), split, predictions(number, split, noise=6.0))
+    selected = select(ranking, read)
+    assert selected is not None
+    assert [each.number for each in selected.trials] == [1]
+    [found] = judge_ensemble(ranking, read)
+    assert (found["offered"], found["seeds"], found["comparisons"]) == ("seeds", None, [])
+    assert found["row"]["loss"] == "cross_entropy × 5"
+    assert found["advice"].startswith("For a lower NLL average 5 seeds of cross-entropy")
+
+
 def test_no_ensemble_of_one_trial_or_of_several_decisions(tmp_path: Path) -> None:
     ranking, read = sweep(tmp_path)
     assert judge_ensemble(ranked([baseline(val_nll_scaled=0.9)]), read) == []
     place = Folder(str(tmp_path))
-    write_predictions(place / "1", "validation", predictions(1, "validation"), decisions=2)
+    for number in range(7):
+        drawn = predictions(number, "validation")
+        write_predictions(place / str(number), "validation", drawn, decisions=2)
     assert judge_ensemble(ranking, read) == []
