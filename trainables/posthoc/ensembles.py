@@ -120,8 +120,10 @@ def _ensemble_of(
     scaled: Sequence[Tensor],
     labels: Tensor,
 ) -> Ensemble:
-    last = TemperatureScaling().fit(averaged([scaled[index] for index in members]), labels)
     own_temperatures = tuple(scalers[index].temperature for index in members)
+    if len(set(members)) == 1:  # a second temperature would undo the prior of the first
+        return Ensemble(tuple(members), own_temperatures, 1.0)
+    last = TemperatureScaling().fit(averaged([scaled[index] for index in members]), labels)
     return Ensemble(tuple(members), own_temperatures, 1.0 if last.at_bound else last.temperature)
 
 

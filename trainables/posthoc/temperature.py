@@ -13,11 +13,12 @@ from trainables.metrics._ranked import upper_edges
 from trainables.plugins.arguments import check_choice
 from trainables.posthoc.base import Fitted
 
-Criterion = Literal["nll", "ece"]
+Criterion = Literal["nll", "nll_unpenalised", "ece_grid", "ece"]
 
 _LOWEST, _HIGHEST = 0.05, 100.0
 _GRID = np.arange(1, 101) / 10
 _NUM_BINS = 15
+_PRECISION = 1 / 0.5**2  # of the prior of ln T
 _NEWTON_STEPS = 12  # it usually takes five or six
 _TOLERANCE = 1e-10  # relative tolerance of T
 _MANY = 2**20  # logits
@@ -28,14 +29,17 @@ class TemperatureScaling(Fitted[tuple[float, bool]]):
     """Temperature scaling: softmax(z / T) with one T, fitted on held-out data. Guo et al. 2017.
 
     Args:
-        criterion: "nll" minimises the negative log-likelihood over T in [0.05, 100]; it is convex
-            in 1/T, and the minimum is exact. "ece" selects the first T of 0.1, 0.2, ..., 10 with
-            the lowest ECE (15 equal-width bins), as in the code of Mukhoti et al. 2020.
+        criterion: "nll" minimises the negative log-likelihood over T in [0.05, 100], under a prior
+            ln T ~ N(0, 0.5²): a few hundred samples with few errors do not determine T, and a pure
+            fit may then harm; with thousands of samples, the prior changes nothing.
+            "nll_unpenalised" is the fit of Guo et al. without the prior. "ece_grid", or "ece",
+            selects the first T of 0.1, 0.2, ..., 10 with the lowest ECE (15 equal-width bins), as
+            in the code of Mukhoti et al. 2020.
         probabilities_as_logits: Fit also to logits that look like probabilities: all in [0, 1], and
             each row sums to one. By default `fit` refuses them.
 
     Raises:
-        ValueError: If `criterion` is neither of the two.
+        ValueError: If `criterion` is none of these.
     """
 
     name: ClassVar[str] = "temperature"
@@ -66,8 +70,11 @@ class TemperatureScaling(Fitted[tuple[float, bool]]):
             logits, labels, probabilities_as_logits=self.probabilities_as_logits
         )
         check_labels_possible(logits, labels)
-        find = _nll_temperature if self.criterion == "nll" else _ece_temperature
-        self._fitted = find(logits, labels)
+        if self.criterion in ("ece", "ece_grid"):
+            self._fitted = _ece_temperature(logits, labels)
+        else:
+            precision = _PRECISION if self.criterion == "nll" else 0.0
+            self._fitted = _nll_temperature(logits, labels, precision)
         return self
 
     def __call__(self, logits: Tensor) -> Tensor:
@@ -75,31 +82,32 @@ class TemperatureScaling(Fitted[tuple[float, bool]]):
         return logits / self.temperature
 
 
-def _nll_temperature(logits: Tensor, labels: Tensor) -> tuple[float, bool]:
+def _nll_temperature(logits: Tensor, labels: Tensor, precision: float) -> tuple[float, bool]:
     """T by Newton's method in 1/T, or by bracketing if that leaves the range or is slow."""
-    inverse, tolerance = _start(logits, labels), max(_TOLERANCE, torch.finfo(logits.dtype).eps)
+    inverse = _start(logits, labels, precision)
+    tolerance = max(_TOLERANCE, torch.finfo(logits.dtype).eps)
     for _ in range(_NEWTON_STEPS):
-        slope, curvature = _nll_derivatives(logits, labels, inverse)
+        slope, curvature = _derivatives(logits, labels, inverse, precision)
         step = slope / curvature if curvature > 0 else math.inf
         if not 1 / _HIGHEST < inverse - step < 1 / _LOWEST:
             break
         inverse -= step
         if abs(step) <= tolerance * inverse:
             return 1 / inverse, False
-    return _bracketed_temperature(logits, labels)
+    return _bracketed_temperature(logits, labels, precision)
 
 
-def _start(logits: Tensor, labels: Tensor) -> float:
+def _start(logits: Tensor, labels: Tensor, precision: float) -> float:
     """Where the search for 1/T starts: of many logits, at the result of an eighth of the rows."""
     if logits.numel() <= _MANY:
         return 1.0
-    temperature, at_bound = _nll_temperature(logits[::8], labels[::8])
+    temperature, at_bound = _nll_temperature(logits[::8], labels[::8], precision)
     return 1.0 if at_bound else 1 / temperature
 
 
-def _bracketed_temperature(logits: Tensor, labels: Tensor) -> tuple[float, bool]:
+def _bracketed_temperature(logits: Tensor, labels: Tensor, precision: float) -> tuple[float, bool]:
     def slope(log_temperature: float) -> float:
-        return _nll_derivatives(logits, labels, math.exp(-log_temperature))[0]
+        return _derivatives(logits, labels, math.exp(-log_temperature), precision)[0]
 
     low, high = math.log(_LOWEST), math.log(_HIGHEST)
     at_low, at_high = slope(low), slope(high)
@@ -110,6 +118,16 @@ def _bracketed_temperature(logits: Tensor, labels: Tensor) -> tuple[float, bool]
     if at_high >= 0:
         return _HIGHEST, True
     return math.exp(brentq(slope, low, high, xtol=_TOLERANCE)), False
+
+
+def _derivatives(
+    logits: Tensor, labels: Tensor, inverse: float, precision: float
+) -> tuple[float, float]:
+    """First and second derivative of the NLL less the log prior per sample, with respect to 1/T."""
+    slope, curvature = _nll_derivatives(logits, labels, inverse)
+    weight, log_inverse = precision / len(labels), math.log(inverse)
+    slope += weight * log_inverse / inverse
+    return slope, curvature + weight * (1 - log_inverse) / inverse**2
 
 
 def _nll_derivatives(

@@ -40,20 +40,54 @@ def nll_at(log_temperature: float, logits: Tensor, labels: Tensor) -> float:
     return float(torch.nn.functional.cross_entropy(logits / math.exp(log_temperature), labels))
 
 
+def log_prior(log_temperature: float) -> float:
+    """ln T ~ N(0, 0.5^2), up to a constant."""
+    return -(log_temperature**2) / 0.5
+
+
 @settings(max_examples=20, deadline=None)
-@given(st.floats(0.2, 5.0), st.integers(0, 100))
-def test_nll_temperature_is_the_minimum(temperature: float, seed: int) -> None:
-    logits, labels = make_predictions(temperature, 300, seed)
-    scaler = TemperatureScaling().fit(logits, labels)
+@given(
+    st.floats(0.2, 5.0),
+    st.integers(0, 100),
+    st.integers(20, 300),
+    st.sampled_from(["nll", "nll_unpenalised"]),
+)
+def test_nll_temperature_is_the_minimum(
+    temperature: float, seed: int, count: int, criterion: Literal["nll", "nll_unpenalised"]
+) -> None:
+    logits, labels = make_predictions(temperature, count, seed)
+
+    def objective(log_temperature: float) -> float:
+        prior = log_prior(log_temperature) if criterion == "nll" else 0.0
+        return nll_at(log_temperature, logits, labels) - prior / count
+
+    scaler = TemperatureScaling(criterion).fit(logits, labels)
     found = minimize_scalar(
-        nll_at,
+        objective,
         bounds=(math.log(0.05), math.log(100)),
-        args=(logits, labels),
         method="bounded",
         options={"xatol": 1e-10},
     )
-    assert scaler.temperature == pytest.approx(math.exp(found.x), rel=1e-6)
-    assert not scaler.at_bound
+    if not scaler.at_bound:
+        assert scaler.temperature == pytest.approx(math.exp(found.x), rel=1e-5)
+    assert scaler.at_bound == (scaler.temperature in (0.05, 100))
+
+
+def test_few_errors_among_a_few_hundred_samples_do_no_harm() -> None:
+    """An accurate network, calibrated: a pure fit to 200 samples raises the NLL, the prior less."""
+    draw, harm = torch.Generator().manual_seed(0), {"nll": 0.0, "nll_unpenalised": 0.0}
+    for _ in range(40):
+        truth = torch.randn(5200, 10, generator=draw, dtype=torch.float64)
+        truth[torch.arange(5200), torch.arange(5200) % 10] += 10
+        labels = torch.multinomial(truth.softmax(1), 1, generator=draw)[:, 0]
+        for criterion in harm:
+            scaler = TemperatureScaling(criterion).fit(truth[:200], labels[:200])  # type: ignore[arg-type]
+            before, after = (
+                M.evaluate(z, labels[200:], ["nll"])["nll"]
+                for z in (truth[200:], scaler(truth[200:]))
+            )
+            harm[criterion] += (after - before) / 40
+    assert 0 <= harm["nll"] < harm["nll_unpenalised"] / 4
 
 
 @pytest.mark.parametrize("criterion", ["nll", "ece"])
@@ -71,7 +105,8 @@ def test_the_temperature_of_the_data_is_found(
 def test_ece_temperature_is_the_first_best_of_the_grid(logits: Tensor, labels: Tensor) -> None:
     grid = [round(0.1 * i, 1) for i in range(1, 101)]
     errors = [M.expected_calibration_error(torch.softmax(logits / t, dim=1), labels) for t in grid]
-    scaler = TemperatureScaling("ece").fit(logits, labels)
+    scaler = TemperatureScaling("ece_grid").fit(logits, labels)
+    assert scaler.temperature == TemperatureScaling("ece").fit(logits, labels).temperature
     assert scaler.temperature == pytest.approx(grid[int(np.argmin(errors))])
     assert not scaler.at_bound
 
@@ -86,12 +121,12 @@ def test_first_of_equal_temperatures_is_taken() -> None:
 
 @pytest.mark.parametrize("scale", [2.0, 1e4])
 def test_all_right_drives_the_temperature_to_its_lower_bound(scale: float) -> None:
-    scaler = TemperatureScaling().fit(scale * torch.eye(3), torch.arange(3))
+    scaler = TemperatureScaling("nll_unpenalised").fit(scale * torch.eye(3), torch.arange(3))
     assert (scaler.temperature, scaler.at_bound) == (0.05, True)
 
 
 def test_all_wrong_drives_the_temperature_to_its_upper_bound() -> None:
-    scaler = TemperatureScaling().fit(2 * torch.eye(3), torch.tensor([1, 2, 0]))
+    scaler = TemperatureScaling("nll_unpenalised").fit(2 * torch.eye(3), torch.tensor([1, 2, 0]))
     assert (scaler.temperature, scaler.at_bound) == (100, True)
 
 
@@ -237,7 +272,9 @@ def test_seed_decides_the_split(logits: Tensor, labels: Tensor) -> None:
 
 
 def test_wrong_options() -> None:
-    with pytest.raises(ValueError, match="criterion must be one of nll, ece, got 'acc'"):
+    with pytest.raises(
+        ValueError, match="criterion must be one of nll, nll_unpenalised, ece_grid, ece, got 'acc'"
+    ):
         TemperatureScaling("acc")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="constraint must be one of miscoverage, coverage_acc"):
         MetaCalibration("risk", 0.1)  # type: ignore[arg-type]
