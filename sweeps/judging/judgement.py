@@ -25,7 +25,7 @@ from trainables.posthoc.structured import cross_fitted_scalings, simplest_good
 Facts = dict[str, Any]
 
 _OF_SCALING = ("nll", "brier", "ece", "error")
-_COMPARED = ("nll", "brier", "ece", "error")
+COMPARED = ("nll", "brier", "ece", "error")
 _TOP_LABEL = (
     *("ece", "adaptive_ece", "mce", "smooth_ece", "kde_ece", "debiased_ece", "accuracy", "error"),
     *("failure_auroc", "aurc", "e_aurc"),
@@ -67,11 +67,11 @@ def judge(models: Sequence[Predicted]) -> Facts:
     for other in others:
         _check_same_samples(first, other)
     top_label_only = any(each.top_label_only for each in models)
-    compared = [each for each in _COMPARED if not top_label_only or each in _TOP_LABEL]
+    metrics = [each for each in COMPARED if not top_label_only or each in _TOP_LABEL]
     return {
         "read": [str(model.read) for model in models],
         "models": [_judged_by(model)(model) for model in models],
-        "comparison": [_compared(metric, other, first) for other in others for metric in compared],
+        "comparison": [each for other in others for each in verdicts(metrics, other, first)],
     }
 
 
@@ -265,11 +265,31 @@ def _sets(make: type[PostHoc], logits: Tensor, labels: Tensor) -> Facts:
     return found
 
 
-def _compared(metric: str, ours: Predicted, theirs: Predicted) -> Facts:
+def verdicts(metrics: Sequence[str], ours: Predicted, theirs: Predicted) -> list[Facts]:
+    """The comparison by each metric; any verdict of a pair is false in at most 5 %.
+
+    Holm 1979: all metrics are tested at .05 divided by their number; those that are decided leave,
+    and the others are tested again at .05 divided by how many are left. Each interval has the level
+    at which its metric was decided, so it excludes 0 exactly if there is a verdict.
+    """
+    found: dict[str, Facts] = {}
+    left = list(metrics)
+    while left:
+        level = 1 - (1 - _LEVEL) / len(left)
+        found |= {metric: compared(metric, ours, theirs, level) for metric in left}
+        undecided = [each for each in left if found[each]["verdict"] == "not supported"]
+        if undecided == left:
+            break
+        left = undecided
+    return [found[metric] for metric in metrics]
+
+
+def compared(metric: str, ours: Predicted, theirs: Predicted, level: float) -> Facts:
+    """The comparison by one metric, with an interval of this level."""
     if metric == "nll":  # from logits, where these are given
-        found = M.mean_difference(metric, [ours.log_losses], [theirs.log_losses])
+        found = M.mean_difference(metric, [ours.log_losses], [theirs.log_losses], confidence=level)
     else:
-        found = M.difference(metric, [ours.probs], [theirs.probs], ours.labels)
+        found = M.difference(metric, [ours.probs], [theirs.probs], ours.labels, confidence=level)
     return {
         "metric": metric,
         "ours": ours.name,
@@ -277,5 +297,6 @@ def _compared(metric: str, ours: Predicted, theirs: Predicted) -> Facts:
         "value": found.value,
         "low": found.low,
         "high": found.high,
+        "level": level,
         "verdict": found.verdict,
     }

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from fractions import Fraction
 from functools import partial
 from typing import Literal, Self, get_args
 
@@ -65,7 +66,8 @@ class PredictionSets(Fitted[float]):
         """
         probs, labels = check_probs(probs, labels)
         scores = self._scores(probs, self.seed).gather(1, labels[:, None])[:, 0]
-        rank = math.ceil((len(labels) + 1) * self.coverage)
+        # Exact: in floats, 100 · .55 is above 55, and the rank would be one too high.
+        rank = math.ceil((len(labels) + 1) * Fraction(str(self.coverage)))
         ascending = scores.sort().values
         self._fitted = float(ascending[rank - 1]) if rank <= len(labels) else math.inf
         return self

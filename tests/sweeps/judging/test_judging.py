@@ -621,3 +621,25 @@ def test_a_calibration_error_outside_its_interval_comes_with_the_estimate_inside
                 seen += 1
                 assert found["low"] <= found["corrected"] <= found["high"]
     assert seen
+
+
+def test_the_verdicts_of_a_pair_are_corrected_for_their_number() -> None:
+    """Holm: the level is that of the number of metrics that were undecided before it."""
+    both = {"ours": softmax(LOGITS / 2), "theirs": PROBS}
+    found = {each["metric"]: each for each in calsweep.judge(both, LABELS).facts["comparison"]}
+    assert list(found) == ["nll", "brier", "ece", "error"]
+    assert found["error"]["value"] == 0  # a temperature
+    assert {name: each["verdict"] for name, each in found.items()} == {
+        "nll": "worse",  # theirs less ours
+        "brier": "worse",
+        "ece": "worse",
+        "error": "not supported",
+    }
+    assert found["nll"]["level"] == pytest.approx(0.9875)
+    assert found["error"]["level"] == 0.95
+    probs = [torch.from_numpy(each) for each in (both["theirs"], both["ours"])]
+    truth = torch.from_numpy(LABELS)
+    expected = M.difference("brier", probs[:1], probs[1:], truth, confidence=0.9875)
+    assert (found["brier"]["low"], found["brier"]["high"]) == (expected.low, expected.high)
+    same = calsweep.judge({"a": PROBS, "b": PROBS.copy()}, LABELS).facts["comparison"]
+    assert {each["level"] for each in same} == {0.9875}

@@ -75,3 +75,12 @@ def test_a_set_is_never_empty_and_bad_values_are_refused() -> None:
         PredictionSets("lac", 90)
     with pytest.raises(RuntimeError, match="call fit first"):
         PredictionSets()(certain)
+
+
+@pytest.mark.parametrize(("coverage", "rank"), [(0.55, 55), (0.56, 56), (0.07, 7), (0.9, 90)])
+def test_the_rank_is_computed_exactly(coverage: float, rank: int) -> None:
+    """In floats, 100 · .55 = 55.00000000000001, and 100 · .07 = 7.000000000000001."""
+    probs = torch.linspace(0.99, 0.01, 99, dtype=torch.float64)
+    pairs = torch.stack([probs, 1 - probs], dim=1)
+    sets = PredictionSets("lac", coverage).fit(pairs, torch.zeros(99, dtype=torch.int64))
+    assert sets.threshold == pytest.approx(rank / 100)
