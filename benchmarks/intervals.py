@@ -48,8 +48,13 @@ TEMPERATURES = {
     "much underconfident": 0.6,
 }
 OTHER_LAWS = ("label noise", "classes unlike", "mixed subgroups", "overconfident subgroup")
-LAWS = (*TEMPERATURES, *OTHER_LAWS, *(f"{name}, scaled" for name in OTHER_LAWS))
-FAMILIES = ("one temperature", "no temperature", "real logits")
+STEPS = {"steps of .01": 100, "steps of .1": 10}
+TIED = (
+    *(f"{name}, {step}" for name in ("calibrated", "much overconfident") for step in STEPS),
+    "one confidence",
+)
+LAWS = (*TEMPERATURES, *OTHER_LAWS, *(f"{name}, scaled" for name in OTHER_LAWS), *TIED)
+FAMILIES = ("one temperature", "no temperature", "ties", "real logits")
 FULL = 1000  # repetitions
 LEVEL = 0.95
 COVERING = 0.9  # minimum measured coverage, allowing for few repetitions
@@ -104,9 +109,12 @@ def simulated(name: str, num_classes: int, size: int) -> Law:
     differ from the classifier's by a constant per class, from -0.8 to 0.8. Mixed subgroups: half of
     the samples are overconfident (1.6), half underconfident (0.6). Overconfident subgroup: 15% of
     the samples are very overconfident (8), the others calibrated. Scaled: the logits are divided by
-    the best temperature for the law.
+    the best temperature for the law. Steps: the probabilities are rounded, and rows sum to one. One
+    confidence: it is always .9, and 80% of the predictions are right.
     """
-    kind, _, scaled = name.partition(", ")
+    if name == "one confidence":
+        return one_confidence(num_classes, size)
+    kind, _, change = name.partition(", ")
     random = np.random.default_rng(num_classes)
     logits = 2.0 * random.standard_normal((size, num_classes))
     logits[:, 0] += np.log2(num_classes) * random.standard_normal(size) ** 2
@@ -120,7 +128,24 @@ def simulated(name: str, num_classes: int, size: int) -> Law:
         truth = softmax(logits / np.where(random.random((size, 1)) < 0.15, 8.0, 1.0))
     else:
         truth = softmax(logits / TEMPERATURES[kind])
-    return Law(name, softmax(logits / best_temperature(logits, truth) if scaled else logits), truth)
+    if change in STEPS:
+        return Law(name, rounded(softmax(logits), STEPS[change]), truth)
+    return Law(name, softmax(logits / best_temperature(logits, truth) if change else logits), truth)
+
+
+def rounded(probs: Array, steps: int) -> Array:
+    """Probabilities as multiples of 1 / steps; the largest one takes what is missing to one."""
+    found = np.round(probs * steps)
+    rows, top = np.arange(len(probs)), probs.argmax(axis=1)
+    found[rows, top] += steps - found.sum(axis=1)
+    return np.asarray(found / steps)
+
+
+def one_confidence(num_classes: int, size: int) -> Law:
+    rows, top = np.arange(size), np.arange(size) % num_classes
+    probs, truth = (np.full((size, num_classes), (1 - p) / (num_classes - 1)) for p in (0.9, 0.8))
+    probs[rows, top], truth[rows, top] = 0.9, 0.8
+    return Law("one confidence", probs, truth)
 
 
 def best_temperature(logits: Array, truth: Array) -> float:
@@ -180,14 +205,28 @@ def excess_risk_coverage(confidence: Array, accuracy: Array) -> float:
 
 def gaps_of_bins(scores: Array, shares: Array, metric: str) -> Array:
     if metric == "ece":
-        cell = np.maximum(np.ceil(scores * NUM_BINS).astype(int) - 1, 0)
+        cell = np.maximum(np.ceil(scores * NUM_BINS - 1e-6).astype(int) - 1, 0)
     else:
-        cell = np.argsort(np.argsort(scores, kind="stable")) * NUM_BINS // len(scores)
+        cell = equal_mass_cells(scores)
     return np.asarray(np.bincount(cell, scores - shares, NUM_BINS) / len(scores))
 
 
+def equal_mass_cells(scores: Array) -> NDArray[np.intp]:
+    """The bin of each score (P,); a boundary inside a tie moves to its nearer end."""
+    _, place, count = np.unique(scores, return_inverse=True, return_counts=True)
+    last = count.cumsum()
+    even = np.arange(1, NUM_BINS) * len(scores) / NUM_BINS
+    tie = np.searchsorted(last, even, side="right")
+    before = last[tie] - count[tie]
+    ends = np.where(even - before <= last[tie] - even, before, last[tie])
+    return np.searchsorted(ends, last - count, side="right")[place]
+
+
 def gaps_given_confidence(confidence: Array, accuracy: Array) -> Array:
-    """Mean gap of the `NEIGHBOURS` samples with the most similar confidence, of each sample."""
+    """Mean gap of samples with the same confidence, or of the `NEIGHBOURS` most similar ones."""
+    values, place, count = np.unique(confidence, return_inverse=True, return_counts=True)
+    if len(values) < len(confidence) / NEIGHBOURS:
+        return np.asarray((np.bincount(place, confidence - accuracy) / count)[place])
     gaps = (confidence - accuracy)[np.argsort(confidence, kind="stable")]
     return np.asarray(uniform_filter1d(gaps, min(NEIGHBOURS, len(gaps)), mode="nearest"))
 
@@ -195,7 +234,8 @@ def gaps_given_confidence(confidence: Array, accuracy: Array) -> Array:
 def binned(scores: Array, shares: Array, metric: str) -> float:
     gaps = gaps_of_bins(scores, shares, metric)
     if metric == "debiased_ece":
-        return float(np.sqrt(NUM_BINS * (gaps**2).sum()))
+        share = np.bincount(equal_mass_cells(scores), minlength=NUM_BINS) / len(scores)
+        return float(np.sqrt((gaps**2 / np.where(share, share, 1)).sum()))
     return float(np.abs(gaps).sum())
 
 
@@ -291,6 +331,8 @@ class Row:
         """The kind of law, one of `FAMILIES`."""
         if self.law.startswith("real: "):
             return "real logits"
+        if self.law in TIED:
+            return "ties"
         return "one temperature" if self.law in TEMPERATURES else "no temperature"
 
 

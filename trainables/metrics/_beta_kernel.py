@@ -1,7 +1,7 @@
 """Top-label calibration error by kernel density estimation with a Beta kernel over confidences.
 
 Popordanoska et al. 2022 with two outcomes, correct and wrong, so one confidence describes a
-prediction. Beyond 1,024 samples, neighbours in confidence share a cell, which keeps this fast.
+prediction. Beyond 1,024 different confidences, neighbours share a cell, which keeps this fast.
 """
 
 import math
@@ -27,7 +27,8 @@ def top_label_kernel_error(
 ) -> Tensor:
     """The error of confidences (N,) and correctness (N,), a float64 scalar; nan if N = 1.
 
-    The accuracy at each sample is estimated from all other samples, exactly for N <= 1,024.
+    The accuracy at each sample is estimated from all other samples, exactly for up to 1,024
+    different confidences.
     """
     num_samples = len(confidence)
     if num_samples < 2:
@@ -92,15 +93,18 @@ def equal_mass_cells(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Group N samples into at most `most` cells: number, mean confidence, number correct.
 
-    Samples of equal confidence share their outcomes evenly, so their order does not matter.
+    One cell per confidence if there are no more of them. Otherwise, samples of equal confidence
+    share their outcomes evenly, so their order does not matter.
     """
     scores, order = confidence.double().sort()
     right = torch.cat([scores.new_zeros(1), correct[order].double().cumsum(0)])
     first, last = (torch.searchsorted(scores, scores, right=side) for side in (False, True))
     shares = (right[last] - right[first]) / (last - first)
     sums = torch.stack([torch.ones_like(scores), scores, shares]).cumsum(dim=1)
-    num_cells = min(len(scores), most)
-    ends = torch.arange(1, num_cells + 1, device=scores.device) * len(scores) // num_cells - 1
+    is_last = torch.cat([scores.diff() > 0, torch.ones_like(scores[:1], dtype=torch.bool)])
+    ends = is_last.nonzero()[:, 0]
+    if len(ends) > most:
+        ends = torch.arange(1, most + 1, device=scores.device) * len(scores) // most - 1
     count, total, positives = sums[:, ends].diff(dim=1, prepend=torch.zeros_like(sums[:, :1]))
     return count, total / count, positives
 

@@ -7,7 +7,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trainables.metrics._ranked import RankedScores, rank_classes, rank_top_label, upper_edges
+from trainables.metrics._ranked import (
+    RankedScores,
+    equal_mass_boundaries,
+    equal_width_boundaries,
+    rank_classes,
+    rank_top_label,
+)
 from trainables.metrics._top_label import top_label
 from trainables.metrics.calibration import Binning, binned_error
 from trainables.metrics.proper_scores import log_losses, log_losses_of_logits, squared_errors
@@ -76,12 +82,9 @@ def bin_top_label(
     probs: Tensor, labels: Tensor, binning: Binning
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     """Bin, confidence, and correctness (1 or 0) of each sample, (N,) each."""
-    confidence, correct = (x.double().cpu().numpy() for x in top_label(probs, labels))
-    count = len(confidence)
-    if binning == "equal_width":
-        bins = np.searchsorted(upper_edges(torch.empty(0).double(), NUM_BINS).numpy(), confidence)
-    else:
-        ranks = np.empty(count, dtype=int)
-        ranks[np.argsort(confidence, kind="stable")] = np.arange(count)
-        bins = ranks * NUM_BINS // count
-    return bins, confidence, correct
+    confidence, correct = top_label(probs, labels)
+    ranked = rank_top_label(confidence, correct)
+    place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
+    first = torch.searchsorted(ranked.scores[0], confidence)
+    bins = torch.searchsorted(place(ranked, NUM_BINS)[0, 1:].contiguous(), first, right=True)
+    return bins.cpu().numpy(), confidence.double().cpu().numpy(), correct.double().cpu().numpy()

@@ -129,12 +129,19 @@ def equal_width_boundaries(ranked: RankedScores, num_bins: int) -> Tensor:
 def equal_mass_boundaries(ranked: RankedScores, num_bins: int) -> Tensor:
     """Boundaries of the equal-mass bins as positions, shape (C, B + 1), int64.
 
-    The first N mod B bins hold one more sample; no sample is dropped.
+    The first N mod B bins hold one more sample; no sample is dropped. Equal scores share a bin: a
+    boundary inside a tie moves to its nearer end, so bins may be empty.
     """
-    num_columns, num_samples = ranked.scores.shape
+    scores = ranked.scores
+    num_columns, num_samples = scores.shape
     size, larger = divmod(num_samples, num_bins)
-    bins = torch.arange(num_bins + 1, device=ranked.scores.device)
-    return (bins * size + bins.clamp(max=larger)).repeat(num_columns, 1)
+    bins = torch.arange(num_bins + 1, device=scores.device)
+    even = (bins * size + bins.clamp(max=larger)).repeat(num_columns, 1)
+    values = scores.gather(1, even.clamp(max=num_samples - 1))
+    first, last = (torch.searchsorted(scores, values, right=right) for right in (False, True))
+    moved = torch.where(even - first <= last - even, first, last)
+    moved[:, 0], moved[:, -1] = 0, num_samples
+    return moved
 
 
 def upper_edges(scores: Tensor, num_bins: int) -> Tensor:

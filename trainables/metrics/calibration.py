@@ -55,8 +55,8 @@ def adaptive_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15
 
     Like `expected_calibration_error`, but the samples are sorted by confidence and split into
     `num_bins` parts of as equal size as possible. Nguyen & O'Connor 2015; called AdaECE in Mukhoti
-    et al. 2020, whose code drops the least confident sample. Samples of equal confidence share
-    their outcomes evenly, so the order of the samples does not matter.
+    et al. 2020, whose code drops the least confident sample. Samples of equal confidence share a
+    bin, so the order of the samples does not matter.
     """
     ranked = _ranked_top_label(probs, labels, num_bins)
     return float(binned_error(ranked, num_bins, "equal_mass")[0])

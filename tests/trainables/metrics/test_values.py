@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.optimize import brentq
+from scipy.stats import beta
 from sklearn.metrics import (
     average_precision_score,
     brier_score_loss,
@@ -391,3 +392,36 @@ def test_kernel_error_of_many_samples_averages_over_evenly_spread_ones(
     monkeypatch.setattr(kernel_density, "MAX_EVALUATED", 50)
     monkeypatch.setattr(kernel_density, "_CENTRES_PER_BLOCK", 64)
     assert M.kde_calibration_error(probs, labels, bandwidth=0.01) == pytest.approx(whole)
+
+
+def test_ties_share_a_bin() -> None:
+    """All confidences .9, accuracy .8: the variance is that of all samples, not of 15 parts."""
+    errors = []
+    for seed in range(200):
+        right = torch.rand(150, generator=torch.Generator().manual_seed(seed)) < 0.8
+        probs = binary([0.9] * 150)
+        errors.append(M.debiased_calibration_error(probs, (~right).long()) ** 2)
+        gap = 0.9 - float(right.double().mean())
+        assert M.adaptive_calibration_error(probs, (~right).long()) == pytest.approx(abs(gap))
+        expected = gap**2 - (0.9 - gap) * (0.1 + gap) / 149
+        assert errors[-1] == pytest.approx(max(0, expected), abs=1e-12)
+    assert sum(errors) / 200 == pytest.approx(0.01, abs=0.001)
+
+
+def test_kernel_error_with_ties_is_that_of_equation_9() -> None:
+    """Leave one out over all pairs, without cells."""
+    random = np.random.default_rng(0)
+    confidence = np.round(random.uniform(0.5, 1, 300), 1).clip(0.5, 0.9)
+    right = (random.random(300) < confidence - 0.1).astype(float)
+    bandwidth = 0.05
+    kernel = beta.pdf(
+        confidence[None],
+        confidence[:, None] / bandwidth + 1,
+        (1 - confidence[:, None]) / bandwidth + 1,
+    )
+    np.fill_diagonal(kernel, 0)
+    expected = np.abs(right @ kernel / kernel.sum(axis=0) - confidence).mean()
+    found = _beta_kernel.top_label_kernel_error(
+        torch.from_numpy(confidence), torch.from_numpy(right == 1), bandwidth
+    )
+    assert float(found) == pytest.approx(expected, rel=1e-9)
