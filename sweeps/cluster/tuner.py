@@ -11,13 +11,11 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray import tune as ray_tune
 
-from sweeps.cluster.callback import QueueCallback, SweepOverError
 from sweeps.cluster.connection import LostNodes, concurrent_trials
 from sweeps.cluster.ray_internals import ended_by_interrupts, killed_for_memory, processes_kept
-from sweeps.cluster.scheduler import QueueScheduler
-from sweeps.cluster.searcher import QueueSearcher
 from sweeps.cluster.sharing import announced, fair_share
 from sweeps.cluster.slots import Slots
+from sweeps.cluster.tune_hooks import QueueCallback, QueueScheduler, QueueSearcher, SweepOverError
 from sweeps.errors import CommandError, SweepFailedError, cause
 from sweeps.messages.formatting import calsweep_command
 from sweeps.messages.reporter import LOG, Reporter

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sweeps.cluster.callback import QueueCallback
 from sweeps.cluster.silence import Silence
+from sweeps.cluster.tune_hooks import QueueCallback
 from sweeps.search.trial_queue import TrialQueue
 from tests.builders import Noted, make_sweep, new_store, queue_of
 from trainables.contract.report import Progressed, to_tune

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from ray.exceptions import OutOfMemoryError
 
-from sweeps.cluster.callback import QueueCallback
 from sweeps.cluster.slots import Slots
+from sweeps.cluster.tune_hooks import QueueCallback
 from sweeps.errors import SweepFailedError
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.service.running import SweepResult, run_sweep

@@ -7,9 +7,7 @@ from typing import Any
 import pytest
 from ray.tune.schedulers import TrialScheduler
 
-from sweeps.cluster.callback import QueueCallback
-from sweeps.cluster.scheduler import QueueScheduler
-from sweeps.cluster.searcher import QueueSearcher
+from sweeps.cluster.tune_hooks import QueueCallback, QueueScheduler, QueueSearcher
 from sweeps.errors import UserError
 from sweeps.search.trial_queue import TrialQueue
 from tests.builders import Noted, make_sweep, new_store, queue_of

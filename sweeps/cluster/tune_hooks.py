@@ -1,16 +1,17 @@
-"""Passes what happens to trials from Tune to the queue, without Tune's snapshots and tables."""
+"""What connects Ray Tune to the queue: it gives trials, stops them, and records how they end."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 from ray.tune import Callback
 from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler, TrialScheduler
+from ray.tune.search import Searcher
 
 from sweeps.cluster.ray_internals import others_took_the_memory
-from sweeps.cluster.shared import SharedWithTune
 from sweeps.cluster.silence import Silence
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.trial_queue import TrialQueue
@@ -24,6 +25,61 @@ class SweepOverError(Exception):
 
     If the loop ended normally, Tune would read all results back, 20 ms for each trial.
     """
+
+
+class SharedWithTune:
+    """An object of the driver of which Tune's deep copies and pickles are the same object."""
+
+    def __deepcopy__(self, memo: object) -> Self:
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {}
+
+
+class QueueSearcher(SharedWithTune, Searcher):
+    """Gives Tune the next trial of the queue while fewer run than `slots` returns."""
+
+    def __init__(self, queue: TrialQueue, slots: Callable[[], int]) -> None:
+        super().__init__()
+        self._queue = queue
+        self._slots = slots
+
+    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+        """The configuration of the next trial; None to wait; FINISHED at the end."""
+        if self._queue.exhausted:
+            return str(Searcher.FINISHED)
+        if self._queue.live >= self._slots():
+            return None
+        record = self._queue.next()
+        if record is None:
+            return str(Searcher.FINISHED) if self._queue.exhausted else None
+        return self._queue.config(record).to_tune()
+
+    def on_trial_complete(
+        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+    ) -> None:
+        """Does nothing: :class:`QueueCallback` records how a trial ended."""
+
+    def save(self, checkpoint_path: str) -> None:
+        """Does nothing: records are saved whenever they change."""
+
+    def restore(self, checkpoint_path: str) -> None:
+        """Does nothing."""
+
+
+class QueueScheduler(SharedWithTune, FIFOScheduler):
+    """Stops the trials that :class:`~sweeps.search.pruner.Pruner` prunes."""
+
+    def __init__(self, queue: TrialQueue) -> None:
+        super().__init__()
+        self._queue = queue
+
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+        report = from_tune(result)
+        entries = report.entries if isinstance(report, Progressed) else ()
+        poor = self._queue.should_prune(trial.config["number"], entries)
+        return str(TrialScheduler.STOP if poor else TrialScheduler.CONTINUE)
 
 
 class QueueCallback(SharedWithTune, Callback):
