@@ -1,0 +1,63 @@
+"""Benchmarks run at their smallest size, so that a change elsewhere cannot break them unnoticed.
+
+The other benchmarks have their own tests, or train for hours.
+"""
+
+import importlib
+import os
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).parents[2]
+DIGITS = "benchmarks/tabular/digits.yaml"
+QUICK = {
+    "differences": "--repetitions 2 --samples 100 --laws 'label noise'",
+    "fast_recipes": "cifar10 --print",
+    "intervals": "--repetitions 2 --samples 100 --classes 2 --metrics ece --pool 300 --results TMP",
+    "losses": "focal --rounds 1",
+    "tabular.findings": DIGITS,
+    "tabular.priors": DIGITS,
+}
+SLOW = {
+    "batched_trials": "--shape 1 8 8 --batch-size 4 --trials 1 2",
+    "clustered": "--repetitions 2 --images 3",
+    "detectable": "--repetitions 2 --samples 100",
+    "growth": "records 3",
+    "judging": "--samples 200 --classes 3",
+    "memory": "--images 64",
+    "metrics": "--samples 100 --classes 3 --threads 1",
+    "overhead": "--trials 2 --peer-trials 2",
+    "selection": "--repetitions 2 --samples 300 --finalists 2",
+    "tabular.posthoc": DIGITS,
+    "tabular.regret": f"{DIGITS} --replays 1 --only",
+    "tabular.temperatures": DIGITS,
+    "training": "--samples 64 --batch-size 32 --shape 1 8 8 --seeds 1",
+}
+COMMANDS = [
+    *(pytest.param(name, text, id=name) for name, text in QUICK.items()),
+    *(pytest.param(name, text, id=name, marks=pytest.mark.slow) for name, text in SLOW.items()),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), COMMANDS)
+def test_it_prints_its_table(
+    name: str,
+    arguments: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    words = shlex.split(arguments.replace("TMP", str(tmp_path / "results.jsonl")))
+    monkeypatch.setattr(sys, "argv", [name, *words])
+    monkeypatch.chdir(ROOT)
+    threads = torch.get_num_threads()
+    try:
+        importlib.import_module(f"benchmarks.{name}").main()
+    finally:
+        torch.set_num_threads(threads)
+    assert len(capfd.readouterr().out.splitlines()) >= 2
+    assert os.getcwd() == str(ROOT)
