@@ -157,7 +157,7 @@ def test_ranges_choices_and_values_of_a_loss() -> None:
 def test_an_interruption_says_how_to_continue_from_python(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def interrupt(*_: Any) -> None:
+    def interrupt(*_: Any, **__: Any) -> None:
         raise calsweep.SweepInterruptedError("interrupted; `calsweep resume cut` continues it")
 
     monkeypatch.setattr("sweeps.service.running.run_sweep", interrupt)

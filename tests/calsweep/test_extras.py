@@ -50,7 +50,7 @@ def normal(requirement: str) -> str:
 def test_losses_and_metrics_need_none_of_them() -> None:
     code = """
 import calsweep, torch
-logits, targets = torch.eye(4), torch.arange(4)
+logits, targets = 3 * torch.eye(4), torch.arange(4)
 for name in calsweep.losses.available_losses():
     calsweep.losses.make_loss(name, 4)
 calsweep.losses.make_loss("r_aurc", 4)(logits, targets)
