@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -99,7 +100,7 @@ def compare(
         OSError: Predictions cannot be read.
         ValueError: They are damaged.
     """
-    from trainables.posthoc import cross_fitted
+    from trainables.posthoc import TemperatureScaling, cross_fitted
 
     rivals = [c for c in ranking.candidates if c != ranking.baseline]
     candidates = max(1, len(rivals) + earlier_candidates)
@@ -112,8 +113,10 @@ def compare(
         "finalists": finalists if fresh else candidates,
     }
 
+    scaling = partial(TemperatureScaling, ranking.rule.criterion)
+
     def scale(logits: Tensor, trial: TrialRecord, runs: _Runs) -> Tensor:
-        return cross_fitted(logits, runs.labels, cluster_size=runs.cluster_size)
+        return cross_fitted(logits, runs.labels, scaling, cluster_size=runs.cluster_size)
 
     runs = _Runs(read_predictions, scale)
     return _compared(ranking, runs, selection, "validation", candidates, of_looks)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from trainables.contract.config import Criterion
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -35,7 +37,7 @@ def judge_sets(ranking: Ranking, read: Read) -> list[dict[str, Any]]:
     for candidate in judged:
         of_seeds = []
         for trial in candidate.judged:
-            sets = sets_of_trial(trial, read, (COVERAGE,))
+            sets = sets_of_trial(trial, read, (COVERAGE,), ranking.rule.criterion)
             if sets is None:
                 return []
             of_seeds.append(sets)
@@ -43,16 +45,18 @@ def judge_sets(ranking: Ranking, read: Read) -> list[dict[str, Any]]:
     return rows
 
 
-def sets_of_trial(trial: TrialRecord, read: Read, coverages: Sequence[float]) -> Sets | None:
+def sets_of_trial(
+    trial: TrialRecord, read: Read, coverages: Sequence[float], criterion: Criterion
+) -> Sets | None:
     """The prediction sets of a trial; None if a sample has several decisions."""
     from trainables.export.prediction_sets import fit_prediction_sets
-    from trainables.posthoc import cross_fitted
+    from trainables.posthoc import TemperatureScaling, cross_fitted
 
     splits = ("validation", "test")
     known, unseen = (read_one_class(read(split, trial.number)) for split in splits)
     if known is None or unseen is None:
         return None
-    validation = cross_fitted(*known), known[1]
+    validation = cross_fitted(*known, partial(TemperatureScaling, criterion)), known[1]
     test = unseen[0] / trial.outcome["temperature"], unseen[1]
     return fit_prediction_sets(validation, test, coverages)
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from sweeps.messages.formatting import objective_heading
 from sweeps.sweep_file.schema import ConstraintSection, SweepFile
+from trainables.contract.config import Criterion
 
 _ROUNDING: Final = 1e-9  # relative error up to which a value counts as equal to its limit
 
@@ -71,12 +72,14 @@ class Rule:
         guard: How far the validation error may exceed the baseline's, or the lowest if the baseline
             did not finish.
         others: Further metrics to minimise, if the result is a Pareto front.
+        criterion: How temperatures are fitted.
     """
 
     objective: str
     guard: float
     constraints: tuple[Limit, ...] = ()
     others: tuple[str, ...] = ()
+    criterion: Criterion = "nll"
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -91,7 +94,13 @@ class Rule:
 def rule_of(sweep: SweepFile) -> Rule:
     first, *others = sweep.objectives
     constraints = (_limit(*given) for given in sweep.search.constraints.items())
-    return Rule(first, sweep.search.guard, tuple(constraints), tuple(others))
+    return Rule(
+        first,
+        sweep.search.guard,
+        tuple(constraints),
+        tuple(others),
+        sweep.scaling_method.criterion,
+    )
 
 
 def _limit(metric: str, given: ConstraintSection) -> Limit:

@@ -87,4 +87,5 @@ def _trial_setup(
         marker=(store.folder.uri, sweep_id),
         own_loop=sweep.trainable is not None,
         gpu_share=sweep.scaling.gpus,
+        criterion=sweep.scaling_method.criterion,
     )

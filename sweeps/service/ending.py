@@ -78,7 +78,12 @@ def _references(sweep: SweepFile, dataset: Data, reporter: Reporter) -> tuple[Re
     reporter.stage("Fitting the reference models")
     try:
         names = dict.fromkeys((*EPOCH_METRICS, objective_metric(rule_of(sweep).objective)))
-        found = reference_models(dataset, sweep.search.seed, [n for n in names if n in METRICS])
+        found = reference_models(
+            dataset,
+            sweep.search.seed,
+            [n for n in names if n in METRICS],
+            sweep.scaling_method.criterion,
+        )
     except (ValueError, MemoryError) as error:  # scikit-learn raises ValueErrors
         logger.error("there is no reference model", exc_info=error)
         reporter.notice(f"no reference model: {first_line(error)}")

@@ -188,7 +188,7 @@ class _Builder:
         """The classifier of the first judged trial of a candidate."""
         from trainables.export.prediction_sets import COVERAGES
 
-        read = self._store.predictions
+        read, criterion = self._store.predictions, self._sweep.scaling_method.criterion
         record = candidate.judged[0]
         classifier = load_trained(self._store, self._sweep, self._dataset, record)
         on_test = _if_readable(self._on_test, record)
@@ -200,7 +200,8 @@ class _Builder:
             "seed": record.seed,
             "temperature": record.outcome["temperature"],
             "test": {key: record.outcome[f"test_{key}"] for key in names},
-            "prediction_sets": _if_readable(sets_of_trial, record, read, COVERAGES) or {},
+            "prediction_sets": _if_readable(sets_of_trial, record, read, COVERAGES, criterion)
+            or {},
             "verdict": self._store.verdict,
         }
         state = classifier.network.state_dict()

@@ -18,6 +18,7 @@ from sweeps.sweep_file.sections.resources import ScalingSection, TrackingSection
 from sweeps.sweep_file.sections.search import (
     BUDGETS,
     ConstraintSection,
+    ScalingMethodSection,
     SchedulerSection,
     SearchSection,
     SelectedFromSection,
@@ -43,6 +44,7 @@ __all__ = [
     "EvaluationSetSection",
     "LossSection",
     "ModelSection",
+    "ScalingMethodSection",
     "ScalingSection",
     "SchedulerSection",
     "SearchSection",
@@ -71,6 +73,7 @@ class SweepFile(Section):
         scheduler: Early stopping of poor trials.
         scaling: The resources of one trial.
         selection: Which settings are trained again with fresh seeds.
+        scaling_method: How the temperature after training is fitted.
         evaluation: Sets besides the test split on which finalists are evaluated.
         reference: With ``auto`` the leaderboard includes the simplest well-known models for the
             kind of data: TF-IDF with logistic regression for texts, gradient boosting for tables, a
@@ -91,6 +94,7 @@ class SweepFile(Section):
     scheduler: SchedulerSection = SchedulerSection()
     scaling: ScalingSection = ScalingSection()
     selection: SelectionSection = SelectionSection()
+    scaling_method: ScalingMethodSection = ScalingMethodSection()
     evaluation: EvaluationSection = EvaluationSection()
     reference: Literal["auto", "none"] = "auto"
     tracking: TrackingSection = TrackingSection()

@@ -16,6 +16,7 @@ OptimizerName = Literal["sgd", "adam", "adamw"]
 ScheduleName = Literal["constant", "step", "cosine"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Layout = Literal["auto", "channels_last", "contiguous"]
+Criterion = Literal["nll", "nll_unpenalised", "ece_grid"]
 AugmentationName = Literal["none", "crop", "crop_flip"]
 LARGEST: Final = 1e6
 """Largest allowed number in a recipe or range; larger ones make no sense, and some overflow."""
@@ -118,6 +119,7 @@ class TrialSetup:
             which a worker verifies that it accesses the sweep's storage, not a local folder at the
             same path.
         gpu_share: GPUs, or fraction of a GPU, per worker: ``scaling.gpus_per_worker``.
+        criterion: How the temperature is fitted: ``scaling_method.criterion``.
     """
 
     model: str
@@ -133,6 +135,7 @@ class TrialSetup:
     marker: tuple[str, str] | None = None
     own_loop: bool = False
     gpu_share: float = 1.0
+    criterion: Criterion = "nll"
 
 
 def check_shares(num_samples: int, batch_size: int, num_workers: int) -> None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from statistics import fmean
 
 import torch
 from torch import Tensor
 
 from trainables import metrics as M
+from trainables.contract.config import Criterion
 from trainables.contract.metric_names import MetricName, SplitName, Statistic
 from trainables.data.core.base import EvaluationSet
 from trainables.data.core.tasks import each_label
@@ -33,10 +35,11 @@ def summarise(
     own: Mapping[str, OwnMetric] | None = None,
     decisions: int = 1,
     cluster_size: int = 1,
+    criterion: Criterion = "nll",
 ) -> dict[str, float]:
     """The metrics of one trained classifier.
 
-    The temperature is fitted by NLL on the validation split, or on the part of it that is reserved
+    The temperature is fitted on the validation split, or on the part of it that is reserved
     for this (``adapting``). On the validation split, the scaled metrics are cross-fitted: the
     temperature of each half is fitted on the other half.
 
@@ -53,6 +56,8 @@ def summarise(
             perfectly correlated.
         cluster_size: Number of consecutive rows per sample that are similar, such as the pixels of
             an image. Samples, not rows, are then independent.
+        criterion: How the temperature is fitted; see
+            :class:`~trainables.posthoc.TemperatureScaling`.
 
     Returns:
         Values by :class:`~trainables.contract.metric_names.MetricName`, such as ``val_ece``,
@@ -62,7 +67,8 @@ def summarise(
             ``temperature_at_bound`` (1.0 if it is at an end of its range). Undefined values are
             left out.
     """
-    scaler = TemperatureScaling(criterion="nll").fit(*(adapting or validation))
+    scaling = partial(TemperatureScaling, criterion)
+    scaler = scaling().fit(*(adapting or validation))
     values = {
         "temperature": float(scaler.temperature),
         "temperature_at_bound": float(scaler.at_bound),
@@ -71,7 +77,7 @@ def summarise(
     for split, (logits, labels) in splits:
         calibrated = scaler(logits)
         if split == "val" and adapting is None:  # do not evaluate on the samples of the fit
-            calibrated = cross_fitted(logits, labels, cluster_size=cluster_size)
+            calibrated = cross_fitted(logits, labels, scaling, cluster_size=cluster_size)
         for scaled, each in ((False, logits), (True, calibrated)):
             found = _measured(
                 (each, labels), names, intervals, references, own or {}, decisions, cluster_size

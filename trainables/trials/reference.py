@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import torch
 
+from trainables.contract.config import Criterion
 from trainables.data.core.base import Dataset, Split
 from trainables.data.core.tasks import OneClass
 from trainables.data.core.types import Inputs
@@ -45,7 +46,10 @@ class _Model:
 
 
 def reference_models(
-    dataset: Dataset, seed: int = 0, names: Sequence[str] = EPOCH_METRICS
+    dataset: Dataset,
+    seed: int = 0,
+    names: Sequence[str] = EPOCH_METRICS,
+    criterion: Criterion = "nll",
 ) -> dict[str, dict[str, float]]:
     """Metrics of the reference models of a dataset, by model; empty if its kind of data has none.
 
@@ -73,7 +77,7 @@ def reference_models(
             )
             for split in (dataset.validation, dataset.test)
         )
-        found[model.name] = summarise(validation, test, names=names)
+        found[model.name] = summarise(validation, test, names=names, criterion=criterion)
     return found
 
 

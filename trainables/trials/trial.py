@@ -287,6 +287,7 @@ class TrialRun:
                 own={metric_name(path): own_metric(path) for path in self.setup.own_metrics},
                 decisions=decisions,
                 cluster_size=cluster_size,
+                criterion=self.setup.criterion,
             )
             for split, predictions in (("validation", validation), ("test", test)):
                 rows = predictions, decisions, cluster_size

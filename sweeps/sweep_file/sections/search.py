@@ -16,7 +16,7 @@ from sweeps.sweep_file.sections.fields import (
     Section,
     one_alone,
 )
-from trainables.contract.config import Epochs, Positive
+from trainables.contract.config import Criterion, Epochs, Positive
 from trainables.contract.metric_names import MetricName
 
 GUIDED: Final = "guided"
@@ -52,6 +52,19 @@ def _at_most(value: Any) -> Any:
     """``0.3`` is short for ``{at_most: 0.3}``."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     return {"at_most": value} if number else value
+
+
+class ScalingMethodSection(Section):
+    """``scaling_method``: how the temperature after training is fitted on the validation split.
+
+    Attributes:
+        criterion: ``nll`` minimises the NLL, with a penalty on temperatures far from 1;
+            ``nll_unpenalised`` the NLL alone. ``ece_grid`` takes the temperature of 0.1, 0.2 … 10
+            with the lowest ECE for all metrics, as the papers on focal losses do. Ensembles of
+            networks are always fitted by ``nll``.
+    """
+
+    criterion: Criterion = "nll"
 
 
 class ConstraintSection(Section):

@@ -2,6 +2,7 @@
 
 import io
 import math
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -12,8 +13,8 @@ from torch import Tensor
 
 from trainables import metrics as M
 from trainables.files.storage import Folder
-from trainables.metrics import METRIC_NAMES
-from trainables.posthoc import cross_fitted
+from trainables.metrics import METRIC_NAMES, evaluate
+from trainables.posthoc import TemperatureScaling, cross_fitted
 from trainables.trials.outcome import read_predictions, summarise, write_predictions
 
 
@@ -96,6 +97,19 @@ def test_what_the_temperature_is_fitted_on_may_be_apart() -> None:
     values = summarise(validation, test, apart)
     scaled = validation[0] / values["temperature"]
     assert values["val_nll_scaled"] == pytest.approx(M.evaluate(scaled, validation[1])["nll"])
+
+
+def test_the_papers_temperature_is_that_of_the_lowest_ece() -> None:
+    validation, test = overconfident(400, 0), overconfident(400, 1)
+    values = summarise(validation, test, criterion="ece_grid")
+    scaler = TemperatureScaling("ece_grid").fit(*validation)
+    assert values["temperature"] == scaler.temperature != summarise(validation, test)["temperature"]
+    scaled = evaluate(scaler(test[0]), test[1])
+    assert values["test_ece_scaled"] == pytest.approx(scaled["ece"])
+    assert values["test_nll_scaled"] == pytest.approx(scaled["nll"])  # reused for other metrics
+    crossed = cross_fitted(*validation, partial(TemperatureScaling, "ece_grid"))
+    found = evaluate(crossed, validation[1], ["ece"])["ece"]
+    assert values["val_ece_scaled"] == pytest.approx(found)
 
 
 def test_the_test_split_is_not_used_for_the_temperature() -> None:
