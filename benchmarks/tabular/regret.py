@@ -216,7 +216,8 @@ def load(file: str, sets: Sequence[str] = (), degenerate: float = 0.0) -> tuple[
 
     Args:
         file: The sweep file, next to the file with the recorded trials.
-        sets: Values of the sweep to replace, ``KEY=VALUE`` each.
+        sets: Values of the sweep to replace, ``KEY=VALUE`` each. If finalists would get more fresh
+            seeds than were recorded, they get these.
         degenerate: Share of the settings to replace by constant classifiers.
     """
     recorded = load_sweep(file)
@@ -227,7 +228,10 @@ def load(file: str, sets: Sequence[str] = (), degenerate: float = 0.0) -> tuple[
     if degenerate:
         trials = with_degenerate(trials, degenerate, num_classes, seed=0)
     curves = Curves(trials, SearchSpace(recorded))
-    return Truth(curves, load_sweep(file, list(sets))), num_classes
+    sweep = load_sweep(file, list(sets))
+    if len(sweep.seeds) > len(curves.seeds):  # finalists get the fresh seeds that were recorded
+        sweep = with_values(sweep, [f"selection.seeds={len(curves.seeds) - 1}"])
+    return Truth(curves, sweep), num_classes
 
 
 def _print_table(
