@@ -72,7 +72,8 @@ class Calsweep:
         self, sweep: SweepFile, curves: Curves, num_classes: int, seeds: Sequence[int]
     ) -> Selected:
         """Replay the sweep; ``seeds`` are recorded ones, first of the search, then of finalists."""
-        sweep = with_values(sweep, self.sets)
+        # The recordings have one seed for the search and two fresh ones.
+        sweep = with_values(sweep, (f"selection.seeds={len(seeds) - 1}", *self.sets))
         own = seeds[: len(sweep.seeds)]
         if self.pausing is not None:
             records = self.pausing(sweep, curves, num_classes, own)

@@ -64,7 +64,10 @@ def _policies_of_the_benchmark() -> Iterator[None]:
 
 
 def sweep_of(trials: int = 16, **sections: Any) -> SweepFile:
-    return make_sweep(training={"epochs": EPOCHS}, search={"trials": trials}, **sections)
+    """A sweep with two fresh seeds, as the recordings have."""
+    selection = {"seeds": 2, **sections.pop("selection", {})}
+    recipe = {"training": {"epochs": EPOCHS}, "search": {"trials": trials}, "selection": selection}
+    return make_sweep(**recipe, **sections)
 
 
 def history(ece: float, error: float, epochs: int = EPOCHS, **last: float) -> list[Entry]:
@@ -371,7 +374,8 @@ def test_all_reach_a_rung_before_one_continues_or_not(synchronous: bool, order: 
 
 
 def test_a_budget_of_epochs_binds_where_trials_pause() -> None:
-    sweep = make_sweep(training={"epochs": EPOCHS}, search={"trials": 30, "max_epochs": 90})
+    budget = {"trials": 30, "max_epochs": 90}
+    sweep = make_sweep(training={"epochs": EPOCHS}, search=budget, selection={"seeds": 2})
     curves = Curves(recorded(sweep), SearchSpace(sweep))
     records = replay_pausing(sweep, curves, 10, (0, 1, 2))
     assert sum(record.epochs for record in records) <= 90
