@@ -103,7 +103,8 @@ def replay_pausing(
             continue
         number = promotions.next() if number is None else number
         if number is not None:
-            go_on(queue.record(number), paused.pop(number))
+            if number in paused:  # else it has been stopped, before the budget allowed more trials
+                go_on(queue.record(number), paused.pop(number))
             continue
         for left in list(paused):
             queue.end(left, "stopped")
