@@ -36,6 +36,7 @@ from sweeps.store.blocks import BlockWriter
 from sweeps.store.candidates import candidate_files, earlier_candidates
 from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import encoder_setup, trained_encoders
+from sweeps.store.given import given_files, keep_given, read_given
 from sweeps.store.identity import changes_since_start, identify, identity_files
 from sweeps.store.mistakes import keep_mistakes
 from sweeps.store.recorded_sweeps import read_recorded, recorded_files, recorded_for
@@ -143,7 +144,7 @@ def run_sweep(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> 
     check_storage(storage)
     if store.exists():
         store.create(sweep)  # raises the error that the name is taken
-    return _run(sweep, store, _Session(**options), new=True)
+    return _run(sweep, store, _Session(**options), new=True, given=sweep)
 
 
 def resume_sweep(
@@ -158,32 +159,44 @@ def resume_sweep(
     Errors are those of :func:`run_sweep`; a sweep that is running, or has finished and cannot use
     the budget, is a UserError.
     """
-    store = SweepStore(storage, name)
-    sweep = with_other_budgets(store.load_sweep(), overrides)
-    check_storage(storage)
-    if overrides and store.load_answer() is not None:
-        raise UserError(
-            f"sweep {name!r} has finished, and has no use for another budget; a new "
-            f"sweep with search.warm_start = {name} learns from it"
-        )
-    return _run(sweep, store, _Session(**options), new=False)
+    return _resume(SweepStore(storage, name), overrides, _Session(**options))
 
 
 def run_or_resume(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> SweepResult:
     """Resume the sweep if one of this name exists, otherwise start it.
 
-    A job that is killed, preempted or recreated can call this repeatedly. Errors are those of
-    :func:`run_sweep`; a sweep file changed in anything but the budgets is a UserError.
+    A job that is killed, preempted or recreated can call this repeatedly. The sweep file's budgets
+    count if they were changed in it since the last call. Errors are those of :func:`run_sweep`; a
+    sweep file changed in anything but the budgets is a UserError.
     """
     store = SweepStore(storage, sweep.name)
     check_storage(storage)
     if not store.exists():
         return run_sweep(sweep, storage, **options)
-    budgets = budgets_asked(sweep, store.load_sweep())
-    return resume_sweep(sweep.name, storage, budgets, **options)
+    budgets = budgets_asked(sweep, store.load_sweep(), read_given(store.folder))
+    return _resume(store, budgets, _Session(**options), given=sweep)
 
 
-def _run(sweep: SweepFile, store: SweepStore, session: _Session, *, new: bool) -> SweepResult:
+def _resume(
+    store: SweepStore,
+    overrides: Sequence[str] | Mapping[str, Any],
+    session: _Session,
+    given: SweepFile | None = None,
+) -> SweepResult:
+    sweep = with_other_budgets(store.load_sweep(), overrides)
+    check_storage(store.storage)
+    if overrides and store.load_answer() is not None:
+        raise UserError(
+            f"sweep {store.name!r} has finished, and has no use for another budget; a new "
+            f"sweep with search.warm_start = {store.name} learns from it"
+        )
+    return _run(sweep, store, session, new=False, given=given)
+
+
+def _run(
+    sweep: SweepFile, store: SweepStore, session: _Session, *, new: bool, given: SweepFile | None
+) -> SweepResult:
+    """Run or continue it; `given` is the sweep file, None if the stored one is continued."""
     backend = session.backend(sweep)
     check_at_once_if_doubtful(sweep)
     named = sweeps_to_learn_from(sweep, store.storage) if new else {}
@@ -225,10 +238,12 @@ def _run(sweep: SweepFile, store: SweepStore, session: _Session, *, new: bool) -
                     count = earlier_candidates(sweep, identity.digest, store.storage, named)
                     files = {**identity_files(identity), **candidate_files(count)}
                     files |= skipped_files(dataset) | recorded_files(recorded)
-                    files |= address_files(tracking, store.storage)
+                    files |= address_files(tracking, store.storage) | given_files(given or sweep)
                     store.create(sweep, earlier, files)
                 else:
                     store.change(sweep)
+                    if given is not None:
+                        keep_given(store.folder, given)
                 with driver_log(store) as log:
                     known = store.folder, identity
                     for line in () if new else changes_since_start(sweep.name, *known):

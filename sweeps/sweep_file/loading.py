@@ -109,15 +109,21 @@ def with_other_budgets(sweep: SweepFile, overrides: Sequence[str] | Mapping[str,
     return changed
 
 
-def budgets_asked(asked: SweepFile, begun: SweepFile) -> dict[str, Any]:
+def budgets_asked(
+    asked: SweepFile, begun: SweepFile, given: SweepFile | None = None
+) -> dict[str, Any]:
     """The budgets that differ in the sweep file of a begun sweep, for :func:`with_other_budgets`.
 
-    Omitted keys and ``auto`` agree with any value. UserError if another key differs.
+    Args:
+        asked: The present sweep file.
+        begun: The stored one, in which data and machine have decided what was left open.
+        given: The one that was given before; None if that is unknown. Then omitted keys and
+            ``auto`` agree with any value.
+
+    Raises:
+        UserError: Another key differs.
     """
-    given = asked.model_dump(mode="json", exclude_unset=True)
-    found = dict(_differences(given, begun.model_dump(mode="json")))
-    if begun.training.patience is not None:
-        found.pop("training.epochs", None)  # which the pilot has found
+    found = _differing(asked, begun) if given is None else _changed(asked, begun, given)
     budgets = {key: found.pop(key) for key in map("search.{}".format, BUDGETS) if key in found}
     if found:
         raise UserError(
@@ -125,6 +131,35 @@ def budgets_asked(asked: SweepFile, begun: SweepFile) -> dict[str, Any]:
             f"{', '.join(found)}; put the sweep file back, or choose another name by --name"
         )
     return budgets
+
+
+def _changed(asked: SweepFile, begun: SweepFile, given: SweepFile) -> dict[str, Any]:
+    """What was changed or removed since the sweep file was given, unless it is as stored."""
+    now, before, stored = (
+        _values(sweep.model_dump(mode="json")) for sweep in (asked, given, begun)
+    )
+    return {
+        key: now.get(key)
+        for key in now | before
+        if now.get(key) != before.get(key) and now.get(key) != stored.get(key)
+    }
+
+
+def _values(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The values in nested sections by dotted key."""
+    values: dict[str, Any] = {}
+    for key, value in tree.items():
+        inner = isinstance(value, dict) and value
+        values |= _values(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
+    return values
+
+
+def _differing(asked: SweepFile, begun: SweepFile) -> dict[str, Any]:
+    given = asked.model_dump(mode="json", exclude_unset=True)
+    found = dict(_differences(given, begun.model_dump(mode="json")))
+    if begun.training.patience is not None:
+        found.pop("training.epochs", None)  # which the pilot has found
+    return found
 
 
 def _differences(given: Mapping[str, Any], begun: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -1,6 +1,7 @@
 """The runner before and after Tune runs; whole sweeps are in test_service."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,10 @@ from sweeps.service.ending import _on_budget
 from sweeps.service.reading import overviews, read_answer, write_report
 from sweeps.service.running import resume_sweep, run_sweep
 from sweeps.service.upkeep import delete_sweep
+from sweeps.store.given import given_files, keep_given
 from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.loading import parse_sweep, with_other_budgets
+from sweeps.sweep_file.schema import SweepFile
 from tests.builders import baseline, make_sweep, new_store, queue_of, trial
 
 
@@ -68,12 +72,13 @@ def test_a_search_that_came_to_noise_says_so(tmp_path: Path) -> None:
 def test_run_or_resume_starts_what_does_not_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there_is: bool
 ) -> None:
-    begun: list[tuple[str, object]] = []
+    begun: list[tuple[bool, float | None, str]] = []
     monkeypatch.setattr(
-        running, "run_sweep", lambda sweep, *_, **__: begun.append(("run", sweep.name))
-    )
-    monkeypatch.setattr(
-        running, "resume_sweep", lambda name, *rest, **_: begun.append(("resume", rest[-1]))
+        running,
+        "_run",
+        lambda sweep, *_, new, **__: begun.append(
+            (new, sweep.search.max_hours, sweep.training.precision)
+        ),
     )
     if there_is:
         training = {"epochs": 9, "precision": "float32"}
@@ -83,7 +88,7 @@ def test_run_or_resume_starts_what_does_not_exist(
         "birds", training={"epochs": 9, "precision": "auto"}, search={"max_hours": 5, "trials": 40}
     )
     running.run_or_resume(asked, str(tmp_path))
-    assert begun == [("resume", {"search.max_hours": 5.0}) if there_is else ("run", "birds")]
+    assert begun == [(not there_is, 5.0, "float32" if there_is else "auto")]
 
 
 @pytest.mark.parametrize(
@@ -100,9 +105,86 @@ def test_run_or_resume_refuses_another_sweep_of_the_name(
     tmp_path: Path, changed: dict[str, object], key: str
 ) -> None:
     new_store(tmp_path, make_sweep("birds", training={"epochs": 9}))
-    message = f"'birds': a sweep of this name exists, and was started with another {key}; put"
+    message = f"'birds': a sweep of this name exists, and was started with another {key}.*; put"
     with pytest.raises(UserError, match=message):
         running.run_or_resume(make_sweep("birds", **changed), str(tmp_path))
+
+
+GIVEN = make_sweep("birds", training={"epochs": 9, "lr": 0.3}, search={"max_hours": 1})
+
+
+def asked_again(**sections: Any) -> SweepFile:
+    """The same sweep file, apart from these sections; None removes a key."""
+    file = GIVEN.model_dump(mode="json", exclude_unset=True)
+    for section, values in sections.items():
+        merged = {**file[section], **values}
+        file[section] = {key: value for key, value in merged.items() if value is not None}
+    return parse_sweep(file)
+
+
+@pytest.fixture
+def begun(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SweepStore:
+    """A sweep of that file; runs do no more than what precedes the first trial."""
+
+    def run(sweep: SweepFile, store: SweepStore, *_: object, given: SweepFile, **__: object) -> Any:
+        store.change(sweep)
+        keep_given(store.folder, given)
+
+    monkeypatch.setattr(running, "_run", run)
+    settled = {"training": {"epochs": 9, "lr": 0.3, "batch_size": 16}, "search": {"max_hours": 1}}
+    return new_store(tmp_path, make_sweep("birds", **settled), files=given_files(GIVEN))
+
+
+@pytest.mark.parametrize(
+    ("set_by_hand", "changed", "expected"),
+    [
+        (None, {}, 1.0),
+        (5.0, {}, 5.0),  # by `resume --set`, and the file is the same as before
+        (5.0, {"search": {"max_hours": 5}}, 5.0),
+        (None, {"search": {"max_hours": 3}}, 3.0),
+        (5.0, {"search": {"max_hours": 3}}, 3.0),
+        (None, {"search": {"max_hours": None}}, None),
+        (5.0, {"search": {"max_hours": None}}, None),
+        (None, {"training": {"batch_size": 16}}, 1.0),  # as the data have decided
+    ],
+)
+def test_budgets_changed_in_the_file_count_once(
+    begun: SweepStore, set_by_hand: float | None, changed: dict[str, Any], expected: float | None
+) -> None:
+    if set_by_hand is not None:
+        begun.change(with_other_budgets(begun.load_sweep(), {"search.max_hours": set_by_hand}))
+    again = asked_again(**changed)
+    for _ in range(2):  # the second time, the sweep has ended: nothing is left to be changed
+        running.run_or_resume(again, begun.storage)
+        assert begun.load_sweep().search.max_hours == expected
+        begun.save_answer({})
+
+
+@pytest.mark.parametrize(
+    ("section", "values"),
+    [
+        ("training", {"lr": None}),
+        ("training", {"lr": 0.2}),
+        ("training", {"batch_size": 8}),
+        ("search", {"sampler": None}),
+    ],
+)
+def test_removed_and_changed_keys_are_another_sweep(
+    begun: SweepStore, section: str, values: dict[str, Any]
+) -> None:
+    key = rf"{section}\.{next(iter(values))}"
+    with pytest.raises(UserError, match=f"was started with another {key}.*; put"):
+        running.run_or_resume(asked_again(**{section: values}), begun.storage)
+
+
+@pytest.mark.parametrize("content", [b"[", b"[1]", b'{"sections": {}}'])
+def test_without_the_given_file_only_present_keys_count(begun: SweepStore, content: bytes) -> None:
+    begun.folder.write("given.json", content)
+    running.run_or_resume(asked_again(search={"max_hours": None}), begun.storage)
+    assert begun.load_sweep().search.max_hours == 1
+    running.run_or_resume(asked_again(), begun.storage)  # from now on it is known
+    running.run_or_resume(asked_again(search={"max_hours": None}), begun.storage)
+    assert begun.load_sweep().search.max_hours is None
 
 
 def test_a_sweep_that_is_being_run_is_not_deleted(tmp_path: Path) -> None:
