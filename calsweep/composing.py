@@ -50,15 +50,17 @@ class Composer:
             return self._named("dataset", given)
         if not isinstance(given, tuple) or len(given) not in (2, 3):
             raise UserError(
-                f"dataset is a {type(given).__name__}; allowed: samples and labels (X, y), with "
-                "weights (X, y, sample_weight), two such ((X, y), (X_test, y_test)), the name of a "
-                "dataset, a section of a sweep file, or a function that loads one"
+                f"dataset is a {_form(given)}; allowed: samples and labels (X, y), with "
+                "weights (X, y, sample_weight), two or three such: (train, test) or (train, "
+                "validation, test), the name of a dataset, a section of a sweep file, or a "
+                "function that loads one"
             )
-        parts = given if isinstance(given[0], tuple) else (given,)
-        found = [self._kept_data(*part) for part in zip(("train", "test"), parts, strict=False)]
-        if len(found) == 2 and found[0]["name"] != found[1]["name"]:
-            raise UserError("dataset: training and test samples are of different kinds")
-        return {**found[-1], **found[0]}
+        train, *held, test = given if isinstance(given[0], tuple) else (given, None)
+        parts = {"train": train, "test": test, **dict(zip(("validation",), held, strict=False))}
+        found = [self._kept_data(key, part) for key, part in parts.items() if part is not None]
+        if len({each["name"] for each in found}) > 1:
+            raise UserError(f"dataset: samples of {', '.join(parts)} are of different kinds")
+        return {key: value for each in reversed(found) for key, value in each.items()}
 
     def model(self, given: Any) -> str | Section:
         """The section ``model`` from a name, a section, a function, a class or a module."""
@@ -135,9 +137,11 @@ class Composer:
     def _kept_data(self, key: str, given: Any) -> Section:
         """Writes samples, labels and weights to a file; returns the section that reads it."""
         if not isinstance(given, tuple) or len(given) not in (2, 3):
-            raise UserError(f"dataset: {key} must be samples and labels, (X, y)")
-        if len(given) == 3 and key == "test":
-            raise UserError("dataset: test: weights are for samples to train on; leave them out")
+            raise UserError(
+                f"dataset: {key} is a {_form(given)}; it must be samples and labels, (X, y)"
+            )
+        if len(given) == 3 and key != "train":
+            raise UserError(f"dataset: {key}: weights are for samples to train on; leave them out")
         samples, *targets = given
         where = f"dataset: {key}"
         if _is_frame(samples):
@@ -162,6 +166,11 @@ def _is_importable(module: str | None, name: str, value: object) -> bool:
         return find_spec(module) is not None
     except (ImportError, ValueError):
         return False
+
+
+def _form(given: Any) -> str:
+    of = f" of {len(given)}" if isinstance(given, tuple) else ""
+    return f"{type(given).__name__}{of}"
 
 
 def _is_frame(samples: Any) -> bool:

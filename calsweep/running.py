@@ -54,13 +54,14 @@ def run(
         sweep: Path of a sweep file, the name of a ready-made sweep (``quickstart``), or the content
             of a sweep file.
         dataset: Samples and labels ``(X, y)``, from which test and validation samples are held out;
-            or two such pairs, for training and test. Samples are arrays or CPU tensors (uint8 of
-            shape (N, H, W), (N, C, H, W) or (N, H, W, C) are images, other numbers (N, ...) are
-            used unchanged), texts, or a data frame of numbers and categories. Labels are words or
-            integers from 0, (N,), class probabilities (N, K), or booleans (N, L) for multi-label
-            data. Weights of training samples, (N,), may follow: ``(X, y, sample_weight)``. All are
-            written once to ``<storage>/data``. Alternatively, the name of a dataset, a section
-            ``dataset`` of a sweep file, or a function that loads a dataset.
+            or two such pairs, ``(train, test)``, or three, ``(train, validation, test)``. Samples
+            are arrays or CPU tensors (uint8 of shape (N, H, W), (N, C, H, W) or (N, H, W, C) are
+            images, other numbers (N, ...) are used unchanged), texts, or a data frame of numbers
+            and categories. Labels are words or integers from 0, (N,), class probabilities (N, K),
+            or booleans (N, L) for multi-label data. Weights of training samples, (N,), may follow:
+            ``(X, y, sample_weight)``. All are written once to ``<storage>/data``. Alternatively,
+            the name of a dataset, a section ``dataset`` of a sweep file, or a function that loads a
+            dataset.
         model: A function or class that builds a module with random weights for each trial. It may
             take any of the arguments ``num_classes``, ``input_shape`` and ``samples``. The module
             ends in a linear layer that outputs the logits. It may be defined anywhere, including a

@@ -11,7 +11,10 @@ from sweeps.errors import UserError
 from sweeps.messages.redaction import redact
 from sweeps.sweep_file.schema import SweepFile
 
-_PATH_OPTIONS = ("train", "test", "root", "train_labels", "test_labels", "cache", "vectors")
+_PATH_OPTIONS = (
+    *("train", "test", "validation", "train_labels", "test_labels", "validation_labels"),
+    *("root", "cache", "vectors"),
+)
 _SQLITE = "sqlite:///"
 _SECRET = re.compile(
     r"(.*_)?(password|passwd|pwd|secret|credentials?|(access|account|api|secret)_?key"

@@ -16,10 +16,12 @@ from sweeps.planning.data import load_data
 from sweeps.sweep_file.loading import parse_sweep
 from tests.builders import make_sweep, new_store
 from trainables.data.core.base import Dataset
+from trainables.data.kinds.table import TableRows
 from trainables.models.mlp import mlp
 
 RNG = np.random.default_rng(0)
 LABELS = np.arange(60) % 3
+ONE = (np.ones((2, 2)), [0, 1])
 
 
 class Halved(nn.Module):
@@ -90,6 +92,22 @@ def test_a_test_split_of_ones_own(tmp_path: Path) -> None:
     assert np.allclose(data.test.inputs, test)
 
 
+@pytest.mark.parametrize("frames", [False, True])
+def test_all_three_splits_of_ones_own(tmp_path: Path, frames: bool) -> None:
+    sizes = (60, 12, 9)
+    inputs = [RNG.normal(size=(size, 4)) for size in sizes]
+    parts = [
+        (pd.DataFrame(x, columns=[*"abcd"]) if frames else x, LABELS[: len(x)]) for x in inputs
+    ]
+    weights = np.arange(60) + 1.0
+    data = loaded(tmp_path, ((*parts[0], weights), *parts[1:]))
+    if isinstance(data.samples, TableRows):
+        inputs = [(x - data.samples.mean) / data.samples.std for x in inputs]
+    for split, x in zip((data.train, data.validation, data.test), inputs, strict=True):
+        np.testing.assert_allclose(split.inputs, x, atol=1e-5)
+    assert data.train.weights is not None
+
+
 @pytest.mark.parametrize(
     ("given", "message"),
     [
@@ -97,6 +115,10 @@ def test_a_test_split_of_ones_own(tmp_path: Path) -> None:
         ({"dataset": (np.ones((4, 2)), [0, 1])}, "there are 4 samples, and labels of shape"),
         ({"dataset": (np.array(["a"]), [0.5])}, "labels must be integers from 0, words"),
         ({"dataset": (np.ones((2, 2), object), [0, 1])}, "samples must be numbers"),
+        ({"dataset": (ONE, ONE, np.ones(3))}, "dataset: test is a ndarray; it must be samples and"),
+        ({"dataset": (ONE, (1,), ONE)}, "dataset: validation is a tuple of 1; it must be samples"),
+        ({"dataset": (ONE,) * 4}, "dataset is a tuple of 4; allowed: .*, validation, test"),
+        ({"dataset": (ONE, (*ONE, [1, 1]))}, "dataset: test: weights are for samples to train on"),
         ({"dataset": None}, "dataset is missing; give dataset and losses, or a sweep file"),
         ({"model": 3}, "model is a int; allowed: the name of a model"),
         ({"model": nn.MultiheadAttention(4, 2)}, "model: this MultiheadAttention cannot be"),

@@ -6,7 +6,8 @@ point group ``calsweep.datasets``. This package does not import torch.
 
 Options that several loaders share:
     seed: Seed of the validation split and the subset.
-    validation: Fraction or number of training samples to hold out.
+    validation: Fraction or number of training samples to hold out. For files also the path of the
+        validation split.
     train_samples: Number of training samples to use.
     test_size: Fraction or number of samples for the test split, the same for every seed.
     download: Download the files if they do not exist.
@@ -104,7 +105,8 @@ def load_dataset(name: str, *, seed: int, **options: Any) -> Dataset:
 
     A loader, ``package.module:function``, is called with ``seed`` and the options. It returns a
     :class:`Dataset`; or samples and labels (and weights), from which test and validation samples
-    are held out; or two such pairs, for training and test. Equal seeds, from 0, give equal splits.
+    are held out; two such pairs, for training and test; or three, for training, validation and
+    test. Equal seeds, from 0, give equal splits.
 
     Raises:
         ValueError: The name, an option or the data is wrong.
@@ -118,9 +120,10 @@ def load_dataset(name: str, *, seed: int, **options: Any) -> Dataset:
     if isinstance(dataset, Dataset):
         return dataset
     if isinstance(dataset, tuple) and len(dataset) in (2, 3):
-        train, test = dataset if isinstance(dataset[0], tuple) else (dataset, None)
-        return dataset_from_arrays(name, train, test, seed=seed)
+        train, *held, test = dataset if isinstance(dataset[0], tuple) else (dataset, None)
+        if all(isinstance(part, tuple) for part in (train, *held, test) if part is not None):
+            return dataset_from_arrays(name, train, test, *held, seed=seed)
     raise TypeError(
-        f"dataset {name!r} returned {type(dataset).__name__}, not a Dataset, nor arrays: samples "
-        "and labels, or two such pairs, for training and for the test"
+        f"dataset {name!r} returned a {type(dataset).__name__} that is not a Dataset, nor arrays: "
+        "samples and labels, or two or three such pairs: (train, test) or (train, validation, test)"
     )

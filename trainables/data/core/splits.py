@@ -1,6 +1,7 @@
 """Stratified, seeded splits, and the function that builds a :class:`Dataset` from samples."""
 
 import math
+import os
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeAlias
 
@@ -17,6 +18,9 @@ HeldOut: TypeAlias = (
     Annotated[float, Range(0, 1, open_low=True, open_high=True)] | Annotated[int, Range(1)]
 )
 """Size of a held-out split: a fraction, or a number of samples."""
+
+Validation: TypeAlias = HeldOut | str | os.PathLike[str]
+"""Size of the validation split, or the path of its samples."""
 
 SampleCount: TypeAlias = Annotated[int, Range(1)] | None
 """Number of samples to keep; ``None`` keeps all."""

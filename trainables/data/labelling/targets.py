@@ -59,6 +59,21 @@ def index_targets(
     return found[0], found[1], names
 
 
+def index_parts(
+    values: list[Values], names: tuple[str, ...] | None, bad: list[BadSamples]
+) -> tuple[list[Targets], tuple[str, ...]]:
+    """The targets of each part, the first of which is for training, with the names of the classes.
+
+    For arguments and errors see :func:`index_targets`.
+    """
+
+    def indexed(part: int) -> tuple[Targets, Targets, tuple[str, ...]]:
+        return index_targets(values[0], values[part], names, (bad[0], bad[part]))
+
+    train, _, classes = indexed(0)
+    return [train, *(indexed(part)[1] for part in range(1, len(values)))], classes
+
+
 def _several(
     train: Values, test: Values, names: tuple[str, ...] | None, bad: tuple[BadSamples, BadSamples]
 ) -> tuple[Targets, Targets, tuple[str, ...]]:

@@ -14,11 +14,11 @@ import numpy.typing as npt
 
 from trainables.data.core.bad_samples import BadSamples, OnBadSample
 from trainables.data.core.base import Dataset
-from trainables.data.core.splits import HeldOut, SampleCount, build_from_parts
+from trainables.data.core.splits import HeldOut, SampleCount, Validation, build_from_parts
 from trainables.data.core.types import Inputs
 from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.labelling.labels import Values
-from trainables.data.labelling.targets import check_weights, index_targets
+from trainables.data.labelling.targets import check_weights, index_parts
 from trainables.data.readers.files import PathOrUri, find_files
 from trainables.plugins.arguments import did_you_mean
 
@@ -36,7 +36,7 @@ def load_npz(
     weight: str | None = None,
     test_size: HeldOut = 0.2,
     on_bad_sample: OnBadSample = "error",
-    validation: HeldOut = 0.1,
+    validation: Validation = 0.1,
     train_samples: SampleCount = None,
 ) -> Dataset:
     """Arrays (spectrograms, signals ...) and labels in .npz files, as written by np.savez.
@@ -48,6 +48,7 @@ def load_npz(
         train: Path or URI (``s3://``, ``gs://`` ...) of a file, of a folder of such files, or a
             pattern such as ``parts/*.npz``.
         test: Path of the test split; by default, ``test_size`` of ``train`` is held out.
+        validation: Path of the validation split, or how many samples of ``train`` to hold out.
         inputs: Name of the array of samples.
         label: Name of the array of labels: words or integers from 0, (N,); class probabilities
             (N, K), each row summing to 1; or booleans (N, L) for multi-label data.
@@ -55,14 +56,16 @@ def load_npz(
     """
     keys = {"inputs": inputs, "label": label}
     weighted = keys if weight is None else {**keys, "weight": weight}
+    own = not isinstance(validation, float | int)
     return dataset_from_arrays(
         "npz",
         _read_npz("train", train, weighted),
         None if test is None else _read_npz("test", test, keys),
-        where=(f"train={train}", f"test={test}"),
+        _read_npz("validation", validation, keys) if own else None,
+        where=(f"train={train}", f"test={test}", f"validation={validation}"),
         test_size=test_size,
         on_bad_sample=on_bad_sample,
-        validation=validation,
+        validation=0.1 if own else validation,
         train_samples=train_samples,
         seed=seed,
     )
@@ -77,7 +80,8 @@ def load_npy(
     test_labels: PathOrUri | None = None,
     test_size: HeldOut = 0.2,
     on_bad_sample: OnBadSample = "error",
-    validation: HeldOut = 0.1,
+    validation: Validation = 0.1,
+    validation_labels: PathOrUri | None = None,
     train_samples: SampleCount = None,
 ) -> Dataset:
     """Arrays and labels in separate .npy files; otherwise like ``npz``.
@@ -87,19 +91,19 @@ def load_npy(
         train_labels: Path or URI of their labels in the same order; see ``npz``.
         test: Path of the test samples; by default, ``test_size`` of ``train`` is held out.
         test_labels: Path of the test labels.
+        validation: Path of the validation samples, or how many samples of ``train`` to hold out.
+        validation_labels: Path of the validation labels.
     """
-    if (test is None) != (test_labels is None):
-        raise ValueError("test and test_labels are given together or not at all")
-    pairs = [(_read_npy("train", train), _read_npy("train_labels", train_labels))]
-    if test is not None and test_labels is not None:
-        pairs.append((_read_npy("test", test), _read_npy("test_labels", test_labels)))
+    own = None if isinstance(validation, float | int) else validation
     return dataset_from_arrays(
         "npy",
-        *pairs,
-        where=(f"train={train}", f"test={test}"),
+        (_read_npy("train", train), _read_npy("train_labels", train_labels)),
+        _read_pair("test", test, test_labels),
+        _read_pair("validation", own, validation_labels),
+        where=(f"train={train}", f"test={test}", f"validation={validation}"),
         test_size=test_size,
         on_bad_sample=on_bad_sample,
-        validation=validation,
+        validation=validation if isinstance(validation, float | int) else 0.1,
         train_samples=train_samples,
         seed=seed,
     )
@@ -109,9 +113,10 @@ def dataset_from_arrays(
     name: str,
     train: Pair,
     test: Pair | None = None,
+    held: Pair | None = None,
     *,
     seed: int,
-    where: tuple[str, str] = ("train", "test"),
+    where: tuple[str, str, str] = ("train", "test", "validation"),
     classes: tuple[str, ...] | None = None,
     test_size: float | int = 0.2,
     on_bad_sample: OnBadSample = "error",
@@ -120,24 +125,25 @@ def dataset_from_arrays(
 ) -> Dataset:
     """A dataset of arrays in memory.
 
-    ``train`` and ``test`` are samples and labels. Samples: uint8 of shape (N, H, W), (N, C, H, W)
-    or (N, H, W, C), which are images; or numbers of any shape (N, ...). Labels: (N,), integers from
-    0, booleans or words; (N, K), class probabilities; or (N, L), booleans for multi-label data. A
-    third array of ``train`` has sample weights, (N,). If ``test`` is None, ``test_size`` is held
-    out.
+    ``train``, ``test`` and ``held``, the validation split, are samples and labels. Samples: uint8
+    of shape (N, H, W), (N, C, H, W) or (N, H, W, C), which are images; or numbers of any shape (N,
+    ...). Labels: (N,), integers from 0, booleans or words; (N, K), class probabilities; or (N, L),
+    booleans for multi-label data. A third array of ``train`` has sample weights, (N,). If ``test``
+    or ``held`` is None, ``test_size`` or ``validation`` is held out.
 
-    ``where`` names both parts in messages. With ``classes``, labels are these names, or positions
+    ``where`` names the parts in messages. With ``classes``, labels are these names, or positions
     among them. For the other options see :mod:`trainables.data`.
 
     Raises:
         TypeError: Samples are not arrays of numbers.
         ValueError: Shapes, labels or numbers of samples are wrong.
     """
-    pairs = [train] if test is None else [train, test]
-    if len(pairs[-1]) == 3 and test is not None:
-        raise ValueError(f"{where[1]}: weights are for samples to train on; leave them out")
     inputs, labels, bad = [], [], []
-    for pair, part in zip(pairs, where, strict=False):
+    for pair, part in zip((train, test, held), where, strict=True):
+        if pair is None:
+            continue
+        if len(pair) == 3 and pair is not train:
+            raise ValueError(f"{part}: weights are for samples to train on; leave them out")
         samples, values = as_arrays(pair, part)
         inputs.append(samples)
         labels.append(values)
@@ -146,18 +152,17 @@ def dataset_from_arrays(
             finite = np.isfinite(samples).reshape(len(samples), -1).all(1)
             for row in np.flatnonzero(~finite).tolist():
                 bad[-1].add(row, "a number is infinite or not a number")
-    train_targets, test_targets, names = index_targets(
-        labels[0], labels[-1], classes, (bad[0], bad[-1])
-    )
+    targets, names = index_parts(labels, classes, bad)
     if len(train) == 3:
         weights = check_weights(train[2], where[0], bad[0])
-        train_targets = replace(train_targets, weights=weights)
+        targets[0] = replace(targets[0], weights=weights)
     return build_from_parts(
         name,
         inputs,
-        [train_targets, test_targets][: len(inputs)],
+        targets,
         bad,
         names,
+        own_validation=held is not None,
         on_bad_sample=on_bad_sample,
         test_size=test_size,
         measure=Images.measured if inputs[0].dtype == np.uint8 else Arrays.measured,
@@ -275,6 +280,15 @@ def _read_npy(option: str, path: PathOrUri) -> Any:
         _load(f"{option}={place}", content) for place, content in _contents(option, path, ".npy")
     ]
     return _joined(option, parts)
+
+
+def _read_pair(option: str, samples: PathOrUri | None, labels: PathOrUri | None) -> Pair | None:
+    if (samples is None) != (labels is None):
+        path = "" if option == "test" else ", a path,"
+        raise ValueError(f"{option}{path} and {option}_labels are given together or not at all")
+    if samples is None or labels is None:
+        return None
+    return _read_npy(option, samples), _read_npy(f"{option}_labels", labels)
 
 
 def _contents(option: str, path: PathOrUri, suffix: str) -> list[tuple[str, bytes]]:

@@ -15,14 +15,14 @@ import pyarrow.compute as pc
 from trainables.data.core.bad_samples import BadSamples, OnBadSample
 from trainables.data.core.base import Dataset, Targets
 from trainables.data.core.samples import Samples
-from trainables.data.core.splits import HeldOut, SampleCount, build_from_parts
+from trainables.data.core.splits import HeldOut, SampleCount, Validation, build_from_parts
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
 from trainables.data.kinds.tokens import Tokens
 from trainables.data.kinds.weighted_words import WeightedWords
 from trainables.data.labelling.labels import Values
-from trainables.data.labelling.targets import check_weights, index_targets
+from trainables.data.labelling.targets import check_weights, index_parts
 from trainables.data.readers.files import PathOrUri
 from trainables.data.readers.images import Encoded
 from trainables.data.readers.rows import Content, File, Form, Rows, open_rows
@@ -69,7 +69,7 @@ def _load(
     on_bad_sample: OnBadSample = "error",
     storage: Storage = None,
     cache: Cache = None,
-    validation: HeldOut = 0.1,
+    validation: Validation = 0.1,
     train_samples: SampleCount = None,
 ) -> Dataset:
     """A table, texts or images with labels, from CSV files with a header or from Parquet files.
@@ -89,13 +89,14 @@ def _load(
         train: Path or URI (``s3://``, ``gs://`` ...) of a file, of a folder of such files, or a
             pattern such as ``parts/*.csv``.
         test: Path of the test split; by default, ``test_size`` of ``train`` is held out.
+        validation: Path of the validation split, or how many samples of ``train`` to hold out.
         label: Column of the labels: words, integers from 0 (also 0.0), or booleans.
         labels: For multi-label data, instead of ``label``: one column per label, which is 1 or true
             if the label is present.
         separator: Separator of several labels in the column ``label``, such as ``|``. A sample with
             an empty value has no label. ``labels`` then lists the labels to use.
-        soft_labels: Instead of ``label``: one column per class with its probability. A test split
-            may have a column ``label`` all the same.
+        soft_labels: Instead of ``label``: one column per class with its probability. The other
+            splits may have a column ``label`` all the same.
         weight: Column of sample weights for training.
         text: Column of the texts.
         image: Column of the images.
@@ -115,6 +116,8 @@ def _load(
     parts = [open_rows(form, "train", train)]
     if test is not None:
         parts.append(open_rows(form, "test", test))
+    if own_validation := not isinstance(validation, float | int):
+        parts.append(open_rows(form, "validation", validation))
     kind = _kind(parts[0], text=text, image=image, features=features)
     _check_belongs(kind, "text", max_words=max_words, max_tokens=max_tokens, tokenizer=tokenizer)
     _check_belongs(kind, "text", text_form=text_form)
@@ -135,20 +138,21 @@ def _load(
         read = partial(_read_table, numeric=numbers, categorical=words)
         measure = partial(TableRows.measured, numeric=numbers, categorical=words)
     bad = [BadSamples(part.count, part.where) for part in parts]
-    *of_parts, classes = _targets(parts, bad, target, weight)
+    of_parts, classes = _targets(parts, bad, target, weight)
     raw = read(parts, bad)
     remarks = remarks_on_columns(parts[0], raw[0], numbers, words) if kind == "features" else ()
     return build_from_parts(
         form,
         raw,
-        of_parts[: len(parts)],
+        of_parts,
         bad,
         classes,
+        own_validation=own_validation,
         on_bad_sample=on_bad_sample,
         test_size=test_size,
         measure=measure,
         remarks=remarks,
-        validation=validation,
+        validation=0.1 if own_validation else validation,
         train_samples=train_samples,
         seed=seed,
     )
@@ -217,16 +221,16 @@ def _measure_texts(
 
 def _targets(
     parts: list[Rows], bad: list[BadSamples], target: _Target, weight: str | None
-) -> tuple[Targets, Targets, tuple[str, ...]]:
-    """Targets of the first and the last part, with class names."""
+) -> tuple[list[Targets], tuple[str, ...]]:
+    """Targets of each part, with class names."""
     content = _label_content(parts[0], target)
     names = _names(parts[0], target)
     values = [_labels(*each, target, names, content) for each in zip(parts, bad, strict=True)]
-    train, test, classes = index_targets(values[0], values[-1], names, (bad[0], bad[-1]))
+    targets, classes = index_parts(values, names, bad)
     if weight is not None:
         weights = check_weights(_column_of_numbers(parts[0], weight, "weight"), "train", bad[0])
-        train = replace(train, weights=weights)
-    return train, test, classes
+        targets[0] = replace(targets[0], weights=weights)
+    return targets, classes
 
 
 def _names(rows: Rows, target: _Target) -> Names:
@@ -259,7 +263,7 @@ def _labels(rows: Rows, bad: BadSamples, target: _Target, names: Names, content:
     if target.labels is not None:
         return np.stack([_yes_or_no(rows, bad, each) for each in target.labels], 1)
     columns, certain = target.soft_labels, target.label in rows.names
-    if columns is None or (rows.option == "test" and certain and columns[0] not in rows.names):
+    if columns is None or (rows.option != "train" and certain and columns[0] not in rows.names):
         return _certain_labels(rows, bad, target.label, names, content)
     return np.stack([_column_of_numbers(rows, each, "soft_labels") for each in columns], 1)
 

@@ -153,7 +153,9 @@ def test_own_loader_may_return_arrays(own_module: str) -> None:
 
 
 def test_own_loader_must_return_a_dataset(own_module: str) -> None:
-    with pytest.raises(TypeError, match="'own_data:nothing' returned NoneType, not a Dataset, nor"):
+    with pytest.raises(
+        TypeError, match="'own_data:nothing' returned a NoneType that is not a Dataset, nor"
+    ):
         load_dataset(f"{own_module}:nothing", seed=0)
 
 
