@@ -43,6 +43,11 @@ _ONE_LABEL_EACH = (
 Given: TypeAlias = Labels | Masks | Targets
 
 
+def size_and_path(validation: Validation) -> tuple[float | int, str | os.PathLike[str] | None]:
+    """What the option ``validation`` gives: the size of the split, and its path or None."""
+    return (validation, None) if isinstance(validation, float | int) else (0.1, validation)
+
+
 def stratified_split(
     labels: Labels,
     held_out: float | int,

@@ -14,7 +14,13 @@ import numpy.typing as npt
 
 from trainables.data.core.bad_samples import BadSamples, OnBadSample
 from trainables.data.core.base import Dataset
-from trainables.data.core.splits import HeldOut, SampleCount, Validation, build_from_parts
+from trainables.data.core.splits import (
+    HeldOut,
+    SampleCount,
+    Validation,
+    build_from_parts,
+    size_and_path,
+)
 from trainables.data.core.types import Inputs
 from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.labelling.labels import Values
@@ -56,16 +62,16 @@ def load_npz(
     """
     keys = {"inputs": inputs, "label": label}
     weighted = keys if weight is None else {**keys, "weight": weight}
-    own = not isinstance(validation, float | int)
+    size, held = size_and_path(validation)
     return dataset_from_arrays(
         "npz",
         _read_npz("train", train, weighted),
         None if test is None else _read_npz("test", test, keys),
-        _read_npz("validation", validation, keys) if own else None,
+        None if held is None else _read_npz("validation", held, keys),
         where=(f"train={train}", f"test={test}", f"validation={validation}"),
         test_size=test_size,
         on_bad_sample=on_bad_sample,
-        validation=0.1 if own else validation,
+        validation=size,
         train_samples=train_samples,
         seed=seed,
     )
@@ -94,16 +100,16 @@ def load_npy(
         validation: Path of the validation samples, or how many samples of ``train`` to hold out.
         validation_labels: Path of the validation labels.
     """
-    own = None if isinstance(validation, float | int) else validation
+    size, held = size_and_path(validation)
     return dataset_from_arrays(
         "npy",
         (_read_npy("train", train), _read_npy("train_labels", train_labels)),
         _read_pair("test", test, test_labels),
-        _read_pair("validation", own, validation_labels),
+        _read_pair("validation", held, validation_labels),
         where=(f"train={train}", f"test={test}", f"validation={validation}"),
         test_size=test_size,
         on_bad_sample=on_bad_sample,
-        validation=validation if isinstance(validation, float | int) else 0.1,
+        validation=size,
         train_samples=train_samples,
         seed=seed,
     )

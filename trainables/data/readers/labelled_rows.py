@@ -15,7 +15,13 @@ import pyarrow.compute as pc
 from trainables.data.core.bad_samples import BadSamples, OnBadSample
 from trainables.data.core.base import Dataset, Targets
 from trainables.data.core.samples import Samples
-from trainables.data.core.splits import HeldOut, SampleCount, Validation, build_from_parts
+from trainables.data.core.splits import (
+    HeldOut,
+    SampleCount,
+    Validation,
+    build_from_parts,
+    size_and_path,
+)
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
@@ -116,8 +122,9 @@ def _load(
     parts = [open_rows(form, "train", train)]
     if test is not None:
         parts.append(open_rows(form, "test", test))
-    if own_validation := not isinstance(validation, float | int):
-        parts.append(open_rows(form, "validation", validation))
+    size, held = size_and_path(validation)
+    if held is not None:
+        parts.append(open_rows(form, "validation", held))
     kind = _kind(parts[0], text=text, image=image, features=features)
     _check_belongs(kind, "text", max_words=max_words, max_tokens=max_tokens, tokenizer=tokenizer)
     _check_belongs(kind, "text", text_form=text_form)
@@ -147,12 +154,12 @@ def _load(
         of_parts,
         bad,
         classes,
-        own_validation=own_validation,
+        own_validation=held is not None,
         on_bad_sample=on_bad_sample,
         test_size=test_size,
         measure=measure,
         remarks=remarks,
-        validation=0.1 if own_validation else validation,
+        validation=size,
         train_samples=train_samples,
         seed=seed,
     )
