@@ -35,7 +35,7 @@ from sweeps.service.pilot_run import with_common_epochs
 from sweeps.store.blocks import BlockWriter
 from sweeps.store.candidates import candidate_files, earlier_candidates
 from sweeps.store.driver_log import driver_log
-from sweeps.store.encoders import encoder_setup, trained_encoders
+from sweeps.store.encoders import trained_encoders, usable_encoders
 from sweeps.store.given import given_files, keep_given, read_given
 from sweeps.store.identity import changes_since_start, identify, identity_files
 from sweeps.store.mistakes import keep_mistakes
@@ -322,7 +322,7 @@ def _read_store(
     sweep: SweepFile, store: SweepStore, dataset: Data, progress: Progress
 ) -> tuple[Mirror, BlockWriter, EncoderSetup | None, Past]:
     records = load_records(sweep, store, progress.notice)
-    encoder = encoder_setup(sweep, store, dataset)
+    encoder = usable_encoders(sweep, store, dataset, progress.notice)
     past = Past(
         records,
         store.load_earlier(),

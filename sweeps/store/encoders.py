@@ -8,7 +8,8 @@ share them. A sweep that continues with other versions keeps its encoder.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
 
 from sweeps.store.environment import describe_environment
 from sweeps.store.identity import own_modules
@@ -22,14 +23,45 @@ if TYPE_CHECKING:
     from trainables.data.core.base import Data
 
 _NAME = "encoders"  # a file of the sweep that names its encoders
+_OWN = "own_encoders"  # a folder of the sweep, in place of a shared one that it cannot use
+_LASTING: Final = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
 
 
 def encoder_setup(sweep: SweepFile, store: SweepStore, dataset: Data) -> EncoderSetup | None:
     """Training and folder of the sweep's encoders; None without two-stage training."""
     if sweep.encoder is None:
         return None
-    folder = Folder(store.storage) / "encoders" / _kept_name(sweep, store.folder, dataset)
-    return EncoderSetup(training=sweep.encoder.training.config(), uri=folder.uri)
+    own = store.folder / _OWN
+    shared = Folder(store.storage) / "encoders" / _kept_name(sweep, store.folder, dataset)
+    uri = own.uri if own.exists() else shared.uri
+    return EncoderSetup(training=sweep.encoder.training.config(), uri=uri)
+
+
+def usable_encoders(
+    sweep: SweepFile, store: SweepStore, dataset: Data, notice: Callable[[str], object]
+) -> EncoderSetup | None:
+    """The same for a sweep that is run; `notice` is called if the shared folder cannot be used.
+
+    It may be another user's, or damaged. Then the sweep has encoders of its own, for good.
+    """
+    setup = encoder_setup(sweep, store, dataset)
+    if setup is None or (fault := _lasting_fault(sweep, setup)) is None:
+        return setup
+    notice(f"{setup.uri} cannot be used: {fault.strerror}; the sweep trains its own encoders")
+    (store.folder / _OWN).create()
+    return encoder_setup(sweep, store, dataset)
+
+
+def _lasting_fault(sweep: SweepFile, setup: EncoderSetup) -> OSError | None:
+    """Why encoders cannot be read or written there, if waiting does not help."""
+    folder = Folder(setup.uri)
+    try:
+        if trained_encoders(sweep, setup) != frozenset(sweep.seeds):
+            folder.write(".calsweep-write-test", b"")
+            folder.delete(".calsweep-write-test")
+    except _LASTING as error:
+        return error
+    return None
 
 
 def _kept_name(sweep: SweepFile, folder: Folder, dataset: Data) -> str:

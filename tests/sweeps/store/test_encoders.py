@@ -1,16 +1,19 @@
 """Sweeps share encoders if and only if they would train the same ones."""
 
+import errno
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from sweeps.store import encoders
-from sweeps.store.encoders import encoder_setup
+from sweeps.store.encoders import encoder_setup, trained_encoders, usable_encoders
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep, new_store
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset
+from trainables.files.storage import Folder
 
 LOSS = "import torch\nclass Mine(torch.nn.Module): pass\n"
 
@@ -78,3 +81,56 @@ def test_a_sweep_keeps_its_encoder_when_versions_change(
     store.folder.write("encoders", b"")  # damaged
     again = encoder_setup(sweep, store, digits)
     assert again is not None and again.uri != first.uri
+
+
+def damage(path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if how == "a file":
+        path.parent.mkdir()
+        path.write_text("")
+    elif how == "an index that is a folder":
+        (path / "seed_0" / "encoder.json").mkdir(parents=True)
+    else:  # another user's, which root would not notice
+        act = how.removeprefix("not allowed to ")
+        whole = getattr(Folder, act)
+
+        def refuse(folder: Folder, *arguments: Any) -> Any:
+            if Path(folder.path).is_relative_to(path):
+                raise PermissionError(errno.EACCES, "Permission denied", folder.path)
+            return whole(folder, *arguments)
+
+        monkeypatch.setattr(Folder, act, refuse)
+
+
+@pytest.mark.parametrize(
+    "how", ["a file", "an index that is a folder", "not allowed to read", "not allowed to write"]
+)
+def test_a_sweep_that_cannot_use_the_shared_encoders_has_its_own(
+    tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    notices: list[str] = []
+    sweep = two_stages("mine")
+    store = new_store(tmp_path, sweep)
+    shared = encoder_setup(sweep, store, digits)
+    assert shared is not None
+    with monkeypatch.context() as patch:
+        damage(Path(shared.uri), how, patch)
+        own = usable_encoders(sweep, store, digits, notices.append)
+    assert own is not None and own.uri == f"{store.folder.uri}/own_encoders"
+    assert len(notices) == 1 and shared.uri in notices[0]
+    assert trained_encoders(sweep, own) == frozenset()
+    for again in (encoder_setup, partial(usable_encoders, notice=notices.append)):
+        assert again(sweep, store, digits) == own  # also once the other can be used
+    assert len(notices) == 1
+
+
+def test_a_storage_that_does_not_answer_is_waited_for(
+    tmp_path: Path, digits: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep = two_stages("mine")
+    store = new_store(tmp_path, sweep)
+    before = usable_encoders(sweep, store, digits, pytest.fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(Folder, "write", lambda *_: (_ for _ in ()).throw(OSError(5, "away")))
+        with pytest.raises(OSError, match="away"):
+            usable_encoders(sweep, store, digits, pytest.fail)
+    assert usable_encoders(sweep, store, digits, pytest.fail) == before
