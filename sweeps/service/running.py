@@ -42,7 +42,7 @@ from sweeps.store.mistakes import keep_mistakes
 from sweeps.store.recorded_sweeps import read_recorded, recorded_files, recorded_for
 from sweeps.store.resuming import interrupted, load_records
 from sweeps.store.skipped import skipped_files
-from sweeps.store.sweep_store import SweepStore, check_storage, tells_storage_faults
+from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.store.warm_starts import on_other_data, sweeps_to_learn_from
 from sweeps.sweep_file.loading import budgets_asked, with_other_budgets
 from sweeps.sweep_file.schema import OWN_DATA, SweepFile
@@ -381,7 +381,6 @@ def _register(
         progress.notice(f"registered: {', '.join(registered)}")
 
 
-@tells_storage_faults
 def _fitted_data(sweep: SweepFile) -> tuple[SweepFile, Data]:
     check_sweep(sweep)
     if sweep.dataset.name == OWN_DATA:

@@ -9,6 +9,7 @@ from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.sweep_file.schema import SweepFile
 
 
+@tells_storage_faults
 def sweeps_to_learn_from(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]]:
     """Their trials by name; UserError if there is no such sweep."""
     found = {}
