@@ -97,6 +97,8 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
         self.classes_, codes = np.unique(labels, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError("there is one class; at least 2 classes are needed")
+        if sample_weight is not None and _num_weighted(codes, np.asarray(sample_weight)) == 1:
+            raise ValueError("one class has weights above 0; at least 2 classes are needed")
         values = {
             "search.seed": int(check_random_state(self.random_state).randint(2**31 - 100)),
             "dataset.validation": self._held_out(self.validation, len(codes)),
@@ -164,6 +166,11 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
 
 def _kind(is_table: bool) -> dict[str, bool]:
     return {"skip_check_array": True} if is_table else {"allow_nd": True}
+
+
+def _num_weighted(codes: npt.NDArray[np.intp], weights: npt.NDArray[Any]) -> int:
+    """Number of classes that have a weight other than 0; weights are checked later."""
+    return len(np.unique(codes[weights != 0] if weights.shape == codes.shape else codes))
 
 
 def _is_frame(samples: Any) -> bool:

@@ -36,12 +36,17 @@ TINY = clone(SMALL).set_params(epochs=3, trials=1)
 NOT_FINITE = {np.nan: "contains NaN", np.inf: "contains infinity"}
 
 
-@pytest.fixture(scope="module")
-def workplace(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> Iterator[None]:
-    """A folder in which all sweeps run."""
+@pytest.fixture(scope="module", autouse=True)
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The working folder of all tests, as sweeps write MLflow's database to it."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("sweeps"))
         yield
+
+
+@pytest.fixture(scope="module")
+def workplace(folder: None, ray_session: None) -> None:
+    """Where sweeps run."""
 
 
 @pytest.mark.slow
