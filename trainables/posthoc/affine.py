@@ -138,20 +138,36 @@ def minimum(
     options are those of SciPy.
     """
 
-    def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        point = torch.from_numpy(flat.copy()).to(start.device).requires_grad_()
+    def value_and_gradient(point: Tensor) -> tuple[Tensor, Tensor]:
+        point.requires_grad_()
         value = start.new_zeros(())
         for loss in losses(point):
             loss.backward()  # type: ignore[no-untyped-call]
             value += loss.detach()
         assert point.grad is not None
-        return float(value), point.grad.cpu().numpy()
+        return value, point.grad
+
+    return minimum_by_gradient(value_and_gradient, start, max_steps, **options)
+
+
+def minimum_by_gradient(
+    value_and_gradient: Callable[[Tensor], tuple[Tensor, Tensor]],
+    start: Tensor,
+    max_steps: int,
+    **options: float,
+) -> Tensor:
+    """The same for a function that returns its value, float64 (), and gradient."""
+
+    def of_array(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        point = torch.from_numpy(flat.copy()).to(start.device)
+        value, gradient = value_and_gradient(point.view_as(start))
+        return float(value), gradient.flatten().cpu().numpy()
 
     found = minimize(
-        value_and_gradient,
-        start.cpu().numpy(),
+        of_array,
+        start.flatten().cpu().numpy(),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": max_steps, **options},
     )
-    return torch.from_numpy(found.x.copy()).to(start.device)
+    return torch.from_numpy(found.x.copy()).to(start.device).view_as(start)

@@ -1,6 +1,5 @@
 """Structured scaling: vector and matrix scaling, regularised towards temperature scaling."""
 
-from collections.abc import Callable, Iterator
 from typing import ClassVar, Self
 
 import torch
@@ -8,13 +7,14 @@ from torch import Tensor
 
 from trainables.metrics._inputs import check_logits, row_blocks
 from trainables.metrics.proper_scores import log_losses_of_logits
-from trainables.posthoc.affine import AffineMap, minimum
+from trainables.posthoc.affine import AffineMap, minimum_by_gradient
 from trainables.posthoc.base import Fitted, PostHoc
 from trainables.posthoc.crossfit import each_fold, random_folds
 from trainables.posthoc.temperature import TemperatureScaling
 
 _MAX_STEPS = 200
 _MAX_MATRIX_WORK = 5e8  # N · K²: about a second per step beyond it
+_PRECISION = 1e-12  # of the mean
 _STANDARD_ERRORS = 2.0
 NUM_FOLDS = 5
 
@@ -49,7 +49,7 @@ class _StructuredScaling(AffineMap):
         scores = torch.empty_like(logits)
         for z, out in row_blocks(logits, scores):
             out.copy_(_log_probs(scaler(z), num_samples))
-        found = _minimum(scores, labels, penalty, num_classes / num_samples, self._apply)
+        found = _minimum(scores, labels, penalty, num_classes / num_samples)
         self._fitted = *found, scaler, num_samples
         return self
 
@@ -91,8 +91,8 @@ class SelectedScaling(Fitted[PostHoc]):
     The methods are compared by their cross-fitted negative log-likelihood on the same samples. From
     simple to complex, a method replaces its predecessor if its mean is lower by more than two
     standard errors of the paired difference. The selected method is then fitted on all samples.
-    With few samples per class, this is temperature scaling. Matrix scaling is considered only if
-    N · K² is at most 5e8.
+    With few samples per class, this is temperature scaling. Matrix scaling is considered only if N
+    is at least K and N · K² at most 5e8.
     """
 
     name: ClassVar[str] = "selected"
@@ -116,10 +116,13 @@ class SelectedScaling(Fitted[PostHoc]):
 
 
 def scalings(logits: Tensor) -> tuple[type[PostHoc], ...]:
-    """The methods that are fast enough to fit on logits (N, K), from simple to complex."""
+    """The methods that are worth fitting on logits (N, K), from simple to complex.
+
+    Fewer samples than classes cannot determine a matrix: the penalties keep it at the identity.
+    """
     num_samples, num_classes = logits.shape
     found: tuple[type[PostHoc], ...] = (TemperatureScaling, StructuredVectorScaling)
-    feasible = num_samples * num_classes**2 <= _MAX_MATRIX_WORK
+    feasible = num_classes <= num_samples and num_samples * num_classes**2 <= _MAX_MATRIX_WORK
     return (*found, StructuredMatrixScaling) if feasible else found
 
 
@@ -160,33 +163,77 @@ def _log_probs(logits: Tensor, num_samples: int) -> Tensor:
 
 
 def _minimum(
-    scores: Tensor,
-    labels: Tensor,
-    penalty: Tensor,
-    intercept_penalty: float,
-    apply: Callable[[Tensor, Tensor, Tensor], Tensor],
+    scores: Tensor, labels: Tensor, penalty: Tensor, intercept_penalty: float
 ) -> tuple[Tensor, Tensor]:
     """Weights and offsets, float64, that minimise the penalised negative log-likelihood (L-BFGS).
 
-    The weights have the shape of `penalty`: (K,) for a diagonal, (K, K) for a matrix.
+    The weights have the shape of `penalty`: (K,) for a diagonal, (K, K) for a matrix. The
+    parameters are (K, D): the changes of a class's weights, and its offset.
     """
     num_samples, num_classes = scores.shape
     full = penalty.dim() == 2
-    one = torch.eye(num_classes).to(penalty) if full else torch.ones_like(penalty)
+    columns = penalty if full else penalty[:, None]
+    penalties = torch.nn.functional.pad(columns, (0, 1), value=intercept_penalty)
+    one = torch.eye(num_classes).to(penalty) if full else torch.ones_like(columns)
+    to_change = (_matrix_scales if full else _vector_scales)(scores, penalties)
 
-    def unpacked(point: Tensor) -> tuple[Tensor, Tensor]:
-        return point[:-num_classes].view_as(penalty), point[-num_classes:]
-
-    def losses(point: Tensor) -> Iterator[Tensor]:
-        change, offsets = unpacked(point)
-        yield (penalty * change**2).sum() + intercept_penalty * (offsets**2).sum()
+    def value_and_gradient(point: Tensor) -> tuple[Tensor, Tensor]:
+        change = _times(point, to_change)
+        weights, offsets = (one + change[:, :-1]).to(scores), change[:, -1].to(scores)
+        value, gradient = (penalties * change**2).sum(), 2 * penalties * change
         for z, y in row_blocks(scores, labels):
-            scaled = apply(z, (one + change).to(z), offsets.to(z))
-            own = torch.nn.functional.cross_entropy(scaled, y, reduction="none")
-            yield own.double().sum() / num_samples
+            scaled = (z @ weights.T if full else z * weights[:, 0]).add_(offsets)
+            own = y[:, None]
+            log_total = scaled.logsumexp(dim=1, keepdim=True)
+            value += (log_total - scaled.gather(1, own)).double().sum() / num_samples
+            residuals = scaled.sub_(log_total).exp_()  # probabilities, less 1 for the label
+            residuals.scatter_add_(1, own, residuals.new_full(own.shape, -1))
+            slopes = residuals.T @ z if full else (z.mul(residuals)).sum(dim=0)[:, None]
+            gradient[:, :-1] += slopes.double() / num_samples
+            gradient[:, -1] += residuals.sum(dim=0).double() / num_samples
+        return value, _times(gradient, to_change.mT)
 
     # Steps below the rounding of the mean cost many evaluations and gain nothing.
-    precision = torch.finfo(scores.dtype).eps / 3
-    start = penalty.new_zeros(penalty.numel() + num_classes)
-    change, offsets = unpacked(minimum(losses, start, _MAX_STEPS, ftol=precision, gtol=1e-7))
-    return one + change, offsets
+    precision = max(torch.finfo(scores.dtype).eps / 3, _PRECISION)
+    start = torch.zeros_like(penalties)
+    found = minimum_by_gradient(value_and_gradient, start, _MAX_STEPS, ftol=precision, gtol=1e-7)
+    change = _times(found, to_change)
+    weights = one + change[:, :-1]
+    return weights if full else weights[:, 0], change[:, -1]
+
+
+def _times(rows: Tensor, matrices: Tensor) -> Tensor:
+    """Each row of (K, D) times its own matrix (K, D, D), or the one of all (D, D)."""
+    return (rows[:, None] @ matrices)[:, 0]
+
+
+def _vector_scales(scores: Tensor, penalties: Tensor) -> Tensor:
+    """Per class, (K, 2, 2): a change of variables after which the curvature is about 1."""
+    moments = penalties.new_zeros(3, len(penalties))
+    for (z,) in row_blocks(scores):
+        probs = z.exp()
+        spread = probs.sub_(probs.square())
+        first = spread * z
+        sums = first.mul(z).sum(dim=0), first.sum(dim=0), spread.sum(dim=0)
+        moments += torch.stack(sums).double() / len(scores)
+    square, first, spread = moments
+    curvature = torch.stack([square, first, first, spread], dim=1).view(-1, 2, 2)
+    return _whitening(curvature + torch.diag_embed(2 * penalties))
+
+
+def _matrix_scales(scores: Tensor, penalties: Tensor) -> Tensor:
+    """The same for a matrix, (K + 1, K + 1): an approximation that all classes share."""
+    num_classes = len(penalties)
+    moments = penalties.new_zeros(num_classes + 1, num_classes + 1)
+    for (z,) in row_blocks(scores):
+        ones = torch.nn.functional.pad(z, (0, 1), value=1.0)
+        moments += (ones.T @ ones).double() / len(scores)
+    return _whitening(moments / num_classes + 2 * penalties.mean(dim=0).diag())
+
+
+def _whitening(curvature: Tensor) -> Tensor:
+    """R (..., D, D) with R C R' = 1, of positive definite C."""
+    factor = torch.linalg.cholesky(curvature)
+    one = torch.eye(factor.shape[-1]).to(factor)
+    inverse: Tensor = torch.linalg.solve_triangular(factor, one, upper=False)
+    return inverse

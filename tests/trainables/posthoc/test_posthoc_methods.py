@@ -367,25 +367,44 @@ def test_a_temperature_is_selected_if_it_suffices() -> None:
 def test_the_matrix_is_not_tried_where_it_would_take_minutes() -> None:
     assert StructuredMatrixScaling in scalings(torch.empty(50_000, 100, device="meta"))
     assert StructuredMatrixScaling not in scalings(torch.empty(50_000, 1000, device="meta"))
+    assert StructuredMatrixScaling not in scalings(torch.empty(500, 501, device="meta"))
 
 
-@pytest.mark.parametrize("full", [False, True])
+def _slope(
+    method: StructuredVectorScaling | StructuredMatrixScaling, logits: Tensor, labels: Tensor
+) -> float:
+    """The largest derivative of the penalised loss with respect to a weight or an offset."""
+    count, classes = logits.shape
+    probs = torch.softmax(logits / TemperatureScaling().fit(logits, labels).temperature, dim=1)
+    scores = (probs * count / (count + 1) + 1 / classes / (count + 1)).log()
+    weights, offsets = (t.clone().requires_grad_() for t in (method.weights, method.offsets))
+    full = method.is_full
+    scaled = (scores @ weights.T if full else scores * weights) + offsets
+    own = weights.diagonal() if full else weights
+    loss = torch.nn.functional.cross_entropy(scaled, labels)
+    loss += classes / count * (offsets.square().sum() + (own - 1).square().sum())
+    if full:
+        pairs = weights[~torch.eye(classes, dtype=torch.bool)]
+        loss += classes * (classes - 1) / count * pairs.square().sum()
+    gradients = torch.autograd.grad(loss, (weights, offsets))
+    return max(float(g.abs().max()) for g in gradients)
+
+
+@pytest.mark.parametrize("make", [StructuredVectorScaling, StructuredMatrixScaling])
 def test_structured_scaling_is_the_minimum_of_its_penalised_loss(
-    full: bool, logits: Tensor, labels: Tensor
+    make: type[StructuredVectorScaling | StructuredMatrixScaling], logits: Tensor, labels: Tensor
 ) -> None:
     few, truth = logits[:500], labels[:500]
-    method = (StructuredMatrixScaling if full else StructuredVectorScaling)().fit(few, truth)
-    probs = torch.softmax(few / TemperatureScaling().fit(few, truth).temperature, dim=1)
-    scores = (probs * 500 / 501 + 0.2 / 501).log()
-    weights, offsets = (t.clone().requires_grad_() for t in (method.weights, method.offsets))
-    scaled = (scores @ weights.T if full else scores * weights) + offsets
-    loss = torch.nn.functional.cross_entropy(scaled, truth)
-    loss += (
-        5
-        / 500
-        * (offsets.square().sum() + ((weights.diagonal() if full else weights) - 1).square().sum())
-    )
-    if full:
-        loss += 20 / 500 * weights[~torch.eye(5, dtype=torch.bool)].square().sum()
-    gradients = torch.autograd.grad(loss, (weights, offsets))
-    assert max(float(g.abs().max()) for g in gradients) < 1e-6
+    assert _slope(make().fit(few, truth), few, truth) < 1e-6
+
+
+def test_the_matrix_of_ten_classes_takes_far_less_than_its_200_steps(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without decorrelated scores, it takes more than 200 on these."""
+    monkeypatch.setattr("trainables.posthoc.structured._MAX_STEPS", 80)
+    draw = torch.Generator().manual_seed(0)
+    truth = 2.5 * torch.randn(4000, 10, generator=draw, dtype=torch.float64)
+    labels = torch.multinomial(truth.softmax(1), 1, generator=draw)[:, 0]
+    method = StructuredMatrixScaling().fit(1.5 * truth, labels)
+    assert _slope(method, 1.5 * truth, labels) < 1e-6
