@@ -26,7 +26,7 @@ from trainables.contract.report import (
     Waiting,
 )
 from trainables.data.core.base import Data, Dataset
-from trainables.data.core.splits import stratified_split
+from trainables.data.core.stratified import stratified_split
 from trainables.engine.training import DivergedError, Trainer
 from trainables.files.checkpoints import load_checkpoint, save_checkpoint
 from trainables.files.storage import Folder

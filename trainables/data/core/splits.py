@@ -1,6 +1,5 @@
-"""Stratified, seeded splits, and the function that builds a :class:`Dataset` from samples."""
+"""Functions that build a :class:`Dataset` from samples and divide them into splits."""
 
-import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Annotated, Any, TypeAlias
@@ -9,8 +8,10 @@ import numpy as np
 
 from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.core.base import Dataset, Split, Targets
+from trainables.data.core.divisions import ByClass, Division, HeldOutSplit
 from trainables.data.core.samples import Samples
-from trainables.data.core.tasks import NO_OR_YES, OneClass, SeveralLabels, Task, strata
+from trainables.data.core.stratified import long_tailed, stratified_sample, stratified_split
+from trainables.data.core.tasks import NO_OR_YES, OneClass, SeveralLabels, Task
 from trainables.data.core.types import Indices, Labels, Masks
 from trainables.plugins.components import Range
 
@@ -28,12 +29,6 @@ SampleCount: TypeAlias = Annotated[int, Range(1)] | None
 Imbalance: TypeAlias = Annotated[float, Range(0, 1, open_low=True)] | None
 """Size of the rarest class over that of the most frequent one."""
 
-_NEEDED = {
-    "test_size": "three are needed, one each for training, validation and test",
-    "validation": "two are needed, one for training and one for validation",
-    "adapt_share": "two are needed in the validation split, one to judge and one to adapt",
-}
-
 _ONE_LABEL_EACH = (
     "each sample has exactly one label, while several are allowed: the probabilities of the labels "
     "do not sum to 1; for one class of each sample give its name or number as the label, or the "
@@ -46,93 +41,6 @@ Given: TypeAlias = Labels | Masks | Targets
 def size_and_path(validation: Validation) -> tuple[float | int, str | os.PathLike[str] | None]:
     """What the option ``validation`` gives: the size of the split, and its path or None."""
     return (validation, None) if isinstance(validation, float | int) else (0.1, validation)
-
-
-def stratified_split(
-    labels: Labels,
-    held_out: float | int,
-    *,
-    seed: int,
-    classes: Sequence[str] | None = None,
-    option: str = "validation",
-    needed: int = 2,
-) -> tuple[Indices, Indices]:
-    """Sorted indices of two parts of the samples, stratified by class; both contain all classes.
-
-    ``held_out`` is the size of the second part: a fraction of N (float) or a count (int). At least
-    ``needed`` samples per class are required: one to hold out, the rest for the first part, which
-    may be split again. ``classes`` and ``option``, its name, are for messages.
-
-    Raises:
-        ValueError: A class has too few samples, or a part is too small to hold each class.
-    """
-    counts = np.unique_counts(labels)
-    if (fewest := counts.counts.min()) < needed:
-        rare = counts.values[counts.counts.argmin()]
-        raise ValueError(
-            f"class {rare if classes is None else repr(classes[rare])} has only "
-            f"{'one sample' if fewest == 1 else f'{fewest} samples'}; {_NEEDED[option]}"
-        )
-    size = held_out if isinstance(held_out, int) else round(held_out * len(labels))
-    least, most = len(counts.values), len(labels) - (needed - 1) * len(counts.values)
-    if not least <= size <= most:
-        raise ValueError(
-            f"{option}={held_out} holds out {size} of {len(labels)} samples; with {least} "
-            f"classes it must be {least} to {most}, so that each class is in all parts"
-        )
-    second = _draw(labels, size, seed=seed, spare=needed - 1)
-    return np.setdiff1d(np.arange(len(labels)), second), second
-
-
-def split_off_test(
-    labels: Labels, rows: Indices, classes: tuple[str, ...], test_size: float | int
-) -> list[Indices]:
-    """Splits ``rows`` into the rest and a test split, which is the same for every seed.
-
-    ``labels`` are (N,) or (N, L) of all samples. Errors: see :func:`stratified_split`.
-    """
-    kinds, names = strata(labels[rows], classes)
-    rest, held = stratified_split(
-        kinds, test_size, seed=0, classes=names, option="test_size", needed=3
-    )
-    return [rows[rest], rows[held]]
-
-
-def stratified_sample(labels: Labels, size: int, *, seed: int) -> Indices:
-    """Sorted indices (size,) of a stratified sample with at least one sample of each class."""
-    num_classes = len(np.unique(labels))
-    if not num_classes <= size <= len(labels):
-        raise ValueError(
-            f"train_samples={size} must be {num_classes} (one for each class) to {len(labels)} "
-            "(all that validation leaves)"
-        )
-    return _draw(labels, size, seed=seed, spare=0)
-
-
-def long_tailed(labels: Labels, imbalance: float, *, seed: int) -> Indices:
-    """Sorted indices of a long-tailed subset: class k of K keeps the share imbalance^(k/(K−1)).
-
-    ``labels`` are (N,) and balanced. Source: K. Cao et al., Learning Imbalanced Datasets with
-    Label-Distribution-Aware Margin Loss, 2019, section 4.
-
-    Raises:
-        ValueError: Fewer than two samples of a class would be left.
-    """
-    counts = np.bincount(labels)
-    generator = np.random.default_rng(seed)
-    last = max(len(counts) - 1, 1)
-    sizes = [int(counts.max() * imbalance ** (k / last)) for k in range(len(counts))]
-    if min(sizes) < 2:
-        least = math.ceil(2000 / counts.max()) / 1000
-        raise ValueError(
-            f"imbalance={imbalance:g} leaves {sizes[-1]} of {counts[-1]} samples of the last "
-            f"class; {_NEEDED['validation']}: allowed: {least:g} to 1"
-        )
-    drawn = [
-        generator.choice(np.flatnonzero(labels == k), size=min(size, int(counts[k])), replace=False)
-        for k, size in enumerate(sizes)
-    ]
-    return np.sort(np.concatenate(drawn))
 
 
 def join_halves(classes: Sequence[str]) -> tuple[str, str]:
@@ -223,13 +131,17 @@ def build_from_parts(
     on_bad_sample: OnBadSample,
     own_validation: bool = False,
     test_size: float | int = 0.2,
+    division: Division | None = None,
+    validation: float | int,
+    seed: int,
     notes: tuple[str, ...] = (),
     **options: Any,
 ) -> Dataset:
     """Builds a dataset of the usable samples of its parts: training, test, validation.
 
     ``raw`` and ``targets`` have an entry for each part. Without test samples, ``test_size`` is held
-    out. If ``own_validation``, the last part has the validation samples. For ``**options`` see
+    out. If ``own_validation``, the last part has the validation samples. ``division`` says how
+    training samples are divided; by default with equal shares of each class. For other options see
     :func:`build_dataset`.
     """
     notes = (*notes, *settle(bad, on_bad_sample))
@@ -238,39 +150,30 @@ def build_from_parts(
     def usable(part: int, rows: Indices) -> tuple[Any, Targets]:
         return raw[part][rows], parts[part][rows]
 
+    rest, labels = good[0], parts[0].labels
+    test = held = None
     if len(raw) - own_validation == 1:
-        rows = split_off_test(parts[0].labels, good[0], classes, test_size)
-        train, test = (usable(0, each) for each in rows)
-    else:
-        train, test = usable(0, good[0]), usable(1, good[1])
+        split = HeldOutSplit("test_size", test_size, seed=0)  # the same for every seed
+        rest, rows = (division or ByClass()).hold_out(labels, rest, classes, split)
+        test = usable(0, rows)
+    if own_validation:
+        held = usable(-1, good[-1])
+    elif division is not None:
+        split = HeldOutSplit("validation", validation, seed)
+        rest, rows = division.hold_out(labels, rest, classes, split)
+        held = usable(0, rows)
     return build_dataset(
         name,
-        train=train,
-        test=test,
-        held=usable(-1, good[-1]) if own_validation else None,
+        train=usable(0, rest),
+        test=test or usable(1, good[1]),
+        held=held,
         classes=classes,
         notes=notes,
+        validation=validation,
+        seed=seed,
         **options,
     )
 
 
 def _targets(given: Given) -> Targets:
     return given if isinstance(given, Targets) else Targets(given)
-
-
-def _draw(labels: Labels, size: int, *, seed: int, spare: int) -> Indices:
-    """Draws ``size`` stratified indices: of each class at least one, and not the last ``spare``."""
-    values, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
-    exact = size * counts / len(labels)
-    quota = np.clip(np.floor(exact).astype(np.intp), 1, counts - spare)
-    # Distribute the rounding remainder where it changes proportions least.
-    while (missing := size - quota.sum()) != 0:
-        free = quota < counts - spare if missing > 0 else quota > 1
-        step = 1 if missing > 0 else -1
-        quota[np.argmax(np.where(free, step * (exact - quota), -np.inf))] += step
-    generator = np.random.default_rng(seed)
-    drawn = [
-        generator.choice(np.flatnonzero(inverse == index), size=quota[index], replace=False)
-        for index in range(len(values))
-    ]
-    return np.sort(np.concatenate(drawn))

@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from trainables.data.core.base import Dataset
-from trainables.data.core.splits import HeldOut, SampleCount, build_dataset, stratified_split
+from trainables.data.core.splits import HeldOut, SampleCount, build_dataset
+from trainables.data.core.stratified import stratified_split
 from trainables.data.kinds.samples import Images
 
 

@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import numpy as np
 
 from trainables.contract.config import AugmentationName
 from trainables.data.core.bad_samples import BadSamples, OnBadSample
 from trainables.data.core.base import Dataset
+from trainables.data.core.divisions import SPLITS
 from trainables.data.core.splits import HeldOut, Imbalance, SampleCount, build_from_parts
 from trainables.data.core.types import Labels, Stored
 from trainables.data.kinds.samples import Images
@@ -20,13 +21,6 @@ from trainables.plugins.arguments import few
 from trainables.plugins.components import Range
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-
-SPLITS: Final = {
-    "train": ("train", "training"),
-    "validation": ("val", "valid", "validation"),
-    "test": ("test", "testing"),
-}
-"""Names of the folders of the splits, in lower case; upper case is the same."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +37,7 @@ class Trees:
 
 
 def find_trees(root: str | os.PathLike[str]) -> Trees:
-    """The splits of a folder of images: folders as in :data:`SPLITS`, or the folder itself.
+    """The splits of a folder of images: folders called as splits, or the folder itself.
 
     A folder that contains images directly is a class, whatever its name.
 

@@ -29,6 +29,7 @@ from trainables.data.kinds.tokens import Tokens
 from trainables.data.kinds.weighted_words import WeightedWords
 from trainables.data.labelling.labels import Values
 from trainables.data.labelling.targets import check_weights, index_parts
+from trainables.data.readers.divided_rows import DividedBy, columns_of, read_division
 from trainables.data.readers.files import PathOrUri
 from trainables.data.readers.images import Encoded
 from trainables.data.readers.rows import Content, File, Form, Rows, open_rows
@@ -66,6 +67,9 @@ def _load(
     exclude: Names = None,
     dates: Names = None,
     categorical: Names = None,
+    split: str | None = None,
+    group: str | None = None,
+    time: str | None = None,
     test_size: HeldOut = 0.2,
     image_size: Count | None = None,
     max_words: Count | None = None,
@@ -110,6 +114,13 @@ def _load(
         exclude: Columns of a table that are not features; instead of ``features``.
         dates: Columns of dates, such as 2026-11-24; their year, month and weekday are features.
         categorical: Feature columns that are categories although they contain numbers.
+        split: Column that names the split of each row: train or training; val, valid or validation;
+            test or testing. A split that it does not name is held out of training. Without this
+            option, a column called ``split`` with only such words divides a single file.
+        group: Column of customers, patients ...: no group is in two splits. It is no feature.
+        time: Column of dates, times or numbers: the latest rows are the test split, and the latest
+            before them the validation split. It is a feature only if ``features`` or ``dates`` name
+            it.
         max_words: Size of the vocabulary, the most frequent words of the training texts (default:
             50,000; for a sequence 20,000).
         max_tokens: Maximum number of words, or tokens, per text: those with the largest weights
@@ -126,6 +137,8 @@ def _load(
     if held is not None:
         parts.append(open_rows(form, "validation", held))
     kind = _kind(parts[0], text=text, image=image, features=features)
+    kept = [*(features or ()), *(dates or ())]
+    by = DividedBy(split, group, time).found_in(parts, [*kept, *(exclude or ())])
     _check_belongs(kind, "text", max_words=max_words, max_tokens=max_tokens, tokenizer=tokenizer)
     _check_belongs(kind, "text", text_form=text_form)
     _check_belongs(kind, "image", image_size=image_size, storage=storage, cache=cache)
@@ -140,13 +153,14 @@ def _load(
         hold = partial(hold_images, image_size=image_size, storage=storage, cache=cache)
         read, measure = partial(_read_images, column=image or "image", hold=hold), Images.measured
     else:
-        targets = {*target.columns, weight}
+        targets = {*target.columns, weight, *columns_of(by, kept)}
         numbers, words = choose_features(parts, targets, features, exclude, dates, categorical)
         read = partial(_read_table, numeric=numbers, categorical=words)
         measure = partial(TableRows.measured, numeric=numbers, categorical=words)
     bad = [BadSamples(part.count, part.where) for part in parts]
     of_parts, classes = _targets(parts, bad, target, weight)
     raw = read(parts, bad)
+    division, divided = read_division(parts, bad, by)
     remarks = remarks_on_columns(parts[0], raw[0], numbers, words) if kind == "features" else ()
     return build_from_parts(
         form,
@@ -158,7 +172,8 @@ def _load(
         on_bad_sample=on_bad_sample,
         test_size=test_size,
         measure=measure,
-        remarks=remarks,
+        division=division,
+        remarks=(*divided, *remarks),
         validation=size,
         train_samples=train_samples,
         seed=seed,

@@ -138,7 +138,8 @@ def _feature_names(
         )
     if targets & {*names, *dates} or not (names or dates):
         raise ValueError(
-            f"features={names}: give one or more columns, without that of the labels or weights"
+            f"features={names}: give one or more columns, without those of labels, weights, groups "
+            "or splits"
         )
     return names
 

@@ -3,12 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainables.data.core.splits import (
-    build_dataset,
-    long_tailed,
-    stratified_sample,
-    stratified_split,
-)
+from trainables.data.core.splits import build_dataset
+from trainables.data.core.stratified import long_tailed, stratified_sample, stratified_split
 from trainables.data.core.types import Labels
 from trainables.data.kinds.samples import Images
 

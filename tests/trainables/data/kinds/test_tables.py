@@ -138,7 +138,7 @@ def test_files_of_a_pattern_are_one_table(tmp_path: Path) -> None:
     [
         ({}, {"label": "outcom"}, r"has no column 'outcom' \(option label\) \(did you mean 'outc"),
         ({}, {"features": ["agee"]}, r"no column 'agee' \(option features\) \(did you mean 'age'"),
-        ({}, {"features": ["outcome"]}, "without that of the labels"),
+        ({}, {"features": ["outcome"]}, "without those of labels"),
         ({}, {"categorical": ["zip"]}, "categorical names 'zip', which is none of the features"),
         ({}, {"image_size": 8}, "image_size belongs to images, while the rows are read as a table"),
         ({}, {"max_tokens": 8}, "max_tokens belongs to texts, while the rows are read as a table"),

@@ -79,3 +79,137 @@ def test_validation_files_that_do_not_fit(tmp_path: Path) -> None:
     other = write(tmp_path, name="b", label=["maybe"] * COUNT)
     with pytest.raises(ValueError, match=r"validation=.*b\.csv, row 0 .*label maybe does not occ"):
         load(write(tmp_path), validation=str(other))
+
+
+WORDS = np.array(["Train", "training", "val", "test", "train"])[ROWS % 5]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"), [("split", {}), ("part", {"split": "part"}), ("split", {"split": "split"})]
+)
+def test_a_column_names_the_splits(tmp_path: Path, name: str, options: dict[str, str]) -> None:
+    dataset = load(write(tmp_path, **{name: WORDS}), **options)
+    assert rows_of(dataset) == (
+        [row for row in ROWS if row % 5 not in (2, 3)],
+        [*range(2, COUNT, 5)],
+        [*range(3, COUNT, 5)],
+    )
+    sizes = "72 train, 24 validation, 24 test"
+    assert dataset.remarks[0] == f"column {name!r} divides the rows into splits: {sizes}"
+
+
+@pytest.mark.parametrize("named", ["validation", "test"])
+def test_a_split_without_a_name_is_held_out_of_training(tmp_path: Path, named: str) -> None:
+    words = np.where(ROWS < 30, named, "train")
+    train, validation, test = rows_of(load(write(tmp_path, split=words)))
+    given, drawn = (validation, test) if named == "validation" else (test, validation)
+    assert given == [*range(30)]
+    assert len(drawn) == (18 if named == "validation" else 9)
+    assert sorted(train + drawn) == [*range(30, COUNT)]
+
+
+@pytest.mark.parametrize("words", ["train", "red"])
+def test_another_column_called_split_is_a_feature(tmp_path: Path, words: str) -> None:
+    column = np.array([words, "blue"])[ROWS % 2]
+    assert load(write(tmp_path, split=column)).samples.categorical == ("split",)
+
+
+def test_groups_stay_together(tmp_path: Path) -> None:
+    sizes = np.random.default_rng(0).geometric(0.2, COUNT)
+    groups = np.repeat(np.arange(COUNT), sizes)[:COUNT]
+    path = write(tmp_path, ROWS, customer=[f"c{group}" for group in groups])
+    found = set()
+    for seed in range(5):
+        dataset = load(path, group="customer", test_size=0.25, validation=0.2, seed=seed)
+        parts = rows_of(dataset)
+        assert sorted(parts[0] + parts[1] + parts[2]) == [*range(COUNT)]
+        of_parts = [set(groups[part]) for part in parts]
+        assert not any(a & b for a, b in zip(of_parts, of_parts[1:] + of_parts[:1], strict=True))
+        assert (len(parts[2]), len(parts[1])) == (
+            pytest.approx(30, abs=3),
+            pytest.approx(18, abs=3),
+        )
+        assert dataset.samples.numeric == ("row",)  # the group is no feature
+        found.add((tuple(parts[1]), tuple(parts[2])))
+    assert len({held for held, _ in found}) > 1
+    assert len({test for _, test in found}) == 1
+    assert "no group of column 'customer'" in dataset.remarks[0]
+    assert "intervals and verdicts take samples as the unit" in dataset.remarks[0]
+
+
+def test_a_rare_class_of_three_groups_is_in_each_split(tmp_path: Path) -> None:
+    groups = ROWS // 4
+    labels = np.where(np.isin(groups, (3, 11, 27)), "rare", np.array(["no", "yes"])[ROWS % 2])
+    dataset = load(write(tmp_path, label=labels, site=groups), group="site")
+    for split in (dataset.train, dataset.validation, dataset.test):
+        assert (split.labels == dataset.classes.index("rare")).sum() == 4
+
+
+def test_the_latest_rows_are_the_test_split(tmp_path: Path) -> None:
+    order = np.random.default_rng(0).permutation(COUNT)
+    days = np.datetime64("2026-01-01") + order // 2
+    forms = {
+        "date": days.astype(str),
+        "stamp": [f"{day} 09:{row % 60:02d}:00" for day, row in zip(days, order, strict=True)],
+        "number": order // 2 * 0.5,
+    }
+    for name, column in forms.items():
+        dataset = load(write(tmp_path, **{name: column}), time=name, test_size=0.25)
+        train, validation, test = rows_of(dataset)
+        assert (len(validation), len(test)) == (pytest.approx(9, abs=1), 30), name
+        times = order if name == "stamp" else order // 2
+        last = [times[part] for part in (train, validation, test)]
+        assert last[0].max() < last[1].min() <= last[1].max() < last[2].min()
+        assert dataset.samples.numeric == ("row",)
+    dated = load(write(tmp_path, date=forms["date"]), time="date", dates=["date"])
+    assert dated.samples.numeric == ("row", "date.year", "date.month", "date.weekday")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"split": "shop"}, r"row 0 .*: shop is '0', which is no split; allowed: train, training"),
+        ({"split": "shops"}, r"has no column 'shops' \(option split\) \(did you mean 'shop'"),
+        ({"split": "one"}, "split=one names no training samples"),
+        ({"group": "shop", "time": "row"}, "group and time are given; give one of them"),
+        ({"group": "two"}, "group=two: class 'no' is in 2 of 2 groups; 3 are needed"),
+        ({"group": "label"}, "group=label: class 'no' is in 1 of 2 groups; 3 are needed"),
+        (
+            {"group": "shop", "features": ["row", "shop"]},
+            "without those of labels, weights, groups",
+        ),
+        ({"group": "shop", "validation": 500}, "validation=500 holds out 500 of 9"),
+        ({"group": "gaps"}, r"row 3 .*: there is no group \(gaps is missing\)"),
+        ({"time": "gaps"}, r"row 3 .*: there is no time \(gaps is missing\)"),
+        ({"time": "word"}, r"word is 'a', not a date such as"),
+        (
+            {"time": "sorted"},
+            "time=sorted: test_size=0.6 leaves no sample of class 'yes' for train",
+        ),
+    ],
+)
+def test_columns_that_cannot_divide(tmp_path: Path, options: Any, message: str) -> None:
+    columns = {
+        "shop": ROWS // 8,
+        "one": ["test"] * COUNT,
+        "two": ROWS // 60,
+        "gaps": ["" if row == 3 else row for row in ROWS],
+        "word": ["a"] * COUNT,
+        "sorted": ROWS % 2 * 1000 + ROWS,
+    }
+    if "sorted" in options.values():
+        options = {**options, "test_size": 0.6}
+    with pytest.raises(ValueError, match=message):
+        load(write(tmp_path, **columns), **options)
+
+
+def test_files_of_their_own_share_no_group(tmp_path: Path) -> None:
+    train, test = write(tmp_path, shop=ROWS // 8), write(tmp_path, name="test", shop=ROWS // 8 + 9)
+    with pytest.raises(
+        ValueError, match=r"group=shop: 6 groups, such as '10', are in train=.*a\.c"
+    ):
+        load(train, test=test, group="shop")
+    with pytest.raises(ValueError, match="split=shop and the path test are given"):
+        load(train, test=test, split="shop")
+    own = write(tmp_path, name="own", shop=ROWS // 8 + 90)
+    assert len(load(train, test=own, group="shop").test) == COUNT

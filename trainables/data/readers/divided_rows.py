@@ -1,0 +1,166 @@
+"""Columns that divide the rows of a file into splits: ``split``, ``group`` and ``time``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trainables.data.core.bad_samples import BadSamples
+from trainables.data.core.divisions import SPLITS, ByGroup, ByName, ByTime, Division
+from trainables.data.kinds.dates import as_dates
+from trainables.data.readers.rows import Rows
+from trainables.data.readers.table_columns import convert_each, numbers_of
+
+_NAMES: Final = {name: split for split, names in SPLITS.items() for name in names}
+_COLUMN: Final = "split"
+_FEWEST_PER_GROUP: Final = 1.1  # rows per group, below which groups hardly matter
+
+
+@dataclass(frozen=True)
+class DividedBy:
+    """The options for columns that divide rows into splits; one of them at most is given."""
+
+    split: str | None = None
+    group: str | None = None
+    time: str | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.given) > 1:
+            raise ValueError(f"{' and '.join(self.given)} are given; give one of them")
+
+    @property
+    def given(self) -> dict[str, str]:
+        """The option that is given, with its column."""
+        return {name: column for name, column in vars(self).items() if column is not None}
+
+    def found_in(self, parts: Sequence[Rows], columns: Sequence[str]) -> DividedBy:
+        """With a column ``split`` that names splits, unless ``columns`` or options have a use."""
+        rows = parts[0]
+        if self.given or len(parts) > 1 or _COLUMN in columns or not names_splits(rows, _COLUMN):
+            return self
+        return DividedBy(split=_COLUMN)
+
+
+def names_splits(rows: Rows, column: str) -> bool:
+    """Whether a column has the words for training and for another split, and nothing else."""
+    if column not in rows.names or rows.content(column, "split") != "text":
+        return False
+    words = rows.column(column, pa.string()).unique().to_pylist()
+    splits = {_NAMES.get((word or "").strip().lower()) for word in words}
+    return "train" in splits and len(splits) > 1 and None not in splits
+
+
+def read_division(
+    parts: Sequence[Rows], bad: Sequence[BadSamples], by: DividedBy
+) -> tuple[Division | None, tuple[str, ...]]:
+    """The division of the training part, and a remark on it; None without such a column.
+
+    Rows without a split, group or time are added to the bad samples.
+
+    Raises:
+        ValueError: The column is missing or has other values, a group is in two files, or the files
+            leave nothing to divide.
+    """
+    if by.split is not None:
+        return _by_name(parts, bad[0], by.split)
+    if by.group is not None:
+        return _by_group(parts, bad[0], by.group)
+    if by.time is not None:
+        return _by_time(parts, bad[0], by.time)
+    return None, ()
+
+
+def _by_name(
+    parts: Sequence[Rows], bad: BadSamples, column: str
+) -> tuple[Division, tuple[str, ...]]:
+    rows = parts[0]
+    if len(parts) > 1:
+        raise ValueError(
+            f"split={column} and the path {parts[1].option} are given; give one of them"
+        )
+    rows.content(column, "split")  # it exists
+    found = []
+    for row, word in enumerate(rows.column(column, pa.string()).to_pylist()):
+        split = _NAMES.get((word or "").strip().lower())
+        if split is None:
+            known = ", ".join(_NAMES)
+            bad.add(row, f"{column} is {word!r}, which is no split; allowed: {known}")
+        found.append(split or "train")
+    splits = np.array(found)
+    sizes = ", ".join(f"{(splits == name).sum():,} {name}" for name in SPLITS)
+    if not (splits == "train").any():
+        raise ValueError(f"{rows.named(rows.files[0])}: split={column} names no training samples")
+    return ByName(splits), (f"column {column!r} divides the rows into splits: {sizes}",)
+
+
+def _by_group(
+    parts: Sequence[Rows], bad: BadSamples, column: str
+) -> tuple[Division, tuple[str, ...]]:
+    rows = parts[0]
+    rows.content(column, "group")
+    texts = rows.column(column, pa.string())
+    for row in np.flatnonzero(texts.is_null().to_numpy()).tolist():
+        bad.add(row, f"there is no group ({column} is missing)")
+    for other in parts[1:]:
+        if column in other.names:
+            shared = set(other.column(column, pa.string()).unique().to_pylist()) - {None}
+            if shared := shared & set(texts.unique().to_pylist()):
+                raise ValueError(
+                    f"group={column}: {len(shared):,} groups, such as {min(shared)!r}, are in "
+                    f"{rows.named(rows.files[0])} and {other.named(other.files[0])}; a group may "
+                    "be in one split only"
+                )
+    groups = texts.combine_chunks().dictionary_encode().indices.fill_null(0).to_numpy()
+    count = len(np.unique(groups))
+    remark = f"no group of column {column!r}, of {count:,} in training files, is in two splits"
+    if len(groups) > _FEWEST_PER_GROUP * count:
+        remark += (
+            "; intervals and verdicts take samples as the unit, not groups, and are too narrow if "
+            "samples of a group are alike"
+        )
+    return ByGroup(column, groups.astype(np.int64)), (remark,)
+
+
+def _by_time(
+    parts: Sequence[Rows], bad: BadSamples, column: str
+) -> tuple[Division, tuple[str, ...]]:
+    given = {rows.option for rows in parts}
+    if given >= {"test", "validation"}:
+        raise ValueError(f"time={column}: test and validation are given, so nothing is divided")
+    values = _times(parts[0], bad, column)
+    for row in np.flatnonzero(values.is_null().to_numpy()).tolist():
+        bad.add(row, f"there is no time ({column} is missing)")
+    times = pc.fill_null(values, 0).to_numpy()
+    latest = [name for name in ("test", "validation") if name not in given]
+    before = ", the latest before them the validation split" if len(latest) > 1 else ""
+    return ByTime(column, times), (
+        f"the latest rows by column {column!r} are the {latest[0]} split{before}",
+    )
+
+
+def _times(rows: Rows, bad: BadSamples, column: str) -> pa.ChunkedArray:
+    """Times as numbers, null where they are missing; wrong ones are added to the bad samples."""
+    content = rows.content(column, "time")
+    if content in ("number", "nothing"):
+        values = numbers_of(rows, column, content)
+        return pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), values)
+    types = [file.schema.field(column).type for file in rows.files]
+    if all(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in types):
+        return rows.column(column, pa.timestamp("us")).cast(pa.int64())
+    if content != "text" and rows.typed:
+        raise ValueError(f"{rows.holds(column, 'time')}; allowed: dates, times or numbers")
+    dates = convert_each(rows, column, bad, as_dates, "a date such as 2026-11-24")
+    return dates.cast(pa.timestamp("us")).cast(pa.int64())
+
+
+def columns_of(by: DividedBy, kept: Sequence[str]) -> set[str]:
+    """Columns that are no features, because they divide the rows.
+
+    Of times, ``kept`` may be features. Groups and names of splits may not.
+    """
+    return {column for name, column in by.given.items() if name != "time" or column not in kept}
