@@ -265,7 +265,10 @@ def check(
     overrides: Overrides = None,
     name: NewName = None,
     no_data: Annotated[
-        bool, typer.Option("--no-data", help="Do not load the data, which may take a while.")
+        bool,
+        typer.Option(
+            "--no-data", help="Read the sweep file alone, neither the data nor the storage."
+        ),
     ] = False,
     gpu: Annotated[
         str | None,
@@ -285,7 +288,7 @@ def check(
     check_sweep(sweep)
     if gpu is not None and (no_data or sweep.dataset.name == OWN_DATA):
         raise UserError(f"--gpu {gpu} needs data that calsweep reads; leave it out")
-    earlier = _facts_of_earlier(sweep, storage)
+    earlier = {} if no_data else _facts_of_earlier(sweep, storage)
     sweep, of_data = (sweep, {}) if no_data else _facts_of_data(sweep, gpu, storage)
     plain_console().print(*plan_tables(sweep, of_data | earlier), sep="\n")
 

@@ -17,6 +17,7 @@ from scipy.special import betaincinv  # scipy.stats takes a second to import
 from trainables.files.predictions import Array
 
 _BINS: Final = 15
+_TIE_BITS: Final = 14  # the last of a confidence's 52, which rounding may change
 _EDGE_ROUNDING: Final = 8 * 2.0**-23  # a confidence this close above an edge, relatively, is at it
 _TAIL: Final = 0.025  # probability outside a bin's 95% interval, on each side
 
@@ -114,8 +115,10 @@ def reliability_panels(
 
 def risk_coverage(probs: npt.ArrayLike, labels: npt.ArrayLike) -> Array:
     """See :func:`trainables.metrics.risk_coverage`."""
-    confidence, predicted = top_label(probs)
-    _, group, size = np.unique(-confidence, return_inverse=True, return_counts=True)
+    confidence, predicted = top_label(np.asarray(probs, dtype=np.float64))
+    # Sums in another order are still ties, as in trainables.metrics.
+    bits = confidence.view(np.int64) + (1 << _TIE_BITS - 1) >> _TIE_BITS
+    _, group, size = np.unique(-bits, return_inverse=True, return_counts=True)
     errors = np.bincount(group, weights=predicted != np.asarray(labels), minlength=len(size))
     # Samples of equal confidence share their errors evenly.
     return np.asarray(np.cumsum(np.repeat(errors / size, size)) / np.arange(1, len(group) + 1))

@@ -157,10 +157,15 @@ def _process_restored(device: torch.device) -> Iterator[None]:
     threads, path = torch.get_num_threads(), list(sys.path)
     deterministic = torch.backends.cudnn.deterministic
     devices = [device] if device.type == "cuda" else []
+    debugger = os.environ.get("PYTHONBREAKPOINT", "")
+    if debugger.startswith("ray."):  # an earlier sweep of this process was on Ray
+        del os.environ["PYTHONBREAKPOINT"]
     try:
         with torch.random.fork_rng(devices):
             yield
     finally:
+        if debugger.startswith("ray."):
+            os.environ["PYTHONBREAKPOINT"] = debugger
         torch.set_num_threads(threads)
         torch.backends.cudnn.deterministic = deterministic
         sys.path[:] = path

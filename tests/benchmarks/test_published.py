@@ -22,7 +22,7 @@ def test_the_temperature_of_each_network_undoes_its_sharpness(tmp_path: Path) ->
     rows, refused = table_of(tmp_path)
     assert [row[0] for row in rows] == ["a.npz", "b.npz"]
     first, second = (float(row[COLUMNS.index("temperature")]) for row in rows)
-    assert second == pytest.approx(3 * first, rel=1e-2)
+    assert second == pytest.approx(3 * first, rel=3e-2)  # not exactly, as T has a prior
     assert first == pytest.approx(1.0, abs=0.2)
     assert rows[1][COLUMNS.index("confidence − accuracy")].startswith("+")
     assert refused == []

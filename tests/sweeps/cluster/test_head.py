@@ -9,8 +9,8 @@ from sweeps.cluster.head import head_watched
 def test_a_head_that_never_answered_is_not_watched() -> None:
     reported: list[str] = []
     with socket.create_server(("127.0.0.1", 0)) as server:
-        nobody = f"127.0.0.1:{server.getsockname()[1]}"
-    with head_watched([nobody], reported.append, seconds=0.01):
+        silent = f"127.0.0.1:{server.getsockname()[1]}"
+    with head_watched([silent], reported.append, seconds=0.01):
         assert not threading.Event().wait(0.2)
     assert reported == []
 

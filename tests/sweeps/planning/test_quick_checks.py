@@ -56,7 +56,8 @@ def test_a_wrong_name_is_reported_before_ray_is_imported(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("sweep", "overrides"),
     [
-        *((name, ()) for name in ready_made_sweeps()),
+        # refcal sets an argument of its loss that no search has, which needs the loss itself.
+        *((name, ()) for name in ready_made_sweeps() if name != "refcal"),
         ("quickstart", ("losses=['mine:Loss', {name: mbls, hyperparameters: {lam: 0.1}}]",)),
         ("quickstart", ("model=mine:model", "dataset=mine:data")),
         ("quickstart", ("model=timm/resnet18",)),
