@@ -12,7 +12,7 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor
 
-from trainables.metrics._inputs import row_blocks
+from trainables.metrics._inputs import row_blocks, with_ties
 from trainables.metrics._ranked import (
     RankedScores,
     equal_mass_boundaries,
@@ -34,7 +34,7 @@ class ClassCells:
     ``count`` is the number of samples, ``expected`` the sum of the probabilities of the class,
     ``members`` the number of samples whose label is the class, and ``variance`` the variance of
     that number if the probabilities are right. ``end`` is the largest probability; for an empty
-    bin, that of the previous bin.
+    bin, that of the previous bin, or -inf.
     """
 
     count: Tensor
@@ -51,7 +51,7 @@ class ClassCells:
     def of(self, probs: Tensor) -> Tensor:
         """The cell of each probability (R, K), as an index into the flattened cells, (R, K)."""
         ends = self.end[:, :-1].to(probs.dtype).contiguous()
-        bins = torch.searchsorted(ends, probs.T.contiguous()).T
+        bins = torch.searchsorted(ends, with_ties(probs.T).contiguous()).T
         num_classes, num_bins = self.count.shape
         return bins + num_bins * torch.arange(num_classes, device=probs.device)
 
@@ -83,7 +83,7 @@ def class_ranks(probs: Tensor, labels: Tensor, num_bins: int) -> ClassRanks:
         areas.append(ranked.auroc())
         end = start + len(ranked.scores)
         member = labels[rows] == torch.arange(start, end, device=probs.device)[:, None]
-        values = probs[rows, start:end].T.contiguous()
+        values = with_ties(probs[rows, start:end].T).contiguous()
         influence += _auroc_influence(ranked, areas[-1][:, None], values, member)
         start = end
     joined = {binning: _joined(cells) for binning, cells in parts.items()}
@@ -165,7 +165,8 @@ def _cells(ranked: RankedScores, num_bins: int, binning: Binning) -> ClassCells:
     place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
     boundaries = place(ranked, num_bins)
     bins = ranked.bins(boundaries)
-    ends = ranked.scores.gather(1, (boundaries[:, 1:] - 1).clamp(min=0))
+    last = boundaries[:, 1:] - 1
+    ends = ranked.scores.gather(1, last.clamp(min=0)).masked_fill(last < 0, -torch.inf)
     variance = ranked.variance_sums(boundaries)
     return ClassCells(bins.count, bins.score_sum, bins.positive_sum, variance, ends.double())
 

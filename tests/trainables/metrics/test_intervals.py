@@ -172,6 +172,31 @@ def test_two_classes_have_the_classwise_interval_of_one() -> None:
     )
 
 
+@pytest.mark.parametrize("name", ["classwise_ece", "classwise_adaptive_ece"])
+def test_class_wise_intervals_of_equal_confidences_have_their_own_width(name: str) -> None:
+    """The lowest probabilities are tied, so a class has empty bins below them."""
+    top = torch.arange(300) % 3
+    wrong = torch.arange(300) // 3 % 5 == 0
+    labels = (top + wrong * (1 + torch.arange(300) // 15 % 2)) % 3
+    probs = torch.full((300, 3), 0.05, dtype=torch.float64)
+    probs[torch.arange(300), top] = 0.9
+    value, _, high = M.interval(name, probs, labels)
+    # All gaps at .9 are positive, all others negative.
+    summand = 0.9 - 2 * 0.05 - torch.where(wrong, -1.0, 1.0).double()
+    assert value == pytest.approx(2 * 0.1 / 3)
+    assert high - value == pytest.approx(1.959964 * float(summand.std()) / 300**0.5 / 3)
+
+
+def test_the_auroc_of_tied_scores_has_one_interval_in_both_precisions() -> None:
+    draw = torch.Generator().manual_seed(0)
+    probs = (3 * torch.rand(500, 3, generator=draw, dtype=torch.float64)).softmax(dim=1)
+    probs = (10 * probs).round() / 10
+    probs /= probs.sum(dim=1, keepdim=True)
+    labels = torch.multinomial(probs, 1, generator=draw)[:, 0]
+    expected = M.interval("auroc", probs.float(), labels)
+    assert M.interval("auroc", probs, labels) == pytest.approx(expected, abs=1e-6)
+
+
 @pytest.mark.parametrize(
     ("kind", "name"),
     [("classes unlike, scaled", "classwise_ece"), ("label noise", "classwise_adaptive_ece")],
