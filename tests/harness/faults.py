@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import random
 import shutil
-import signal
 import subprocess
-import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,21 +18,13 @@ import numpy as np
 import psutil
 
 from sweeps.search.record import TrialRecord
-from tests.harness.command import calsweep, send_signal
+from tests.harness import injections as inject
+from tests.harness.injections import TABLE, CutOff, Fault
+from tests.harness.lost_replies import LossyProxy
 from tests.harness.object_store import BUCKET, ObjectStore
 from tests.harness.ray_cluster import RayCluster
-from tests.harness.scene import EPOCHS, MlflowServer, Scene
-
-TABLE = "digits.csv"
-_EAT = """
-import sys, time
-import psutil
-eaten = []
-while psutil.virtual_memory().available > float(sys.argv[1]):
-    eaten.append(bytearray(b"x") * 2**27)
-    time.sleep(0.05)
-time.sleep(120)
-"""  # until no more than that is left
+from tests.harness.scene import EPOCHS, VARIANTS, MlflowServer, Scene, logged_loss
+from tests.harness.stepped_clock import clock_environment
 
 
 @dataclass
@@ -45,7 +35,8 @@ class Outcome:
         tries: How often it happened.
         trials: Trials of the sweep.
         lost: What is wrong with trials that did not end as they should, that were run again though
-            finished, or of which MLflow lacks an epoch or an artifact.
+            finished, or of which MLflow lacks or duplicates an epoch or an artifact; and the result
+            of the sweep if it has none.
         repeated: Epochs that were trained more than once.
         seconds: Until what was interrupted had its next epoch done.
     """
@@ -57,240 +48,6 @@ class Outcome:
     seconds: list[float] = field(default_factory=list)
 
 
-CutOff = dict[str, int]  # process of each interrupted trial
-Fault = Callable[[Scene, random.Random], CutOff | None]  # None if there was nothing to break
-
-
-def trial_process(scene: Scene, rng: random.Random) -> CutOff | None:
-    """Kill the process of a trial (SIGKILL)."""
-    running = scene.processes_of("ray::ResourceTrainable", scene.cluster.nodes)  # title by Tune
-    if not running:  # no trial is running right now
-        return None
-    victim = rng.choice(running)
-    cut_off = _cut_off(scene, {victim.pid})
-    victim.kill()
-    return cut_off
-
-
-def train_worker(scene: Scene, rng: random.Random) -> CutOff | None:
-    """Kill a worker of a DDP trial (SIGKILL)."""
-    running = scene.processes_of("RayTrainWorker", scene.cluster.nodes)
-    if not running:
-        return None
-    cut_off = _cut_off(scene, {process.pid for process in running})
-    rng.choice(running).kill()
-    return cut_off
-
-
-def node(scene: Scene, rng: random.Random) -> CutOff:
-    """Kill a whole node; another one joins."""
-    victim = rng.choice(scene.cluster.nodes)
-    cut_off = _cut_off(scene, {process.pid for process in victim.processes()})
-    victim.kill()
-    scene.cluster.nodes.remove(victim)
-    scene.cluster.add_node(cpus=1)
-    return cut_off
-
-
-def drained(scene: Scene, rng: random.Random) -> CutOff:
-    """Drain a node, like a spot instance; it leaves when its trials have left."""
-    victim = rng.choice(scene.cluster.nodes)
-    cut_off = _cut_off(scene, {process.pid for process in victim.processes()})
-    scene.cluster.add_node(cpus=1)  # the replacement by an autoscaler
-    scene.cluster.drain(victim)
-    trials = "ray::ResourceTrainable"
-    scene.wait(lambda: not scene.processes_of(trials, [victim]) or scene.has_ended())
-    victim.kill()
-    scene.cluster.nodes.remove(victim)
-    return cut_off
-
-
-def driver(scene: Scene, rng: random.Random) -> CutOff | None:
-    """Kill the driver (SIGKILL), then `resume`."""
-    cut_off = _cut_off(scene)
-    if not scene.kill_driver():
-        return None
-    scene.resume()
-    return cut_off
-
-
-def head(scene: Scene, rng: random.Random) -> CutOff:
-    """Kill and restart the head, then `resume`."""
-    cut_off = _cut_off(scene)
-    cluster = scene.cluster
-    cluster.stop()
-    cluster.nodes.clear()
-    cluster.start_head()
-    for _ in range(2):
-        cluster.add_node(cpus=1)
-    scene.resume()
-    return cut_off
-
-
-def damaged_checkpoint(scene: Scene, rng: random.Random) -> CutOff | None:
-    """Truncate a checkpoint, or flip a byte."""
-    cut_off = _cut_off(scene)
-    if not scene.kill_driver():
-        return None
-    damaged = False
-    for record in scene.store.load_records():
-        folder = Path((scene.store.trial_folder(record.number) / "checkpoints").path)
-        names = sorted(folder.glob("epoch_*.pt")) if record.state == "running" else []
-        if names:
-            data = bytearray(names[-1].read_bytes())
-            if rng.random() < 0.5:
-                del data[rng.randrange(len(data)) :]
-            else:
-                data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
-            names[-1].write_bytes(data)
-            damaged = True
-    scene.resume()
-    return cut_off if damaged else None
-
-
-def storage_full(scene: Scene, rng: random.Random) -> CutOff:
-    """Fill the storage for ten seconds."""
-    ballast = Path(scene.storage) / "ballast"
-    with suppress(OSError), open(ballast, "wb") as stream:
-        while True:
-            stream.write(b"0" * 4096)
-            stream.flush()
-    before = len(scene.epochs())
-    time.sleep(10)
-    said = scene.said()
-    ballast.unlink()
-    if "; waiting" not in said:  # printed every half minute
-        raise RuntimeError("no one said that the storage is full")
-    if len(scene.epochs()) - before > 2 * len(scene.cluster.nodes):
-        raise RuntimeError("epochs were trained that could not be saved")
-    return {}
-
-
-def mlflow_away(scene: Scene, rng: random.Random) -> CutOff:
-    """Stop the MLflow server for a minute."""
-    assert scene.server is not None
-    scene.server.kill()
-    time.sleep(60)
-    scene.server.start()
-    return {}
-
-
-def mlflow_gone(scene: Scene, rng: random.Random) -> CutOff:
-    """Stop the MLflow server until the sweep has ended."""
-    assert scene.server is not None
-    scene.server.kill()
-    scene.wait(scene.has_ended)
-    scene.server.start()
-    return {}
-
-
-def run_deleted(scene: Scene, rng: random.Random) -> CutOff | None:
-    """Delete the run of a trial in MLflow."""
-    client, runs = scene.runs()
-    if not runs:
-        return None
-    run = rng.choice(runs)
-    client.delete_run(run.info.run_id)
-    scene.deleted.add(int(run.data.tags["calsweep.trial"]))
-    return {}
-
-
-def data_changed(scene: Scene, rng: random.Random) -> CutOff | None:
-    """Kill the driver and change the data: `resume` fails until the data are restored."""
-    cut_off = _cut_off(scene)
-    if not scene.kill_driver():
-        return None
-    table = scene.folder / TABLE
-    rows = table.read_text().splitlines()
-    del rows[rng.randrange(1, len(rows))]
-    before = table.rename(table.with_suffix(".before"))
-    table.write_text("\n".join(rows))
-    place = ("--storage", scene.storage, "--address", scene.cluster.address)
-    refused = calsweep(
-        scene.folder, "resume", "fragile", *place, environment=scene.cluster.environment
-    )
-    before.rename(table)
-    if refused.returncode != 2 or "the data are not those" not in refused.stderr:
-        raise RuntimeError(f"other data were not refused: {refused.stdout}{refused.stderr}")
-    scene.resume()
-    return cut_off
-
-
-def busy_start(scene: Scene, rng: random.Random) -> CutOff | None:
-    """Kill the driver; `resume` starts a new Ray here while all cores are busy."""
-    cut_off = _cut_off(scene)
-    if not scene.kill_driver():
-        return None
-    before = len(scene.epochs())
-    spin = [sys.executable, "-c", "while True: pass"]
-    hogs = [subprocess.Popen(spin) for _ in range(2 * (os.cpu_count() or 1))]
-    here = scene.resume_here()
-    try:
-        scene.wait_here(here, lambda: len(scene.epochs()) > before)
-    finally:
-        for hog in hogs:
-            hog.kill()
-            hog.wait()
-    send_signal(here, signal.SIGINT)
-    here.join()
-    scene.resume()
-    return cut_off
-
-
-def low_memory(scene: Scene, rng: random.Random) -> CutOff | None:
-    """Use up the free memory until Ray kills the process of a trial."""
-
-    def kills() -> int:
-        return scene.said().count("runs low on memory")
-
-    before, cut_off = kills(), _cut_off(scene)
-    share = float(scene.cluster.of_nodes["RAY_memory_usage_threshold"])
-    left = (1 - share) * psutil.virtual_memory().total - 2**30
-    hog = subprocess.Popen([sys.executable, "-c", _EAT, str(left)])
-    until = time.monotonic() + 60
-    while not (killed := kills() > before) and time.monotonic() < until:
-        time.sleep(0.5)
-    hog.kill()
-    hog.wait()
-    return cut_off if killed else None
-
-
-def readers_refused(scene: Scene, rng: random.Random) -> CutOff:
-    """Let the storage answer reads with 503 for twenty seconds."""
-    assert scene.cluster.object_store is not None
-    scene.cluster.object_store.refuses_readers = True
-    time.sleep(20)
-    scene.cluster.object_store.refuses_readers = False
-    return {}
-
-
-def second_driver(scene: Scene, rng: random.Random) -> CutOff | None:
-    """Suspend the driver until a second one takes over the sweep, then wake it up."""
-    drivers = scene.drivers()
-    if not drivers:
-        return None
-    for process in drivers:
-        process.suspend()
-    second = scene.resume_here("--address", scene.cluster.address)
-    said = scene.folder / "here.log"
-    scene.wait_here(second, lambda: "Starting the first trials" in said.read_text())
-    for process in drivers:
-        process.resume()
-    scene.wait(scene.has_ended)
-    second.join()
-    return {}
-
-
-def _cut_off(scene: Scene, pids: set[int] | None = None) -> CutOff:
-    """The running trials that are not in their last epoch, with their processes."""
-    last = {epoch.trial: epoch for epoch in scene.epochs()}
-    return {
-        epoch.trial: epoch.pid
-        for epoch in last.values()
-        if epoch.number < EPOCHS and (pids is None or epoch.pid in pids)
-    }
-
-
 @dataclass(frozen=True)
 class Kind:
     """A fault, and the sweep in which it is injected.
@@ -300,8 +57,10 @@ class Kind:
         sections: Of the sweep file.
         scarce: Whether the storage is small.
         server: Whether MLflow has a server of its own.
+        lossy: Whether its replies come through a proxy that can lose them.
         table: Whether the data are a file of the user's.
         remote: Whether the storage is an object store.
+        clock: Whether the cluster's clock can be stepped.
         room: GiB that the cluster and the sweep may take beyond what is taken now, before Ray kills
             trials; None for what Ray allows.
     """
@@ -310,14 +69,16 @@ class Kind:
     sections: dict[str, Any] = field(default_factory=dict)
     scarce: bool = False
     server: bool = False
+    lossy: bool = False
     table: bool = False
     remote: bool = False
+    clock: bool = False
     room: int | None = None
 
     @property
-    def needs(self) -> tuple[bool, int | None]:
+    def needs(self) -> tuple[bool, bool, int | None]:
         """Of the cluster; kinds that need the same may happen to one, one after the other."""
-        return (self.remote, self.room)
+        return (self.remote, self.clock, self.room)
 
 
 _LONG: dict[str, Any] = {"search": {"sampler": "tpe", "trials": 100}}
@@ -325,24 +86,36 @@ _TWO_WORKERS: dict[str, Any] = {
     "scaling": {"num_workers": 2},
     "search": {"sampler": "tpe", "trials": 60},
 }
+_GUIDED: dict[str, Any] = {  # it ends when it has tried every loss, or later
+    "search": {"sampler": "guided", "trials": 40},
+    "losses": [logged_loss(variant) for variant in range(VARIANTS)],
+    "selection": {"finalists": 0, "per_loss": True},
+}
+_ONE_HOUR: dict[str, Any] = {"search": {"sampler": "tpe", "trials": 60, "max_hours": 1}}
 FAULTS = {
-    "trial process": Kind(trial_process, _LONG),
-    "train worker": Kind(train_worker, _TWO_WORKERS),
-    "node": Kind(node, _LONG),
-    "node drained": Kind(drained, _LONG),
-    "driver": Kind(driver, _LONG),
-    "head": Kind(head, _LONG),
-    "MLflow away": Kind(mlflow_away, _LONG, server=True),
-    "MLflow gone": Kind(mlflow_gone, server=True),
-    "storage full": Kind(storage_full, _LONG, scarce=True),
-    "damaged checkpoint": Kind(damaged_checkpoint, _LONG),
-    "busy start": Kind(busy_start, _LONG),
-    "data changed": Kind(data_changed, _LONG, table=True),
-    "run deleted": Kind(run_deleted, _LONG, server=True),
-    "low memory": Kind(low_memory, _LONG, room=4),
-    "low memory, two workers": Kind(low_memory, _TWO_WORKERS, room=8),
-    "readers refused": Kind(readers_refused, _LONG, remote=True),
-    "second driver": Kind(second_driver, remote=True),
+    "trial process": Kind(inject.trial_process, _LONG),
+    "train worker": Kind(inject.train_worker, _TWO_WORKERS),
+    "node": Kind(inject.node, _LONG),
+    "node drained": Kind(inject.drained, _LONG),
+    "driver": Kind(inject.driver, _LONG),
+    "head": Kind(inject.head, _LONG),
+    "MLflow away": Kind(inject.mlflow_away, _LONG, server=True),
+    "MLflow gone": Kind(inject.mlflow_gone, server=True),
+    "storage full": Kind(inject.storage_full, _LONG, scarce=True),
+    "damaged checkpoint": Kind(inject.damaged_checkpoint, _LONG),
+    "busy start": Kind(inject.busy_start, _LONG),
+    "data changed": Kind(inject.data_changed, _LONG, table=True),
+    "run deleted": Kind(inject.run_deleted, _LONG, server=True),
+    "lost replies": Kind(inject.lost_replies, _LONG, server=True, lossy=True),
+    "moved storage": Kind(inject.moved_storage, _LONG),
+    "closed output": Kind(inject.closed_output, _LONG),
+    "damaged neighbour": Kind(inject.damaged_neighbour, _LONG),
+    "guided sweep": Kind(inject.any_kill, _GUIDED),
+    "clock step": Kind(inject.clock_step, _ONE_HOUR, clock=True),
+    "low memory": Kind(inject.low_memory, _LONG, room=4),
+    "low memory, two workers": Kind(inject.low_memory, _TWO_WORKERS, room=8),
+    "readers refused": Kind(inject.readers_refused, _LONG, remote=True),
+    "second driver": Kind(inject.second_driver, remote=True),
 }
 
 
@@ -352,14 +125,15 @@ def faulty_sweep(cluster: RayCluster, kind: Kind, rng: random.Random, tries: int
         sections = dict(kind.sections)
         database = f"sqlite:///{folder}/mlflow.db"
         server = MlflowServer(database, str(folder / "artifacts")) if kind.server else None
+        proxy = LossyProxy(server.uri) if server is not None and kind.lossy else None
         if server is not None:
-            sections["tracking"] = {"uri": server.uri}
+            sections["tracking"] = {"uri": proxy.uri if proxy is not None else server.uri}
         elif kind.scarce or kind.remote:
             sections["tracking"] = {"uri": database}
         if kind.table:
             sections |= _table(folder)
         place = f"s3://{BUCKET}/{folder.name}" if kind.remote else store
-        scene = Scene(cluster, folder, place, sections, server)
+        scene = Scene(cluster, folder, place, sections, server, proxy)
         scene.submit()
         finished: dict[int, TrialRecord] = {}
         cut_offs: list[tuple[float, CutOff]] = []
@@ -372,9 +146,13 @@ def faulty_sweep(cluster: RayCluster, kind: Kind, rng: random.Random, tries: int
         scene.wait(scene.has_ended)
         if server is not None:
             scene.sync()
+        if proxy is not None:
+            proxy.share = 0.0
         outcome = _judge(scene, finished, cut_offs)
         if server is not None:
             server.kill()
+        if proxy is not None:
+            proxy.stop()
         return outcome
 
 
@@ -393,8 +171,11 @@ def _judge(
     tracked = scene.tracked() | scene.deleted
     wrong = {
         number: _what_is_wrong(records.get(number), finished.get(number), number in tracked)
-        for number in range(scene.sweep.search.trials)
+        for number in range(_planned(scene, records))
     }
+    lost = [f"trial {number}: {what}" for number, what in wrong.items() if what]
+    if scene.store.load_answer() is None:
+        lost.append("the result of the sweep")
     epochs = scene.epochs()
     of_trial = {
         trial: [e for e in epochs if e.trial == trial] for trial in {e.trial for e in epochs}
@@ -407,10 +188,17 @@ def _judge(
     return Outcome(
         tries=len(cut_offs),
         trials=len(wrong),
-        lost=[f"trial {number}: {what}" for number, what in wrong.items() if what],
+        lost=lost,
         repeated=len(epochs) - len({(e.trial, e.number) for e in epochs}),
         seconds=[wait for wait in waits if wait is not None],
     )
+
+
+def _planned(scene: Scene, records: dict[int, TrialRecord]) -> int:
+    """Number of trials that have to be there; a guided search may end at any time."""
+    if scene.sweep.search.sampler != "guided":
+        return scene.sweep.search.trials
+    return max(len(records), len({epoch.trial for epoch in scene.epochs()}))
 
 
 def _what_is_wrong(
@@ -456,10 +244,13 @@ def _folders(scarce: bool) -> Iterator[tuple[Path, Path]]:
 
 
 @contextmanager
-def running_cluster(remote: bool = False, room: int | None = None) -> Iterator[RayCluster]:
+def running_cluster(
+    remote: bool = False, clock: bool = False, room: int | None = None
+) -> Iterator[RayCluster]:
     """A head without CPUs and two nodes with one CPU each, as in :attr:`Kind.needs`."""
     store = ObjectStore() if remote else None
     variables = store.environment if store is not None else {}
+    variables |= clock_environment() if clock else {}
     of_nodes = {} if room is None else _watched_memory(room)
     cluster = RayCluster(head_cpus=0, variables=variables, of_nodes=of_nodes, object_store=store)
     before = dict(os.environ)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,12 +18,14 @@ import psutil
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from sweeps.errors import UserError
 from sweeps.jobs.jobs import find_job, logs
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from sweeps.tracking.address import is_up, tracking_uri
 from tests.harness.command import calsweep, start_calsweep
+from tests.harness.lost_replies import LossyProxy
 from tests.harness.ray_cluster import Node, RayCluster, free_port
 
 EPOCHS = 6
@@ -50,7 +53,11 @@ class Logged(CalibrationLoss):
                 print(time.time(), os.getpid(), self.alpha, int(self.epoch), file=stream)
     def compute(self, logits, targets, indices, features):
         return cross_entropy(logits, targets) * self.alpha
+
+for number in range({variants}):  # further losses, which do the same
+    globals()[f"Logged{{number}}"] = type(f"Logged{{number}}", (Logged,), {{}})
 '''
+VARIANTS = 8
 
 
 @dataclass(frozen=True)
@@ -68,6 +75,12 @@ class Epoch:
     pid: int
     trial: str
     number: int
+
+
+def logged_loss(variant: int | str) -> dict[str, Any]:
+    """The section of the loss in ``logged.py``, or of one of its variants."""
+    space = {"alpha": {"low": 0.5, "high": 2.0}}
+    return {"name": f"logged:Logged{variant}", "space": space}
 
 
 class MlflowServer:
@@ -134,6 +147,7 @@ class Scene:
         store: Where the sweep store is to be.
         sections: Of the sweep file, in place of the usual ones.
         server: Of MLflow; None for SQLite.
+        proxy: Before that server, if any.
     """
 
     def __init__(
@@ -143,23 +157,21 @@ class Scene:
         store: Path | str,
         sections: dict[str, Any],
         server: MlflowServer | None = None,
+        proxy: LossyProxy | None = None,
     ) -> None:
-        self.cluster, self.folder, self.storage = cluster, folder, str(store)
-        self.server = server
+        self.cluster, self.folder = cluster, folder
+        self.server, self.proxy = server, proxy
         self.deleted: set[int] = set()  # trials whose MLflow runs were deleted
-        self.store = SweepStore(self.storage, "fragile")
-        self._place = ("--address", cluster.url, "--storage", self.storage)
+        self.is_in(str(store))
         self.log = folder / "epochs.log"
         self.log.touch()
-        (folder / "logged.py").write_text(LOGGED_LOSS.format(log=str(self.log)))
+        (folder / "logged.py").write_text(LOGGED_LOSS.format(log=str(self.log), variants=VARIANTS))
         self.sweep = parse_sweep(
             {
                 "name": "fragile",
                 "dataset": {"name": "digits", "train_samples": 200},
                 "model": {"name": "small_cnn", "width": 4},
-                "losses": [
-                    {"name": "logged:Logged", "space": {"alpha": {"low": 0.5, "high": 2.0}}}
-                ],
+                "losses": [logged_loss("")],
                 "training": {"epochs": EPOCHS, "batch_size": 64, "lr": 0.05},
                 "search": {"sampler": "tpe", "trials": 10},
                 "scheduler": {"name": "none"},
@@ -168,6 +180,12 @@ class Scene:
             }
         )
         (folder / "sweep.yaml").write_text(dump_sweep(self.sweep))
+
+    def is_in(self, storage: str) -> None:
+        """The storage is there, from now on."""
+        self.storage = storage
+        self.store = SweepStore(storage, "fragile")
+        self._place = ("--address", self.cluster.url, "--storage", storage)
 
     def calsweep(self, *arguments: str) -> str:
         """Run a command and return its output.
@@ -216,8 +234,10 @@ class Scene:
             time.sleep(0.3)
 
     def has_ended(self) -> bool:
-        """Whether the job ended."""
-        return self.state() in ("SUCCEEDED", "FAILED", "STOPPED")
+        """Whether the job ended; a dashboard that does not answer in time is asked again later."""
+        with suppress(UserError):
+            return self.state() in ("SUCCEEDED", "FAILED", "STOPPED")
+        return False
 
     def epochs(self) -> list[Epoch]:
         """All epochs trained so far."""
@@ -236,12 +256,18 @@ class Scene:
         self.wait(self.has_ended)
         return bool(drivers)
 
-    def resume_here(self, *more: str) -> BaseProcess:
-        """Resume the sweep with a driver that is not a job; its output is in ``here.log``."""
+    def resume_here(self, *more: str, output: Path | None = None) -> BaseProcess:
+        """Resume the sweep with a driver that is not a job.
+
+        Its output is in ``here.log``, or goes to another file.
+        """
         words = ("resume", "fragile", "--storage", self.storage, *more)
         log = self.folder / "here.log"
         log.unlink(missing_ok=True)
-        return start_calsweep(self.folder, *words, output=log, environment=self.cluster.environment)
+        log.touch()
+        return start_calsweep(
+            self.folder, *words, output=output or log, environment=self.cluster.environment
+        )
 
     def wait_here(self, driver: BaseProcess, until: Callable[[], bool]) -> None:
         """Wait for a condition while a driver of :meth:`resume_here` runs.
@@ -260,10 +286,13 @@ class Scene:
     def tracked(self) -> set[int]:
         """Numbers of the trials with all epochs and artifacts in MLflow."""
         client, runs = self.runs()
+        number_of = {run.info.run_id: int(run.data.tags["calsweep.trial"]) for run in runs}
+        runs_of = Counter(number_of.values())
         return {
-            int(run.data.tags["calsweep.trial"])
+            number_of[run.info.run_id]
             for run in runs
             if run.info.status == "FINISHED"
+            and runs_of[number_of[run.info.run_id]] == 1
             and len(client.get_metric_history(run.info.run_id, "val_nll")) == EPOCHS
             and {file.path for file in client.list_artifacts(run.info.run_id)} >= ARTIFACTS
         }

@@ -10,6 +10,7 @@ import pytest
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import facts
 from tests.harness import faults
+from tests.harness import injections as inject
 from tests.harness.command import calsweep
 from tests.harness.ray_cluster import RayCluster
 from tests.harness.scene import Scene
@@ -25,10 +26,10 @@ def cluster() -> Iterator[RayCluster]:
         yield cluster
 
 
-def in_turn(*those: faults.Fault) -> faults.Fault:
+def in_turn(*those: inject.Fault) -> inject.Fault:
     """Several faults in one sweep; tried again later if one of them has nothing to break yet."""
 
-    def happen(scene: Scene, rng: random.Random) -> faults.CutOff | None:
+    def happen(scene: Scene, rng: random.Random) -> inject.CutOff | None:
         cut_off = None
         for each in those:
             cut_off = each(scene, rng)
@@ -40,9 +41,9 @@ def in_turn(*those: faults.Fault) -> faults.Fault:
 
 
 KINDS = {
-    "storage full, node": faults.Kind(in_turn(faults.storage_full, faults.node), scarce=True),
+    "storage full, node": faults.Kind(in_turn(inject.storage_full, inject.node), scarce=True),
     "run deleted, data changed": faults.Kind(
-        in_turn(faults.run_deleted, faults.data_changed), server=True, table=True
+        in_turn(inject.run_deleted, inject.data_changed), server=True, table=True
     ),
 }
 
@@ -72,7 +73,7 @@ def test_the_same_answer_here_and_on_a_cluster_that_loses_the_driver(
     scene = Scene(cluster, tmp_path, tmp_path / "there", FEW | sections)
     scene.submit()
     scene.wait(lambda: len(scene.epochs()) > 8)
-    faults.driver(scene, random.Random(0))
+    inject.driver(scene, random.Random(0))
     scene.wait(scene.has_ended)
     assert scene.state() == "SUCCEEDED"
     done = calsweep(tmp_path, "run", "sweep.yaml", "--storage", str(here))
