@@ -40,7 +40,8 @@ def main() -> None:
             for name in names:
                 kind = FAULTS[name]
                 if arguments.trials is not None:
-                    search = {"sampler": "tpe", "trials": arguments.trials}
+                    usual = kind.sections.get("search", {"sampler": "tpe"})
+                    search = {**usual, "trials": arguments.trials}
                     kind = replace(kind, sections={**kind.sections, "search": search})
                 rng = random.Random(f"{arguments.seed} {name}")
                 print(_row(name, _outcomes(cluster, name, kind, rng, arguments.tries)), flush=True)
