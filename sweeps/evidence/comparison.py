@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.search.finalist_plan import Look
@@ -162,22 +162,38 @@ def compare_on_test_split(
 def compare_losses(
     ranking: Ranking, read_predictions: ReadPredictions, sweeps: int = 1
 ) -> list[Comparison]:
-    """Compare the finalists of the losses with each other, in pairs, on the test split.
+    """Compare the finalists of the losses in pairs on the test split, also with cross-entropy.
 
-    No pair is selected by its result. All pairs and all sweeps share the allowed error, as in
+    Cross-entropy is compared as it is and after its temperature. No pair is selected by its result.
+    All pairs and all sweeps share the allowed error, as in
     :func:`compare_on_test_split`. Empty if fewer than two losses have a finalist.
     """
     objective = MetricName.parse(ranking.rule.objective)
     finalists = [c for c in ranking.candidates if c.seeds and c != ranking.baseline]
-    pairs = list(combinations(finalists, 2))
+    if len(finalists) < 2:
+        return []
     scaled = objective.scaled and objective.metric not in UNCHANGED_BY_TEMPERATURE
+    settings = [(each, scaled) for each in finalists]
+    pairs = [(*pair, _metrics_of(objective)) for pair in combinations(settings, 2)]
+    if (baseline := ranking.baseline) is not None:
+        for ours, with_temperature in product(settings, (False, True)):
+            theirs = (baseline, with_temperature)
+            pairs.append((ours, theirs, _metrics_against(objective, with_temperature)))
+    pairs = [pair for pair in pairs if pair[2]]
+    trained = finalists if baseline is None else [*finalists, baseline]
     runs = _Runs(read_predictions, _by_own_temperature)
-    selection = {"confidence": 1 - ERROR / (sweeps * max(1, len(pairs)))}
+    selection = {"confidence": 1 - ERROR / (sweeps * len(pairs))}
     return [
-        runs.compare(metric, (ours, scaled), (theirs, scaled), finalists, selection, "test", sweeps)
-        for ours, theirs in pairs
-        for metric in _metrics_of(objective)
+        runs.compare(metric, ours, theirs, trained, selection, "test", sweeps)
+        for ours, theirs, metrics in pairs
+        for metric in metrics
     ]
+
+
+def _metrics_against(objective: MetricName, with_temperature: bool) -> list[str]:
+    """Metrics to compare with cross-entropy, without those that its temperature decides."""
+    decided = (*UNCHANGED_BY_TEMPERATURE, CALIBRATION_PART) if with_temperature else ()
+    return [metric for metric in _metrics_of(objective) if metric not in decided]
 
 
 def _metrics_of(objective: MetricName) -> list[str]:
@@ -211,9 +227,7 @@ def _compared(
     for with_temperature in (False, True):
         if (chosen, scaled) == (baseline, with_temperature):
             continue
-        for metric in _metrics_of(objective):
-            if with_temperature and metric in (*UNCHANGED_BY_TEMPERATURE, CALIBRATION_PART):
-                continue
+        for metric in _metrics_against(objective, with_temperature):
             if metric == CALIBRATION_PART and split != "test":
                 continue
             ours, theirs = (chosen, scaled), (baseline, with_temperature)

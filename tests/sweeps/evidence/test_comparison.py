@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 from sweeps.evidence.comparison import (
+    SCALED,
     Comparison,
     compare,
     compare_losses,
@@ -247,7 +249,18 @@ def test_losses_are_compared_in_pairs_that_share_the_error(tmp_path: Path) -> No
     for record in records:
         record.outcome["temperature"] = 1.0
     read = written_for_test(tmp_path, {**factors, 8: 2.0, 9: 2.04})
-    part, pair = compare_losses(ranked(records), read)
+    part, pair, *with_baseline = compare_losses(ranked(records), read)
+    baseline = "cross_entropy"
+    assert [(each.ours, each.theirs, each.metric) for each in with_baseline] == [
+        (ours, theirs, metric)
+        for ours in ("focal", "mbls")
+        for theirs, metric in (
+            (baseline, "nll_calibration"),
+            (baseline, "ece"),
+            (baseline + SCALED, "ece"),
+        )
+    ]
+    assert {each.split for each in with_baseline} == {"test"}
     assert (part.ours, part.theirs, part.metric) == ("focal", "mbls", "nll_calibration")
     assert (pair.ours, pair.theirs, pair.split) == ("focal", "mbls", "test")
     assert pair.verdict == "supported"
@@ -262,8 +275,11 @@ def test_losses_are_compared_in_pairs_that_share_the_error(tmp_path: Path) -> No
         ("focal", "mbls"),
         ("focal", "brier"),
         ("mbls", "brier"),
+        *product(("focal", "mbls", "brier"), ("cross_entropy", "cross_entropy" + SCALED)),
     ]
-    assert several[1].low < pair.low
+    without = [each for each in records if each.loss not in ("mbls", "brier")]
+    assert compare_losses(ranked(without), read) == []  # the comparisons of the selected setting
+    assert several[1].high > pair.high
 
 
 def test_every_sweep_that_the_test_split_judges_widens_the_interval(tmp_path: Path) -> None:
