@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sweeps.drafting.draft_columns import LABELS, label_column, unusable_columns
+from sweeps.drafting.draft_columns import LABELS, group_column, label_column, unusable_columns
 from sweeps.errors import UserError, first_line
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
 from trainables.data.kinds.dates import is_dates
@@ -153,7 +153,7 @@ search:
 # scheduler: {{name: asha}}                # stops poor trials early
 selection:
   finalists: 3           # the best settings are trained again
-  seeds: 3               # fresh seeds of the best one: the best of many is partly luck
+  seeds: auto            # 3 to 8 fresh seeds of the best one, until its verdict is decided
 # scaling: {{gpus_per_worker: 0.5}}        # two trials on each GPU
 {hints}tracking:
   register_model: true   # register the selected classifier in MLflow as champion
@@ -254,16 +254,16 @@ def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
 
     `given` is the path that the user gave; `whole` the training data, if not that file.
     """
-    if path.suffix == ".npz":
-        found = _arrays(path)
-    elif path.suffix in (".csv", ".parquet"):
-        found = _rows(path)
-    else:
-        raise UserError(f"--data {path}: not understood; allowed: a .csv, .parquet or .npz file")
     files = {"train": str(whole or path)}
     test = path.with_name(re.sub("train", "test", path.name, flags=re.IGNORECASE))
     if whole is None and test != path and test.exists():
         files["test"] = str(test)
+    if path.suffix == ".npz":
+        found = _arrays(path)
+    elif path.suffix in (".csv", ".parquet"):
+        found = _rows(path, "test" in files)
+    else:
+        raise UserError(f"--data {path}: not understood; allowed: a .csv, .parquet or .npz file")
     return Draft(
         _name(given),
         {"name": path.suffix[1:], **files, **found.options},
@@ -289,7 +289,7 @@ def _arrays(path: Path) -> _Seen:
     return _Seen({"inputs": inputs, "label": label}, "array", seen)
 
 
-def _rows(path: Path) -> _Seen:
+def _rows(path: Path, tested: bool) -> _Seen:
     table = _all_rows(path)
     names = [name for name in table.column_names if not is_index(name)]
     table = table.select(names)
@@ -301,6 +301,8 @@ def _rows(path: Path) -> _Seen:
         )
     classes = len(set(table[label].to_pylist()) - {None})
     others = [name for name in names if name != label]
+    divided, notes = _divided_by(table, others, label, tested)
+    others = [name for name in others if name not in divided.values()]
     seen = f"{table.num_rows:,} rows, {classes} classes in column {label}"
     unusable = unusable_columns(table, others)
     usable = [name for name in others if name not in unusable]
@@ -308,24 +310,51 @@ def _rows(path: Path) -> _Seen:
     if len([name for name in usable if name != text]) > _FEW_COLUMNS:
         text = None  # free text among the columns of a table
     if image is not None:
-        return _Seen({"label": label, "image": image}, "image", f"{seen}, images in column {image}")
+        options = {"label": label, "image": image, **divided}
+        return _Seen(options, "image", f"{seen}, images in column {image}", notes)
     if text is not None:
-        return _Seen({"label": label, "text": text}, "text", f"{seen}, texts in column {text}")
+        options = {"label": label, "text": text, **divided}
+        return _Seen(options, "text", f"{seen}, texts in column {text}", notes)
     dates = [name for name in unusable if is_dates(table[name])]
     unusable = {name: reason for name, reason in unusable.items() if name not in dates}
     if not (usable or dates):
         reasons = ", ".join(f"{name} ({reason})" for name, reason in unusable.items())
         raise UserError(f"--data {path}: none of its columns can be a feature: {reasons}")
-    options: dict[str, Any] = {"label": label}
+    options = {"label": label, **divided}
     if unusable:
         options["exclude"] = list(unusable)
     if dates:
         options["dates"] = dates
     comments = [f"{name} is excluded: {reason}" for name, reason in unusable.items()]
-    comments += [f"{name}: its year, month and weekday are features" for name in dates]
-    return _Seen(
-        options, "table", f"{seen}; features are {few([*usable, *dates])}", tuple(comments)
-    )
+    comments += [
+        f"{name}: its year, month and weekday are features; with time: {name} instead of split and "
+        "group, the latest rows are the test split"
+        for name in dates
+    ]
+    features = few([*usable, *dates])
+    return _Seen(options, "table", f"{seen}; features are {features}", (*notes, *comments))
+
+
+def _divided_by(
+    table: pa.Table, names: Sequence[str], label: str, tested: bool
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The option with a column that divides the rows into splits, and a comment on it.
+
+    If there is a test file (``tested``), which may share groups, the option is only in the comment.
+    """
+    from trainables.data.readers.divided_rows import names_splits
+    from trainables.data.readers.rows import rows_of_table
+
+    if "split" in names and not tested and names_splits(rows_of_table(table), "split"):
+        return {"split": "split"}, ("split names the split of each row",)
+    group = group_column(table, names, label)
+    if group is None:
+        return {}, ()
+    count = len(table[group].unique())
+    noticed = f"{group} repeats, {count:,} groups in {table.num_rows:,} rows"
+    if tested:
+        return {}, (f"{noticed}; with group: {group} none may be in two splits",)
+    return {"group": group}, (f"{noticed}: none is in two splits",)
 
 
 def _all_rows(path: Path) -> pa.Table:

@@ -16,6 +16,25 @@ _PARTS_OF_LABELS: Final = frozenset((*LABELS, "churn", "diagnosis", "species", "
 _MOST_CLASSES: Final = 100  # that a column not called a label may have to be taken for one
 _MOST_LEVELS: Final = 100  # of a category, if most rows have one of their own
 _ID: Final = re.compile(r"(^|[_\s])(u?u?id|idx|index|key)$|^unnamed: \d+$|[a-z]I[dD]$")
+_GROUP_ID: Final = re.compile(r"(^|[_\s])([Uu]?[Uu]?[Ii][Dd]|key)$|[a-z]I[dD]$")
+_GROUPS: Final = frozenset(
+    [
+        "account",
+        "client",
+        "customer",
+        "household",
+        "member",
+        "patient",
+        "session",
+        "site",
+        "student",
+        "subject",
+        "user",
+    ]
+)
+_FEWEST_GROUPS: Final = 10
+_ROWS_PER_GROUP: Final = 1.2
+_SPLITS: Final = 3
 _DATE: Final = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[/.]\d\d?[/.]\d{2,4}( .*)?")
 _LOOKED_AT: Final = 100  # values to check for dates
 
@@ -38,6 +57,29 @@ def unusable_columns(table: pa.Table, names: Sequence[str]) -> dict[str, str]:
     """Columns that cannot be features, each with the reason."""
     reasons = {name: _why_not(name, table[name].combine_chunks()) for name in names}
     return {name: reason for name, reason in reasons.items() if reason is not None}
+
+
+def group_column(table: pa.Table, names: Sequence[str], label: str) -> str | None:
+    """A column of repeated ids, such as customers or patients; None if there is none.
+
+    Each class is in at least three groups, one for each split.
+    """
+    return next((name for name in names if _is_group(table, name, label)), None)
+
+
+def _is_group(table: pa.Table, name: str, label: str) -> bool:
+    parts = set(re.split(r"[^a-z]+", name.lower()))
+    if not (_GROUP_ID.search(name) or _GROUPS & parts):
+        return False
+    column = table[name]
+    if content_of(column.type) != "text" and not pa.types.is_integer(column.type):
+        return False
+    rows, groups = len(column) - column.null_count, pc.count_distinct(column).as_py()
+    if column.null_count or groups < _FEWEST_GROUPS or rows < _ROWS_PER_GROUP * groups:
+        return False
+    pairs = pa.table({"group": column, "label": table[label]}).drop_null()
+    in_groups = pairs.group_by("label").aggregate([("group", "count_distinct")])
+    return bool(pc.min(in_groups["group_count_distinct"]).as_py() >= _SPLITS)
 
 
 def _could_be_label(column: pa.ChunkedArray) -> bool:

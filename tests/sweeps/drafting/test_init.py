@@ -91,6 +91,24 @@ def parts(folder: Path) -> Path:
     return folder / "parts"
 
 
+def visits(folder: Path) -> Path:
+    """A table with several rows of each patient."""
+    rows = [f"{i % 40},{i / 3:.2f},{'yes' if i % 3 else 'no'}" for i in range(160)]
+    (folder / "visits.csv").write_text("\n".join(["patient_id,pressure,outcome", *rows]))
+    return folder / "visits.csv"
+
+
+def divided(folder: Path) -> Path:
+    words = ("train", "train", "valid", "test")
+    columns = {
+        "text": [f"{WORDS} {i}" for i in range(80)],
+        "topic": ["sport" if i % 3 else "money" for i in range(80)],
+        "split": [words[i % 4] for i in range(80)],
+    }
+    pq.write_table(pa.table(columns), folder / "posts.parquet")
+    return folder / "posts.parquet"
+
+
 def arrays(folder: Path) -> Path:
     inputs = np.random.default_rng(0).normal(size=(60, 5)).astype(np.float32)
     np.savez(folder / "signals.npz", X=inputs, y=np.arange(60) % 3)
@@ -123,6 +141,8 @@ def scenes(folder: Path) -> Path:
         (parts, "parts", {"name": "parquet", "label": "kind"}, 2),
         (arrays, "signals", {"name": "npz", "inputs": "X", "label": "y"}, 3),
         (scenes, "scenes", {"name": "voc"}, 3),
+        (visits, "visits", {"name": "csv", "label": "outcome", "group": "patient_id"}, 2),
+        (divided, "posts", {"name": "parquet", "text": "text", "split": "split"}, 2),
     ],
 )
 def test_the_file_fits_the_data(
@@ -170,6 +190,17 @@ def test_index_columns_are_neither_features_nor_labels(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n".join([",size,sort,Unnamed: 0", *lines]))
     text = sweep_file_text(draft_for(str(tmp_path / "a.csv")), "a", 5)
     assert "2 classes in column sort; features are size." in text
+
+
+def test_repeated_ids_are_noticed(tmp_path: Path) -> None:
+    text = sweep_file_text(draft_for(str(visits(tmp_path))), "a", 5)
+    assert "features are pressure." in text
+    assert "# patient_id repeats, 40 groups in 160 rows: none is in two splits" in text
+    for name in ("train.csv", "test.csv"):
+        (tmp_path / name).write_text((tmp_path / "visits.csv").read_text())
+    draft = draft_for(str(tmp_path / "train.csv"))
+    assert "group" not in draft.dataset
+    assert draft.comments[0].endswith("; with group: patient_id none may be in two splits")
 
 
 def test_comments_match_the_kind_of_data(tmp_path: Path) -> None:
