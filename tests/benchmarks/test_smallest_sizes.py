@@ -19,8 +19,10 @@ QUICK = {
     "fast_recipes": "cifar10 --print",
     "intervals": "--repetitions 2 --samples 100 --classes 2 --metrics ece --pool 300 --results TMP",
     "losses": "focal --rounds 1",
+    "recommendation": "--classes 3 --samples 60 --repetitions 1 --laws normal",
     "tabular.findings": DIGITS,
     "tabular.priors": DIGITS,
+    "tabular.structured": f"{DIGITS} --settings 1",
 }
 SLOW = {
     "batched_trials": "--shape 1 8 8 --batch-size 4 --trials 1 2",
@@ -31,6 +33,7 @@ SLOW = {
     "memory": "--images 64",
     "metrics": "--samples 100 --classes 3 --threads 1",
     "overhead": "--trials 2 --peer-trials 2",
+    "power": "--repetitions 1 --samples 200 --truths 0.02",
     "selection": "--repetitions 2 --samples 300 --finalists 2",
     "tabular.posthoc": DIGITS,
     "tabular.regret": f"{DIGITS} --replays 1 --only",
