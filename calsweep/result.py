@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from sweeps.errors import UserError
 from sweeps.messages.formatting import DEFAULT_STORAGE, format_loss
 from sweeps.results.refinement import parts_of_nll
+from sweeps.results.recommendation import Recommendation
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
+from sweeps.service.delivered import Wanted, deliver, load_delivered
 from sweeps.service.reading import find_best, read_answer
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
@@ -155,23 +157,36 @@ class Result:
             )
         return _frame(rows)
 
-    def model(self) -> CalibratedClassifier:
-        """The trained classifier of the selected setting, a torch module.
+    @property
+    def recommended(self) -> Recommendation | None:
+        """What to deploy, and why; None while no setting is selected.
+
+        It is cross-entropy with a temperature, unless the evidence says otherwise. :meth:`model`,
+        ``calsweep export`` and MLflow's registry deliver it.
+        """
+        found = self._answer["recommended"]
+        return None if found is None else Recommendation(**found)
+
+    def model(
+        self, *, selected: bool = False, loss: str | None = None, trial: int | None = None
+    ) -> CalibratedClassifier | CalibratedEnsemble:
+        """The recommended classifier, trained, a torch module; see :attr:`recommended`.
 
         It returns calibrated probabilities (N, K) for raw samples: ``model(rows)`` for tensors,
         ``model.predict_proba(raw)`` for arrays, texts and data frames. It contains preprocessing,
-        network and temperature; ``torch.save(model, path)`` saves all of them. It is the network of
-        the first fresh seed, not of the best one.
+        network and temperature; ``torch.save(model, path)`` saves all of them. Of a setting that
+        was trained several times it is the network of the first fresh seed, not of the best one.
+
+        Args:
+            selected: The selected setting instead.
+            loss: The best setting of this loss instead.
+            trial: The network of the trial of this number instead.
 
         Raises:
             UserError: No setting was selected, the data have changed, the checkpoint was deleted,
                 or the sweep has a custom training loop without ``trainable.load``.
         """
-        from sweeps.service.trained import load_same_data, load_trained
-
-        trial = self._judged()
-        dataset = load_same_data(self._store, self._sweep)
-        return load_trained(self._store, self._sweep, dataset, trial)
+        return self._load(Wanted(selected, loss, trial))
 
     def ensemble(self) -> CalibratedEnsemble:
         """An ensemble of networks that the sweep has trained, a torch module like :meth:`model`.
@@ -185,11 +200,19 @@ class Result:
             UserError: There is no ensemble, because fewer than three trials qualify or one network
                 is better. Also the reasons of :meth:`model`.
         """
-        from sweeps.service.trained import load_ensemble, load_same_data, select_ensemble
+        from trainables.export.calibrated import CalibratedEnsemble
 
-        selected = select_ensemble(self._store, self._sweep)
+        found = self._load(Wanted(ensemble=True))
+        assert isinstance(found, CalibratedEnsemble)
+        return found
+
+    def _load(self, wanted: Wanted) -> CalibratedClassifier | CalibratedEnsemble:
+        from sweeps.service.trained import load_same_data
+
+        ranking = Ranking(self._records, rule_of(self._sweep))
+        delivered = deliver(self._store, self._sweep, ranking, wanted)
         dataset = load_same_data(self._store, self._sweep)
-        return load_ensemble(self._store, self._sweep, dataset, selected)
+        return load_delivered(self._store, self._sweep, dataset, delivered)
 
     def plot_reliability(self, split: Literal["validation", "test"] = "test") -> Figure:
         """Reliability diagrams of the selected setting, as trained and after temperature scaling.

@@ -633,26 +633,39 @@ def export(
         bool,
         typer.Option(
             "--register",
-            help="Register it in MLflow instead, as champion, with the runner-up as challenger.",
+            help="Register the recommended one in MLflow instead, as champion; the next as challenger.",
         ),
     ] = False,
     onnx: Annotated[bool, typer.Option("--onnx", help="Add model.onnx, for ONNX Runtime.")] = False,
+    selected: Annotated[
+        bool, typer.Option("--selected", help="Write the selected setting instead.")
+    ] = False,
+    loss: Annotated[
+        str | None, typer.Option(help="Write the best setting of this loss instead.")
+    ] = None,
+    trial: Annotated[
+        int | None, typer.Option(help="Write the network of this trial instead.")
+    ] = None,
     ensemble: Annotated[
         bool, typer.Option("--ensemble", help="Write the ensemble of the sweep's networks instead.")
     ] = False,
 ) -> None:
-    """Export the selected classifier, calibrated, for PyTorch or ONNX."""
+    """Export the recommended classifier, calibrated, for PyTorch or ONNX."""
+    from sweeps.service.delivered import RECOMMENDED, Wanted
     from sweeps.service.exporting import export_model, reads_files, register_models
 
-    if register and ensemble:
-        raise UserError("--ensemble: with --register it is not allowed; MLflow gets one network")
+    wanted = Wanted(selected, loss, trial, ensemble)
+    if register and wanted != RECOMMENDED:
+        raise UserError(
+            f"{wanted}: with --register it is not allowed; MLflow gets the recommended classifier"
+        )
     if register and onnx:
         raise UserError("--onnx: with --register it is not allowed; MLflow gets PyTorch's program")
     if register:
         for address in register_models(name, storage):
             print(f"registered: {address}")
         return
-    folder, label = export_model(name, storage, output, onnx, ensemble)
+    folder, label = export_model(name, storage, output, onnx, wanted)
     print(f"written: {folder} ({label})")
     if reads_files(folder):
         print(f"`calsweep predict {shlex.quote(folder)} FILE` predicts new samples")

@@ -31,7 +31,8 @@ from sweeps.results.headline import Headline, headline
 from sweeps.results.importance import importances
 from sweeps.results.judgement import Judgement
 from sweeps.results.leaderboard import leaderboard
-from sweeps.results.reference import reference_rows, reference_warnings
+from sweeps.results.recommendation import recommend
+from sweeps.results.reference import reference_rows
 from sweeps.results.refinement import refinement_rows
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.results.verdicts import basis, short_name
@@ -81,7 +82,8 @@ def render_report(
         records=records,
         when=time.strftime("%Y-%m-%d %H:%M", began),
         minutes=_minutes(records),
-        headline=_headline(ranking, judgement) if records else None,
+        headline=_headline(ranking, judgement, sweep) if records else None,
+        doubts=judgement.warnings,
         verdicts=_verdicts(judgement),
         basis=basis(judgement.all_comparisons),
         why=reasons(ranking, sweep.training.adapt_share, judgement) if records else [],
@@ -243,12 +245,9 @@ def _on_test(
     }
 
 
-def _headline(ranking: Ranking, judgement: Judgement) -> Headline:
-    worse = reference_warnings(ranking, judgement.references)
-    if any(warning not in worse for warning in judgement.warnings):
-        return Headline(" ".join(judgement.warnings), ())
-    found = headline(ranking, judgement.comparisons, judgement.advice_on_ensemble)
-    return Headline(" ".join([*worse, found.advice]), found.facts)
+def _headline(ranking: Ranking, judgement: Judgement, sweep: SweepFile) -> Headline:
+    recommended = recommend(ranking, judgement, sweep.selection.ensemble == "if_supported")
+    return headline(ranking, recommended, judgement.advice_on_ensemble)
 
 
 def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> list[str]:

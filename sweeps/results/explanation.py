@@ -19,6 +19,7 @@ from sweeps.messages.formatting import (
 from sweeps.results.columns import objective_metric
 from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.leaderboard import front_rows, leaderboard
+from sweeps.results.recommendation import recommend
 from sweeps.results.reference import reference_rows
 from sweeps.results.verdicts import conclusion
 from sweeps.search.ranking import Candidate, Ranking
@@ -240,11 +241,13 @@ def _reasons(failed: Sequence[TrialRecord]) -> list[tuple[str, int]]:
 def answer(ranking: Ranking, sweep: SweepFile, judgement: Judgement = NOT_YET) -> dict[str, Any]:
     """The result as plain data: the selected setting with its metrics, the rows, the reasons."""
     chosen = ranking.chosen
+    recommended = recommend(ranking, judgement, sweep.selection.ensemble == "if_supported")
     summary: dict[str, Any] = {
         "sweep": sweep.name,
         "dataset": sweep.dataset.label,
         "model": sweep.model_label,
         "objective": ranking.rule.objective,
+        "recommended": None if recommended is None else asdict(recommended),
         "warnings": list(judgement.warnings),
         "why": reasons(ranking, sweep.training.adapt_share, judgement),
         "candidates": judgement.candidates or len(ranking.candidates),

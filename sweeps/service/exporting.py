@@ -18,10 +18,11 @@ from sweeps.evidence.prediction_sets import sets_of_trial
 from sweeps.messages.formatting import calsweep_command
 from sweeps.messages.redaction import redact
 from sweeps.planning.checks import use_working_folder
-from sweeps.search.ranking import Candidate, Ranking
+from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
-from sweeps.service.trained import load_ensemble, load_same_data, load_trained, select_ensemble
+from sweeps.service.delivered import RECOMMENDED, Delivered, Wanted, deliver
+from sweeps.service.trained import load_ensemble, load_same_data, load_trained
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import check_answers
@@ -60,9 +61,9 @@ def export_model(
     storage: str,
     output: str | None = None,
     onnx: bool = False,
-    ensemble: bool = False,
+    wanted: Wanted = RECOMMENDED,
 ) -> tuple[str, str]:
-    """Write the selected classifier of a sweep, or the ensemble of its networks, to a new folder.
+    """Write a trained classifier of a sweep, by default the recommended one, to a new folder.
 
     ``model.pt2`` maps samples to calibrated probabilities and needs only PyTorch. The folder, by
     default ``<name>-model``, also contains the weights, a description ``model.json``, requirements,
@@ -78,13 +79,10 @@ def export_model(
         raise UserError(f"--output {folder}: already exists; name another folder, or delete it")
     if onnx:
         _check_onnx_is_there()
-    store, sweep, ranking = _chosen(name, storage)
+    store, sweep, ranking = _ranked(name, storage)
+    delivered = deliver(store, sweep, ranking, wanted)
     builder = _Builder(store, sweep, load_same_data(store, sweep))
-    assert ranking.chosen is not None
-    if ensemble:
-        built = builder.build_ensemble(select_ensemble(store, sweep))
-    else:
-        built = builder.build(ranking.chosen)
+    built = builder.build(delivered)
     if onnx:
         built.files[_ONNX] = builder.as_onnx(built.program)
     try:
@@ -98,7 +96,7 @@ def export_model(
         raise UserError(f"--output {folder}: cannot be written: {error.strerror}") from None
     label = str(built.about["label"])
     if store.load_answer() is None:
-        label += "; the sweep is not finished, and may select another setting"
+        label += "; the sweep is not finished, and may recommend another"
     return str(folder), label
 
 
@@ -109,14 +107,14 @@ def reads_files(folder: str) -> bool:
 
 
 def register_models(name: str, storage: str) -> list[str]:
-    """Register the selected classifier in MLflow as ``champion``, the runner-up as ``challenger``.
+    """Register the recommended classifier in MLflow as ``champion``, the next as ``challenger``.
 
     Returns their addresses, ``models:/calsweep-digits@champion``.
 
     Raises:
         UserError: See :func:`export_model`; or MLflow does not answer, or does not have the sweep.
     """
-    store, sweep, ranking = _chosen(name, storage)
+    store, sweep, ranking = _ranked(name, storage)
     check_answers(tracking_uri_of(store, sweep))
     return register_choice(store, sweep, ranking, lambda: load_same_data(store, sweep))
 
@@ -134,39 +132,42 @@ def register_choice(
         raise UserError(f"MLflow does not have sweep {sweep.name!r} yet; {sync} writes it")
     uri = tracking_uri_of(store, sweep)
     registry = Registry(uri, parent, f"calsweep-{sweep.dataset.label}")
-    wanted = {"champion": ranking.chosen, "challenger": _runner_up(ranking)}
+    champion = deliver(store, sweep, ranking)
+    wanted = {"champion": champion, "challenger": _next_best(ranking, champion)}
     builder: _Builder | None = None
     registered = []
-    for alias, candidate in wanted.items():
-        if candidate is None:
+    for alias, delivered in wanted.items():
+        if delivered is None:
             continue
-        number = candidate.judged[0].number
-        if not registry.has(alias, number):
+        if not registry.has(alias, delivered.number):
             builder = builder or _Builder(store, sweep, load())
-            built = builder.build(candidate)
+            built = builder.build(delivered)
             model = ModelToRegister(
-                alias, number, built.files[PROGRAM], built.about, builder.example
+                alias, delivered.number, built.files[PROGRAM], built.about, builder.example
             )
             registry.register(model)
         registered.append(registry.address(alias))
     return registered
 
 
-def _chosen(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
-    """A sweep that has a selected setting; UserError if there is none."""
+def _ranked(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
-    ranking = Ranking(store.load_records(), rule_of(sweep))
-    if ranking.chosen is None:
-        show = calsweep_command(f"show {name}", storage)
-        raise UserError(f"sweep {name!r} has no selected setting yet; see {show}")
     use_working_folder()
-    return store, sweep, ranking
+    return store, sweep, Ranking(store.load_records(), rule_of(sweep))
 
 
-def _runner_up(ranking: Ranking) -> Candidate | None:
-    second = ranking.candidates[1] if len(ranking.candidates) > 1 else None
-    return second if second is not None and second.feasible else None
+def _next_best(ranking: Ranking, champion: Delivered) -> Delivered | None:
+    """The best other setting that passes the guard."""
+    others = (c.judged[0] for c in ranking.candidates[:2] if c.feasible)
+    return next(
+        (
+            Delivered(trial, False, f"The best other classifier. {champion.why}")
+            for trial in others
+            if trial != champion.networks
+        ),
+        None,
+    )
 
 
 class _Builder:
@@ -184,18 +185,24 @@ class _Builder:
     def example(self) -> Any:
         return self._dataset.test.rows(slice(2))
 
-    def build(self, candidate: Candidate) -> _Built:
-        """The classifier of the first judged trial of a candidate."""
+    def build(self, delivered: Delivered) -> _Built:
+        networks = delivered.networks
+        own = {"recommended": delivered.recommended, "why": delivered.why}
+        if isinstance(networks, TrialRecord):
+            return self._build_one(networks, own)
+        return self._build_ensemble(networks, own)
+
+    def _build_one(self, record: TrialRecord, own: dict[str, Any]) -> _Built:
         from trainables.export.prediction_sets import COVERAGES
 
         read, criterion = self._store.predictions, self._sweep.scaling_method.criterion
-        record = candidate.judged[0]
         classifier = load_trained(self._store, self._sweep, self._dataset, record)
         on_test = _if_readable(self._on_test, record)
         expected = None if on_test is None else on_test / record.outcome["temperature"]
         names = ("ece", "ece_scaled", "error", "nll", "nll_scaled")
         about = {
-            "loss": candidate.loss,
+            **own,
+            "loss": record.loss,
             "hyperparameters": record.hyperparameters,
             "seed": record.seed,
             "temperature": record.outcome["temperature"],
@@ -207,12 +214,13 @@ class _Builder:
         state = classifier.network.state_dict()
         return self._build(record.label, classifier, state, expected, about)
 
-    def build_ensemble(self, selected: Selected) -> _Built:
+    def _build_ensemble(self, selected: Selected, own: dict[str, Any]) -> _Built:
         from trainables.export.prediction_sets import COVERAGES
 
         ensemble = load_ensemble(self._store, self._sweep, self._dataset, selected)
         on_test = _if_readable(selected.on_test, self._store.predictions)
         about = {
+            **own,
             "loss": "ensemble",
             "members": [trial.number for trial in selected.trials],
             "networks": selected.networks,
@@ -340,7 +348,9 @@ def _check_onnx_is_there() -> None:
 _PAGE: Final = """\
 # {label} on {dataset}
 
-A classifier that `calsweep` selected, with calibrated probabilities (T = {temperature:.4f}).
+A classifier that `calsweep` trained, with calibrated probabilities (T = {temperature:.4f}).
+{recommended_in_words} {why}
+
 `{program}` contains preprocessing, weights and temperature, and needs only PyTorch:
 
 ```python
@@ -367,7 +377,9 @@ files, unless each pixel has a class.
 
 def _page(about: dict[str, Any]) -> str:
     axes, outputs = (", ".join(map(str, ("N", *about[key]))) for key in ("shape", "outputs"))
-    return _PAGE.format(**{**about, "program": PROGRAM, "axes": axes, "outputs": outputs})
+    recommended = "It is what the sweep recommends." if about["recommended"] else "Not recommended."
+    words = {"program": PROGRAM, "axes": axes, "outputs": outputs}
+    return _PAGE.format(**{**about, **words, "recommended_in_words": recommended})
 
 
 def _bytes_of(state: dict[str, Any]) -> bytes:

@@ -15,6 +15,7 @@ from sweeps.messages.redaction import redact
 from sweeps.results.best import TrackedSweep, data_unlike_all, named
 from sweeps.results.explanation import answer
 from sweeps.results.judgement import NOT_YET, Judgement
+from sweeps.results.recommendation import Recommendation, recommend
 from sweeps.results.reference import ReferenceResult
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord, known_fields
@@ -138,6 +139,14 @@ def answer_so_far(
     if stored is not None and "on_budget" in stored:
         found["why"].append(stored["on_budget"])
     return judgement, found, stored is not None
+
+
+def recommended_so_far(
+    store: SweepStore, sweep: SweepFile, ranking: Ranking
+) -> Recommendation | None:
+    """What a sweep, finished or not, recommends."""
+    with_ensemble = sweep.selection.ensemble == "if_supported"
+    return recommend(ranking, load_judgement(store), with_ensemble)
 
 
 def stored_report(

@@ -28,13 +28,14 @@ class ModelToRegister:
 
     Attributes:
         alias: ``champion`` or ``challenger``.
+        trial: The number of its trial; of several networks all numbers, ``1-4``.
         program: See :func:`~trainables.export.exported.export_program`.
         about: Its description: ``dtype``, ``shape``, ``classes``, ``outputs``, ``label``, ....
         example: A few samples, (N, ...), of that dtype.
     """
 
     alias: str
-    trial: int
+    trial: str
     program: bytes
     about: dict[str, Any]
     example: Any
@@ -55,7 +56,7 @@ class Registry:
         """``models:/calsweep-digits@champion``."""
         return f"models:/{self._name}@{alias}"
 
-    def has(self, alias: str, trial: int) -> bool:
+    def has(self, alias: str, trial: str) -> bool:
         """Whether an alias points to the model of this trial."""
         from mlflow.exceptions import MlflowException
 
@@ -64,7 +65,7 @@ class Registry:
         except MlflowException:  # there is none, or the error will recur below
             return False
         known: dict[str, str] = version.tags
-        return bool(version.run_id == self._run_id) and known.get(_TRIAL) == str(trial)
+        return bool(version.run_id == self._run_id) and known.get(_TRIAL) == trial
 
     def register(self, model: ModelToRegister) -> None:
         """Log a classifier to the run and register it as a new version, which gets the alias."""
@@ -97,7 +98,7 @@ class Registry:
             self._name,
             f"{run.info.artifact_uri}/{place}",
             self._run_id,
-            tags={_TRIAL: str(model.trial)},
+            tags={_TRIAL: model.trial},
             description=f"{model.about['label']}, {model.about['sweep']}",
         )
         persistently(

@@ -25,6 +25,7 @@ from sweeps.messages.redaction import redact
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import one_line, shown_metrics
 from sweeps.results.judgement import Judgement
+from sweeps.results.recommendation import Recommendation
 from sweeps.results.so_far import so_far
 from sweeps.results.verdicts import basis, comparisons_of
 from sweeps.search.ranking import Ranking
@@ -84,7 +85,8 @@ def description(sweep: SweepFile, answer: dict[str, Any]) -> str:
     warnings = [f"**Warning:** {escaped_markdown(line)}" for line in answer["warnings"]]
     why = "\n\n".join(map(escaped_markdown, answer["why"]))
     comparisons = comparisons_of(answer)
-    parts = [*warnings, why, _table(sweep, answer["rows"])]
+    recommended = [f"**{escaped_markdown(text)}**" for text in _recommended(answer)]
+    parts = [*recommended, *warnings, why, _table(sweep, answer["rows"])]
     if comparisons:
         parts += [_verdict_table(comparisons), " ".join(basis(comparisons))]
     if "chosen" in answer:
@@ -98,6 +100,11 @@ def description(sweep: SweepFile, answer: dict[str, Any]) -> str:
         f"versions and the command. All pictures are in artifact `{REPORT}`."
     )
     return "\n\n".join(parts)
+
+
+def _recommended(answer: dict[str, Any]) -> list[str]:
+    found = answer["recommended"]
+    return [] if found is None else [Recommendation(**found).text]
 
 
 def result_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str, str]:

@@ -117,6 +117,8 @@ class SweepRun:
         tags = {_DESCRIPTION: description(self._sweep, ending.answer)}
         if chosen:
             tags["best_loss"] = chosen["loss"]
+        if summary["recommended"]:
+            tags["recommended"] = summary["recommended"]["name"]
         if summary.get("verdict"):
             tags["verdict"] = summary["verdict"]
         tags["candidates"] = str(summary["candidates"])

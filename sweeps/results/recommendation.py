@@ -1,0 +1,175 @@
+"""The one recommendation of a sweep: the classifier to deploy, and why."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from sweeps.evidence.comparison import SCALED, Comparison, deciding
+from sweeps.messages.formatting import (
+    counted,
+    format_hyperparameters,
+    format_loss,
+    format_temperature,
+    metric_heading,
+    objective_heading,
+)
+from sweeps.results.judgement import Judgement
+from sweeps.search.ranking import Candidate, Ranking
+from trainables.contract.setting import BASELINE_LOSS
+
+Kind = Literal["setting", "baseline", "ensemble"]
+
+
+@dataclass(frozen=True)
+class Recommendation:
+    """What to deploy: one trained network with its temperature, or the mean of several.
+
+    Attributes:
+        kind: ``setting`` (the selected one), ``baseline`` (cross-entropy) or ``ensemble``.
+        trials: Numbers of the trials whose networks it consists of, ascending.
+        loss: Its loss; ``ensemble`` for networks of several settings.
+        temperature: Divides its logits.
+        name: Such as ``cross-entropy with a temperature``.
+        why: The reason, one sentence.
+    """
+
+    kind: Kind
+    trials: tuple[int, ...]
+    loss: str
+    hyperparameters: Mapping[str, Any]
+    temperature: float = field(compare=False)
+    name: str = field(compare=False)
+    why: str = field(compare=False)
+
+    @property
+    def text(self) -> str:
+        """The recommendation in two sentences."""
+        numbers = ", ".join(map(str, self.trials))
+        where = f"trial{'s' * (len(self.trials) > 1)} {numbers}"
+        temperature = format_temperature(self.temperature)
+        return f"Recommended: {self.name} ({where}, T = {temperature}). {self.why}"
+
+
+def recommend(
+    ranking: Ranking, judgement: Judgement, with_ensemble: bool = False
+) -> Recommendation | None:
+    """The recommendation from the evidence so far; None while no setting is selected.
+
+    It is cross-entropy with a temperature, unless the selected setting is shown to be better.
+    `with_ensemble` allows several networks: the ensemble if it is shown to beat equally many seeds
+    of cross-entropy, and the mean of these seeds instead of one of them.
+    """
+    single = _one_network(ranking, judgement.comparisons)
+    several = _several_networks(judgement.ensemble) if with_ensemble else None
+    if single is None or several is None:
+        return single
+    is_better = several.loss != BASELINE_LOSS or single.kind == "baseline"
+    return several if is_better else single
+
+
+def words_of(candidate: Candidate) -> str:
+    """A setting in a sentence, such as ``dual-focal (γ=5)``."""
+    given = candidate.setting.hyperparameters
+    name = _words(candidate.loss)
+    return f"{name} ({format_hyperparameters(given)})" if given else name
+
+
+def _one_network(ranking: Ranking, comparisons: Sequence[Comparison]) -> Recommendation | None:
+    chosen, baseline = ranking.chosen, ranking.baseline
+    if chosen is None:
+        return None
+    if baseline is None:
+        return _of(
+            chosen,
+            "setting",
+            "It is the selected setting; cross-entropy did not finish, so they could not be compared.",
+        )
+    if not baseline.feasible:
+        limit = baseline.broken[0].too_far
+        return _of(
+            chosen, "setting", f"It is the selected setting; cross-entropy is no option: {limit}."
+        )
+    if chosen == baseline:
+        heading = objective_heading(ranking.rule.objective)
+        return _of(baseline, "baseline", f"It also has the lowest validation {heading}.")
+    found = deciding(comparisons)
+    if found is not None and found.verdict == "supported":
+        return _of(chosen, "setting", f"It is shown to beat {_rival(found)}, {_by(found)}.")
+    return _of(baseline, "baseline", _not_beaten(chosen, found))
+
+
+def _not_beaten(chosen: Candidate, found: Comparison | None) -> str:
+    selected = f"The selected setting, {words_of(chosen)},"
+    if found is None:
+        return f"{selected} has not been compared with it on the same samples."
+    how = "is not shown to beat it" if found.verdict == "not supported" else "is worse"
+    return f"{selected} {how}, {_by(found)}."
+
+
+def _several_networks(ensemble: Mapping[str, Any] | None) -> Recommendation | None:
+    """The networks that :func:`~sweeps.evidence.ensemble.judge_ensemble` offers, if decided."""
+    if ensemble is None or not ensemble["comparisons"]:
+        return None
+    if ensemble.get("offered") == "seeds":
+        if not ensemble.get("seeds"):
+            return None
+        return _mean_of_seeds(ensemble["seeds"])
+    on_test = Comparison(**ensemble["comparisons"][0])
+    networks = counted(ensemble["networks"], "network")
+    return Recommendation(
+        "ensemble",
+        _numbers(ensemble),
+        "ensemble",
+        {},
+        ensemble["temperature"],
+        f"the ensemble of {networks}",
+        f"It is shown to beat equally many seeds of cross-entropy, {_by(on_test)}, and a "
+        f"prediction costs {networks}.",
+    )
+
+
+def _mean_of_seeds(seeds: Mapping[str, Any]) -> Recommendation:
+    networks = counted(seeds["networks"], "network")
+    return Recommendation(
+        "ensemble",
+        _numbers(seeds),
+        BASELINE_LOSS,
+        {},
+        seeds["temperature"],
+        f"the mean of {counted(seeds['networks'], 'seed')} of cross-entropy with temperatures",
+        f"Neither the selected setting nor the ensemble of all settings is shown to be better, and "
+        f"a prediction costs {networks}.",
+    )
+
+
+def _numbers(ensemble: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(sorted({member["trial"] for member in ensemble["members"]}))
+
+
+def _of(candidate: Candidate, kind: Kind, why: str) -> Recommendation:
+    trial = candidate.judged[0]
+    return Recommendation(
+        kind,
+        (trial.number,),
+        candidate.loss,
+        candidate.setting.hyperparameters,
+        trial.outcome.get("temperature", math.nan),
+        f"{words_of(candidate)} with a temperature",
+        why,
+    )
+
+
+def _rival(found: Comparison) -> str:
+    name = _words(found.theirs.removesuffix(SCALED))
+    return f"{name} with a temperature" if found.theirs.endswith(SCALED) else name
+
+
+def _by(found: Comparison) -> str:
+    return f"by {metric_heading(found.metric)} on the {found.split} split ({found.difference})"
+
+
+def _words(loss: str) -> str:
+    return format_loss(loss).replace("_", "-")

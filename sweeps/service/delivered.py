@@ -1,0 +1,167 @@
+"""Which classifier of a sweep is exported, registered or loaded: by default the recommended one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING
+
+from sweeps.errors import UserError
+from sweeps.messages.formatting import calsweep_command, counted, format_loss
+from sweeps.results.recommendation import Recommendation
+from sweeps.search.ranking import Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.service.trained import load_ensemble, load_trained, select_ensemble
+from sweeps.store.stored_sweeps import recommended_so_far
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+
+if TYPE_CHECKING:
+    from sweeps.evidence.ensemble import Selected
+    from trainables.data.core.base import Dataset
+    from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Which classifier is asked for; without any of these the recommended one.
+
+    Attributes:
+        selected: The setting with the best validation objective.
+        loss: The best setting of this loss.
+        trial: The network of the trial of this number.
+        ensemble: The networks that the sweep offers.
+
+    Raises:
+        UserError: More than one is given.
+    """
+
+    selected: bool = False
+    loss: str | None = None
+    trial: int | None = None
+    ensemble: bool = False
+
+    def __post_init__(self) -> None:
+        if len(self._given) > 1:
+            raise UserError(f"{' and '.join(self._given)}: allowed: one of them")
+
+    def __str__(self) -> str:
+        """The option that asks for it, such as ``--trial 7``; empty for the recommended one."""
+        return " ".join(self._given)
+
+    @property
+    def _given(self) -> list[str]:
+        values = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return [
+            f"--{name}" if value is True else f"--{name} {value}"
+            for name, value in values
+            if value is not None and value is not False
+        ]
+
+
+RECOMMENDED = Wanted()
+
+
+@dataclass(frozen=True)
+class Delivered:
+    """A classifier of a sweep.
+
+    Attributes:
+        networks: One trial's network, or several.
+        recommended: Whether it is the recommended one.
+        why: The reason for the recommendation; otherwise what is recommended instead.
+    """
+
+    networks: TrialRecord | Selected
+    recommended: bool
+    why: str
+
+    @property
+    def number(self) -> str:
+        """The numbers of its trials, such as ``7`` or ``1-4``, by which registries know it."""
+        return "-".join(map(str, _numbers(self.networks)))
+
+
+def deliver(
+    store: SweepStore, sweep: SweepFile, ranking: Ranking, wanted: Wanted = RECOMMENDED
+) -> Delivered:
+    """The classifier that is asked for.
+
+    Raises:
+        UserError: There is none, or its files are damaged.
+    """
+    recommended = recommended_so_far(store, sweep, ranking)
+    networks = _find(store, sweep, ranking, wanted, recommended)
+    if recommended is not None and recommended.trials == _numbers(networks):
+        return Delivered(networks, True, recommended.why)
+    instead = "" if recommended is None else f" {recommended.text}"
+    return Delivered(networks, False, f"Asked for by {wanted}.{instead}")
+
+
+def load_delivered(
+    store: SweepStore, sweep: SweepFile, dataset: Dataset, delivered: Delivered
+) -> CalibratedClassifier | CalibratedEnsemble:
+    """Its networks with their temperatures; UserError without checkpoints."""
+    networks = delivered.networks
+    if isinstance(networks, TrialRecord):
+        return load_trained(store, sweep, dataset, networks)
+    return load_ensemble(store, sweep, dataset, networks)
+
+
+def _find(
+    store: SweepStore,
+    sweep: SweepFile,
+    ranking: Ranking,
+    wanted: Wanted,
+    recommended: Recommendation | None,
+) -> TrialRecord | Selected:
+    if wanted.ensemble:
+        return select_ensemble(store, sweep)
+    if wanted.trial is not None:
+        return _of_number(sweep, ranking, wanted.trial)
+    if wanted.loss is not None:
+        return _of_loss(sweep, ranking, wanted.loss)
+    if recommended is None or ranking.chosen is None:
+        show = calsweep_command(f"show {sweep.name}", store.storage)
+        raise UserError(f"sweep {sweep.name!r} has no selected setting yet; see {show}")
+    if wanted.selected:
+        return ranking.chosen.judged[0]
+    if recommended.kind == "ensemble":
+        return select_ensemble(store, sweep)
+    return next(r for r in ranking.records if (r.number,) == recommended.trials)
+
+
+def _of_number(sweep: SweepFile, ranking: Ranking, number: int) -> TrialRecord:
+    known = {r.number: r for r in ranking.records if _is_whole(r)}
+    if number not in known:
+        raise UserError(
+            f"--trial {number}: no finished classifier of sweep {sweep.name!r}; allowed: "
+            f"{_listed(known) or 'none yet'}"
+        )
+    return known[number]
+
+
+def _is_whole(record: TrialRecord) -> bool:
+    return record.state == "finished" and "temperature" in record.outcome
+
+
+def _of_loss(sweep: SweepFile, ranking: Ranking, loss: str) -> TrialRecord:
+    best = {format_loss(name): best for name, best in ranking.best_by_loss.items()}
+    if format_loss(loss) not in best:
+        raise UserError(
+            f"--loss {loss}: no trial of it has finished in sweep {sweep.name!r}; allowed: "
+            f"{_listed(best) or 'none yet'}"
+        )
+    return best[format_loss(loss)].judged[0]
+
+
+def _listed(names: Iterable[object]) -> str:
+    shown = [str(name) for name in names]
+    more = [f"... ({counted(len(shown), 'trial')})"] if len(shown) > 20 else []
+    return ", ".join(shown[:20] + more)
+
+
+def _numbers(networks: TrialRecord | Selected) -> tuple[int, ...]:
+    if isinstance(networks, TrialRecord):
+        return (networks.number,)
+    return tuple(sorted({trial.number for trial in networks.trials}))
