@@ -25,12 +25,14 @@ if TYPE_CHECKING:
     from sweeps.errors import SweepFailedError as SweepFailedError
     from sweeps.errors import SweepInterruptedError as SweepInterruptedError
     from sweeps.errors import UserError as UserError
+    from sweeps.results.recommendation import Recommendation as Recommendation
     from trainables.trials.own_loop import Trial as Trial
 
 _HOMES: Final = {
     "Best": "calsweep.result",
     "CalibratedClassifierSweep": "calsweep.estimator",
     "Judgement": "calsweep.judging",
+    "Recommendation": "sweeps.results.recommendation",
     "Result": "calsweep.result",
     "SweepFailedError": "sweeps.errors",
     "SweepInterruptedError": "sweeps.errors",

@@ -43,6 +43,7 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
     Attributes:
         classes_: The labels, sorted.
         model_: The network with preprocessing and temperature, a torch module.
+        recommended_: What ``model_`` is, and why, :class:`calsweep.Recommendation`.
         best_: The selected setting, :class:`calsweep.Best`.
         result_: The sweep's :class:`calsweep.Result`; only with ``storage``.
         n_features_in_: Number of features.
@@ -123,6 +124,7 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
                     progress=self.progress,
                 )
                 self.model_, self.best_ = result.model(), result.best
+                self.recommended_ = result.recommended
             except UserError as error:
                 raise ValueError(str(error)) from error
             except SweepInterruptedError:

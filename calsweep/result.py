@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.errors import UserError
 from sweeps.messages.formatting import DEFAULT_STORAGE, format_loss
-from sweeps.results.refinement import parts_of_nll
 from sweeps.results.recommendation import Recommendation
+from sweeps.results.refinement import parts_of_nll
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of

@@ -633,7 +633,7 @@ def export(
         bool,
         typer.Option(
             "--register",
-            help="Register the recommended one in MLflow instead, as champion; the next as challenger.",
+            help="Register it in MLflow instead, as champion, with the next best as challenger.",
         ),
     ] = False,
     onnx: Annotated[bool, typer.Option("--onnx", help="Add model.onnx, for ONNX Runtime.")] = False,

@@ -85,7 +85,7 @@ def _one_network(ranking: Ranking, comparisons: Sequence[Comparison]) -> Recomme
         return _of(
             chosen,
             "setting",
-            "It is the selected setting; cross-entropy did not finish, so they could not be compared.",
+            "It is the selected setting, not compared with cross-entropy, which did not finish.",
         )
     if not baseline.feasible:
         limit = baseline.broken[0].too_far
@@ -111,12 +111,12 @@ def _not_beaten(chosen: Candidate, found: Comparison | None) -> str:
 
 def _several_networks(ensemble: Mapping[str, Any] | None) -> Recommendation | None:
     """The networks that :func:`~sweeps.evidence.ensemble.judge_ensemble` offers, if decided."""
-    if ensemble is None or not ensemble["comparisons"]:
+    if ensemble is None:
         return None
     if ensemble.get("offered") == "seeds":
-        if not ensemble.get("seeds"):
-            return None
-        return _mean_of_seeds(ensemble["seeds"])
+        return _mean_of_seeds(ensemble.get("seeds") or ensemble)
+    if not ensemble["comparisons"]:
+        return None
     on_test = Comparison(**ensemble["comparisons"][0])
     networks = counted(ensemble["networks"], "network")
     return Recommendation(
@@ -140,7 +140,7 @@ def _mean_of_seeds(seeds: Mapping[str, Any]) -> Recommendation:
         {},
         seeds["temperature"],
         f"the mean of {counted(seeds['networks'], 'seed')} of cross-entropy with temperatures",
-        f"Neither the selected setting nor the ensemble of all settings is shown to be better, and "
+        "Neither the selected setting nor an ensemble of all settings is shown to be better, and "
         f"a prediction costs {networks}.",
     )
 

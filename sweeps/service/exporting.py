@@ -1,4 +1,4 @@
-"""Exports the selected classifier to a folder, and predicts new samples with it."""
+"""Exports a trained classifier to a folder, and predicts new samples with it."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ from sweeps.messages.formatting import (
 from sweeps.messages.redaction import redact
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric, shown_metrics
-from sweeps.results.recommendation import Recommendation
 from sweeps.results.overview import Overview
+from sweeps.results.recommendation import Recommendation
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.results.verdicts import basis, comparisons_of, short_name
 from sweeps.sweep_file.loading import FIRST_LINE, read_resolved, to_yaml
@@ -71,11 +71,11 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str, width: int
 
 
 def print_answer(console: Console, answer: dict[str, Any]) -> None:
-    """Print a sweep's result: recommendation, warnings, leaderboard, reasons, verdicts."""
+    """Print a sweep's result: warnings, recommendation, leaderboard, reasons, verdicts."""
+    print_warnings(console, answer["warnings"])
     if answer["recommended"] is not None:
         text = Recommendation(**answer["recommended"]).text
         console.print(f"{redact(text)}\n", style="bold")
-    print_warnings(console, answer["warnings"])
     console.print(leaderboard_table(answer["rows"], answer["objective"], console.width))
     console.print()
     for line in answer["why"]:

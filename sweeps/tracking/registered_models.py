@@ -1,4 +1,4 @@
-"""MLflow's registry: the selected classifier of a dataset under a name and an alias."""
+"""MLflow's registry: the recommended classifier of a dataset under a name and an alias."""
 
 from __future__ import annotations
 

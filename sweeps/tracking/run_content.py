@@ -86,7 +86,7 @@ def description(sweep: SweepFile, answer: dict[str, Any]) -> str:
     why = "\n\n".join(map(escaped_markdown, answer["why"]))
     comparisons = comparisons_of(answer)
     recommended = [f"**{escaped_markdown(text)}**" for text in _recommended(answer)]
-    parts = [*recommended, *warnings, why, _table(sweep, answer["rows"])]
+    parts = [*warnings, *recommended, why, _table(sweep, answer["rows"])]
     if comparisons:
         parts += [_verdict_table(comparisons), " ".join(basis(comparisons))]
     if "chosen" in answer:

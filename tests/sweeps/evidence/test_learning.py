@@ -133,7 +133,7 @@ def test_the_result_starts_with_it_everywhere(
     assert shown.stdout.strip().startswith(f"Warning: {said}")
     page = Path(write_report(sweep.name, str(tmp_path), str(tmp_path / "page.html"))).read_text()
     assert f'<p class="advice">{said}' in page
-    assert "has the lowest validation" not in page
+    assert '<p class="advice">Recommended' not in page
 
 
 def first_epochs_of(record: TrialRecord) -> list[str]:

@@ -16,12 +16,14 @@ from PIL import Image
 
 from calsweep import load as load_result
 from sweeps.errors import SweepFailedError, UserError
+from sweeps.evidence.comparison import SCALED, Comparison, Verdict
 from sweeps.evidence.ensemble import Pool, Selected
 from sweeps.planning.data import load_data
 from sweeps.results.explanation import answer
-from sweeps.results.judgement import NOT_YET
+from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
+from sweeps.service.delivered import Wanted, deliver
 from sweeps.service.exporting import export_model, predict, register_choice, register_models
 from sweeps.service.running import _register
 from sweeps.store.sweep_store import SweepStore
@@ -61,13 +63,18 @@ def small(name: str, **sections: Any) -> SweepFile:
     return make_sweep(name, **{**known, **sections})
 
 
-def chosen(store: SweepStore) -> tuple[torch.Tensor, Any]:
-    """Test probabilities of the selected classifier, and its record."""
-    found = Ranking(store.load_records(), rule_of(store.load_sweep())).chosen
+def recommended(store: SweepStore) -> tuple[torch.Tensor, Any]:
+    """Test probabilities of the recommended classifier, and its record."""
+    found = load_result(store.storage, store.name).recommended
     assert found is not None
-    record = found.judged[0]
-    logits, _ = read_predictions(store.trial_folder(record.number).read("predictions_test.parquet"))
-    return torch.softmax(logits / record.outcome["temperature"], dim=1), record
+    (number,) = found.trials
+    return probabilities(store, number), store.load_records()[number]
+
+
+def probabilities(store: SweepStore, number: int) -> torch.Tensor:
+    record = store.load_records()[number]
+    logits, _ = read_split(store, number, "test")
+    return torch.softmax(logits / record.outcome["temperature"], dim=1)
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +99,7 @@ def test_it_gives_the_sweeps_own_probabilities_without_calsweep(
         [sys.executable, "-c", ALONE], cwd=folder, check=True, capture_output=True, text=True
     )
     assert json.loads(done.stdout) == []
-    expected, record = chosen(store)
+    expected, record = recommended(store)
     assert np.allclose(np.load(folder / "probs.npy"), expected, atol=1e-5)
     about = json.loads((folder / "model.json").read_text())
     assert about["temperature"] == record.outcome["temperature"]
@@ -104,12 +111,78 @@ def test_it_gives_the_sweeps_own_probabilities_without_calsweep(
     assert "uint8, (N, 1, 8, 8) -> float32, (N, 10)" in (folder / "README.md").read_text()
 
 
+def keep_verdict(store: SweepStore, verdict: Verdict) -> None:
+    """Let the stored evidence about focal loss have this verdict."""
+    theirs = f"cross_entropy{SCALED}"
+    found = Comparison("focal", theirs, "ece", -0.01, -0.02, 0.0, verdict, 1, "test")
+    sweep = store.load_sweep()
+    ranking = Ranking(store.load_records(), rule_of(sweep))
+    store.save_answer(answer(ranking, sweep, Judgement((found,))))
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> SweepStore:
+    """A sweep whose selected setting is a focal loss."""
+    sweep = small("judged", search={"guard": 1.0, "objective": "val_nll_scaled"})
+    folder = tmp_path_factory.mktemp("judged")
+    return train_sweep(folder, sweep, [("focal", 3.0)])
+
+
+@pytest.mark.parametrize(("verdict", "number"), [("supported", 1), ("not supported", 0)])
+def test_everything_delivers_what_is_recommended(
+    judged: SweepStore, tmp_path: Path, verdict: Verdict, number: int
+) -> None:
+    keep_verdict(judged, verdict)
+    result = load_result(judged.storage, "judged")
+    assert result.best is not None and result.best.loss == "focal"
+    assert result.recommended is not None and result.recommended.trials == (number,)
+    expected = probabilities(judged, number)
+    rows = load_data(judged.load_sweep()).test.inputs.copy()
+    assert np.allclose(result.model().predict_proba(rows), expected, atol=1e-5)
+    made, _ = export_model("judged", judged.storage, str(tmp_path / "model"))
+    program = torch.export.load(str(Path(made) / "model.pt2")).module()
+    assert np.allclose(program(torch.from_numpy(rows)).detach(), expected, atol=1e-5)
+    np.save(tmp_path / "rows.npy", rows[:3])
+    table = io.StringIO()
+    predict(made, str(tmp_path / "rows.npy"), table)
+    _, *lines = csv.reader(table.getvalue().splitlines())
+    read = [[float(p) for p in line[3:]] for line in lines]
+    assert np.allclose(read, expected[:3], atol=1e-5)
+    about = json.loads((Path(made) / "model.json").read_text())
+    assert (about["recommended"], about["why"]) == (True, result.recommended.why)
+    assert repr(result).startswith("Recommended: ")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "number"),
+    [(Wanted(selected=True), 1), (Wanted(loss="focal"), 1), (Wanted(trial=1), 1)],
+)
+def test_others_are_delivered_by_request(judged: SweepStore, wanted: Wanted, number: int) -> None:
+    keep_verdict(judged, "not supported")
+    sweep = judged.load_sweep()
+    ranking = Ranking(judged.load_records(), rule_of(sweep))
+    found = deliver(judged, sweep, ranking, wanted)
+    assert (found.number, found.recommended) == (str(number), False)
+    assert found.why.startswith(f"Asked for by {wanted}. Recommended: cross-entropy with a")
+    assert deliver(judged, sweep, ranking, Wanted(trial=0)).recommended
+
+
+def test_requests_that_cannot_be_met_are_reported(judged: SweepStore) -> None:
+    result = load_result(judged.storage, "judged")
+    with pytest.raises(UserError, match=r"--selected and --trial 1: allowed: one of them"):
+        result.model(selected=True, trial=1)
+    with pytest.raises(UserError, match=r"--trial 7: no finished .* allowed: 0, 1$"):
+        result.model(trial=7)
+    with pytest.raises(UserError, match=r"--loss mmce: .* allowed: \S*, \S*$"):
+        result.model(loss="mmce")
+
+
 @pytest.mark.slow
 def test_the_same_as_onnx(store: SweepStore, tmp_path: Path) -> None:
     made, _ = export_model("small", store.storage, str(tmp_path / "model"), onnx=True)
     rows = load_data(store.load_sweep()).test.inputs[:7].copy()
     found = run_onnx((Path(made) / "model.onnx").read_bytes(), rows)
-    assert np.allclose(found, chosen(store)[0][:7], atol=1e-5)
+    assert np.allclose(found, recommended(store)[0][:7], atol=1e-5)
 
 
 def test_onnx_requires_its_packages(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,7 +199,7 @@ def test_predict_reads_images_and_arrays(store: SweepStore, folder: Path, tmp_pa
     (tmp_path / "pictures").mkdir()
     for number, row in enumerate(rows):
         Image.fromarray(row[0]).save(tmp_path / "pictures" / f"{number}.png")
-    expected, _ = chosen(store)
+    expected, _ = recommended(store)
     for data in ("rows.npy", "pictures"):
         done = calsweep(tmp_path, "predict", str(folder), data)
         assert done.returncode == 0, done.stderr
@@ -186,7 +259,7 @@ def test_predict_encodes_tables_and_texts_as_in_training(tmp_path: Path, kind: s
     assert done.returncode == 0, done.stderr
     head, *lines = csv.reader(done.stdout.splitlines())
     assert head[3:] == ["p(no)", "p(yes)"]
-    expected, _ = chosen(store)
+    expected, _ = recommended(store)
     read = torch.tensor([[float(p) for p in line[3:]] for line in lines])
     assert torch.allclose(read, expected, atol=1e-5)
     (tmp_path / "other.csv").write_text("a,b\n1,2\n")
@@ -201,7 +274,7 @@ def test_two_stages_are_exported_as_one(tmp_path: Path) -> None:
     made, _ = export_model("two", store.storage, str(tmp_path / "model"))
     classify = torch.export.load(f"{made}/model.pt2").module()
     rows = load_data(store.load_sweep()).test.inputs.copy()
-    expected, _ = chosen(store)
+    expected, _ = recommended(store)
     assert torch.allclose(classify(torch.from_numpy(rows)), expected, atol=1e-5)
 
 
@@ -212,7 +285,7 @@ def test_an_export_before_the_end_says_so(store: SweepStore, tmp_path: Path) -> 
         _, label = export_model("small", store.storage, str(tmp_path / "model"))
     finally:
         store.folder.write("answer.json", kept)
-    assert label.endswith("; the sweep is not finished, and may select another setting")
+    assert label.endswith("; the sweep is not finished, and may recommend another")
 
 
 def test_what_cannot_be_exported_is_reported(
@@ -273,7 +346,7 @@ def test_it_is_registered_with_signature_example_and_aliases(
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri(store.storage))
     model = mlflow.pyfunc.load_model("models:/calsweep-digits@champion")
     rows = load_data(sweep).test.inputs[:20]
-    expected, _ = chosen(store)
+    expected, _ = recommended(store)
     assert np.allclose(model.predict(rows), expected[:20], atol=1e-5)
     (given,) = model.metadata.signature.inputs.inputs
     assert (str(given.type), given.shape) == ("uint8", (-1, 1, 8, 8))
@@ -326,8 +399,7 @@ def selected(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> Selected:
         Pool((first, second), [logits for logits, _ in known], known[0][1]),
         fit_mean,
     )
-    for module in ("sweeps.service.exporting", "sweeps.service.trained"):
-        monkeypatch.setattr(f"{module}.select_ensemble", lambda *_: found)
+    monkeypatch.setattr("sweeps.service.delivered.select_ensemble", lambda *_: found)
     return found
 
 
@@ -336,7 +408,9 @@ def read_split(store: SweepStore, number: int, split: str) -> tuple[torch.Tensor
 
 
 def test_the_ensemble_is_one_program(store: SweepStore, selected: Selected, tmp_path: Path) -> None:
-    made, label = export_model("small", store.storage, str(tmp_path / "model"), ensemble=True)
+    made, label = export_model(
+        "small", store.storage, str(tmp_path / "model"), wanted=Wanted(ensemble=True)
+    )
     assert label == "ensemble of 2 networks"
     numbers = [trial.number for trial in selected.pool.trials]
     (first, labels), (second, _) = (read_split(store, number, "test") for number in numbers)
@@ -364,7 +438,7 @@ def test_the_ensemble_is_one_program(store: SweepStore, selected: Selected, tmp_
 @pytest.mark.usefixtures("selected")
 def test_the_ensemble_as_onnx(store: SweepStore, tmp_path: Path) -> None:
     output = str(tmp_path / "model")
-    made, _ = export_model("small", store.storage, output, onnx=True, ensemble=True)
+    made, _ = export_model("small", store.storage, output, onnx=True, wanted=Wanted(ensemble=True))
     rows = load_data(store.load_sweep()).test.inputs[:7].copy()
     found = run_onnx((Path(made) / "model.onnx").read_bytes(), rows)
     module = load_result(store.storage, "small").ensemble()
@@ -374,5 +448,5 @@ def test_the_ensemble_as_onnx(store: SweepStore, tmp_path: Path) -> None:
 def test_there_is_no_ensemble_of_one_trial(tmp_path: Path) -> None:
     train_sweep(tmp_path, small("alone"), [])
     with pytest.raises(UserError, match="has no ensemble: fewer than three finished trials"):
-        export_model("alone", str(tmp_path), str(tmp_path / "model"), ensemble=True)
+        export_model("alone", str(tmp_path), str(tmp_path / "model"), wanted=Wanted(ensemble=True))
     assert not (tmp_path / "model").exists()

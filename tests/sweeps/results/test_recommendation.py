@@ -1,0 +1,134 @@
+"""One recommendation: cross-entropy with a temperature unless the evidence says otherwise."""
+
+from dataclasses import asdict
+from typing import Any
+
+import pytest
+
+from sweeps.evidence.comparison import SCALED, Comparison, Verdict
+from sweeps.results.judgement import NOT_YET, Judgement
+from sweeps.results.recommendation import Recommendation, recommend
+from sweeps.search.record import TrialRecord
+from tests.builders import baseline, ranked, trial
+
+PLAIN = baseline(val_ece=0.05, temperature=1.62)
+FOCAL = trial(1, val_ece=0.02, temperature=0.9)
+
+
+def judged(verdict: Verdict, metric: str = "ece", ending: str = SCALED) -> Judgement:
+    theirs = f"cross_entropy{ending}"
+    found = Comparison("focal", theirs, metric, -0.01, -0.03, 0.01, verdict, 2, "test")
+    return Judgement((found,))
+
+
+def recommended(
+    records: list[TrialRecord], judgement: Judgement = NOT_YET, **search: Any
+) -> Recommendation:
+    found = recommend(ranked(records, search=search), judgement)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    ("judgement", "kind", "text"),
+    [
+        (
+            judged("supported"),
+            "setting",
+            "focal (γ=1) with a temperature (trial 1, T = 0.90). It is shown to beat cross-entropy "
+            "with a temperature, by ECE on the test split (-0.0100 [-0.0300, +0.0100]).",
+        ),
+        (
+            judged("not supported"),
+            "baseline",
+            "cross-entropy with a temperature (trial 0, T = 1.62). The selected setting, focal "
+            "(γ=1), is not shown to beat it, by ECE on the test split (-0.0100 [-0.0300, "
+            "+0.0100]).",
+        ),
+        (
+            judged("worse"),
+            "baseline",
+            "cross-entropy with a temperature (trial 0, T = 1.62). The selected setting, focal "
+            "(γ=1), is worse, by ECE on the test split (-0.0100 [-0.0300, +0.0100]).",
+        ),
+        (
+            NOT_YET,
+            "baseline",
+            "cross-entropy with a temperature (trial 0, T = 1.62). The selected setting, focal "
+            "(γ=1), has not been compared with it on the same samples.",
+        ),
+    ],
+)
+def test_it_follows_the_deciding_verdict(judgement: Judgement, kind: str, text: str) -> None:
+    found = recommended([PLAIN, FOCAL], judgement)
+    assert (found.kind, found.text) == (kind, f"Recommended: {text}")
+
+
+def test_by_the_error_the_rival_has_no_temperature() -> None:
+    records = [baseline(val_error=0.2), trial(1, val_error=0.1)]
+    found = recommended(records, judged("supported", "error", ""), objective="val_error")
+    assert found.why.startswith("It is shown to beat cross-entropy, by error on the test split")
+
+
+def test_where_cross_entropy_is_selected_or_no_option() -> None:
+    worse = trial(1, val_ece=0.2)
+    assert recommended([PLAIN, worse]).why == "It also has the lowest validation ECE."
+    alone = recommended([FOCAL])
+    assert (alone.kind, alone.trials) == ("setting", (1,))
+    assert "cross-entropy, which did not finish" in alone.why
+    limits = {"constraints": {"val_nll": {"at_most": 0.4}}}
+    records = [baseline(val_ece=0.05, val_nll=0.9), trial(1, val_ece=0.02, val_nll=0.3)]
+    limited = recommended(records, judged("not supported"), **limits)
+    assert (limited.kind, limited.why) == (
+        "setting",
+        "It is the selected setting; cross-entropy is no option: NLL too high.",
+    )
+    assert recommend(ranked([baseline(state="failed", history=[])]), NOT_YET) is None
+
+
+def test_a_network_with_a_fresh_seed_is_recommended_where_there_is_one() -> None:
+    again = [baseline(2, role="finalist", seed=1, val_ece=0.05), FOCAL]
+    assert recommended([PLAIN, *again]).trials == (2,)
+
+
+def networks(*numbers: int) -> dict[str, Any]:
+    members = [{"trial": number, "label": "", "temperature": 1.0} for number in numbers]
+    return {"members": members, "networks": len(set(numbers)), "temperature": 0.9}
+
+
+def several(verdict: Verdict) -> dict[str, Any]:
+    name = f"the mean of 2 seeds of cross_entropy{SCALED}"
+    found = Comparison("ensemble", name, "nll", -0.01, -0.03, 0.01, verdict, 1, "test")
+    return {
+        **networks(1, 1, 4),
+        "seeds": networks(0, 2, 3),
+        "comparisons": [asdict(found)],
+        "offered": "ensemble" if verdict == "supported" else "seeds",
+    }
+
+
+@pytest.mark.parametrize(
+    ("of_setting", "of_ensemble", "kind", "trials"),
+    [
+        ("not supported", "supported", "ensemble", (1, 4)),
+        ("not supported", "not supported", "ensemble", (0, 2, 3)),
+        ("supported", "supported", "ensemble", (1, 4)),
+        ("supported", "worse", "setting", (1,)),
+    ],
+)
+def test_several_networks_where_they_are_allowed_and_supported(
+    of_setting: Verdict, of_ensemble: Verdict, kind: str, trials: tuple[int, ...]
+) -> None:
+    judgement = Judgement(judged(of_setting).comparisons, ensemble=several(of_ensemble))
+    found = recommend(ranked([PLAIN, FOCAL]), judgement, with_ensemble=True)
+    assert found is not None
+    assert (found.kind, found.trials) == (kind, trials)
+    assert kind == "setting" or f"a prediction costs {len(trials)} networks." in found.why
+    alone = recommended([PLAIN, FOCAL], judgement)
+    assert alone.kind == ("setting" if of_setting == "supported" else "baseline")
+
+
+def test_an_undecided_ensemble_is_not_recommended() -> None:
+    judgement = Judgement(ensemble={**networks(1, 4), "comparisons": [], "offered": "ensemble"})
+    found = recommend(ranked([PLAIN, FOCAL]), judgement, with_ensemble=True)
+    assert found is not None and found.kind == "baseline"
