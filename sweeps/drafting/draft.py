@@ -156,7 +156,7 @@ selection:
   seeds: auto            # 3 to 8 fresh seeds of the best one, until its verdict is decided
 # scaling: {{gpus_per_worker: 0.5}}        # two trials on each GPU
 {hints}tracking:
-  register_model: true   # register the recommended classifier in MLflow
+  register_model: false  # true: register the recommended classifier in MLflow
 """
 
 
