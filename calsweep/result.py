@@ -18,7 +18,6 @@ from sweeps.results.refinement import parts_of_nll
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
-from sweeps.service.delivered import Wanted, deliver, load_delivered
 from sweeps.service.reading import find_best, read_answer
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
@@ -27,6 +26,7 @@ from trainables.contract.report import COSTS
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from sweeps.service.delivered import Wanted
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
 
 
@@ -186,6 +186,8 @@ class Result:
             UserError: No setting was selected, the data have changed, the checkpoint was deleted,
                 or the sweep has a custom training loop without ``trainable.load``.
         """
+        from sweeps.service.delivered import Wanted
+
         return self._load(Wanted(selected, loss, trial))
 
     def ensemble(self) -> CalibratedEnsemble:
@@ -200,6 +202,7 @@ class Result:
             UserError: There is no ensemble, because fewer than three trials qualify or one network
                 is better. Also the reasons of :meth:`model`.
         """
+        from sweeps.service.delivered import Wanted
         from trainables.export.calibrated import CalibratedEnsemble
 
         found = self._load(Wanted(ensemble=True))
@@ -207,6 +210,7 @@ class Result:
         return found
 
     def _load(self, wanted: Wanted) -> CalibratedClassifier | CalibratedEnsemble:
+        from sweeps.service.delivered import deliver, load_delivered
         from sweeps.service.trained import load_same_data
 
         ranking = Ranking(self._records, rule_of(self._sweep))

@@ -100,7 +100,8 @@ def test_the_model_gives_the_calibrated_probabilities_of_the_sweep(result: calsw
     rows = torch.from_numpy(model.encode(IMAGES[:5]))
     assert np.allclose(model(rows).detach(), probs[:5], atol=1e-6)
     # The test logits are those that the trial wrote, divided by its temperature.
-    trial = result._judged()
+    assert result.recommended is not None
+    trial = result._records[result.recommended.trials[0]]
     data = result._store.trial_folder(trial.number).read("predictions_test.parquet")
     logits, labels = read_predictions(data)
     from sweeps.planning.data import load_data
