@@ -832,6 +832,19 @@ def _print_answer(answer: dict[str, Any], lasting: bool = False) -> None:
     console.file.flush()  # writing to MLflow follows, and may take long
 
 
+def _leaderboard(result: SweepResult) -> str:
+    """A line with the link to the leaderboard in MLflow; empty if MLflow has not answered."""
+    from sweeps.messages.redaction import without_credentials
+    from sweeps.tracking.address import is_server
+    from sweeps.tracking.view import LOCAL, leaderboard_link
+
+    if result.experiment_id is None:
+        return ""
+    uri = result.tracking_uri
+    address = without_credentials(uri).rstrip("/") if is_server(uri) else LOCAL
+    return f"\n  leaderboard       {leaderboard_link(address, result.experiment_id)}"
+
+
 def _print_places(result: SweepResult, name: str, storage: str) -> None:
     from sweeps.terminal.console import plain_console
 
@@ -839,7 +852,7 @@ def _print_places(result: SweepResult, name: str, storage: str) -> None:
     where = redact(storage_option(storage))
     variable = redact(_tracking_variable(result.tracking_uri, storage))
     console.print(
-        f"\n  browse the runs   {variable}calsweep ui{where}"
+        f"\n  browse the runs   {variable}calsweep ui{where}{_leaderboard(result)}"
         f"\n  best per dataset  {variable}calsweep best{where}"
         f"\n  report            calsweep report {name}{where}",
         soft_wrap=True,

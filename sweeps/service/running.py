@@ -123,6 +123,7 @@ class SweepResult:
         unsynced: Trials that are incomplete in MLflow, because it did not answer or their files are
             damaged.
         tracking_uri: MLflow's address.
+        experiment_id: MLflow's id of the experiment; None if MLflow has not answered.
     """
 
     records: list[TrialRecord]
@@ -130,6 +131,7 @@ class SweepResult:
     unsynced: int
     fault: str | None
     tracking_uri: str
+    experiment_id: str | None = None
 
 
 def run_sweep(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> SweepResult:
@@ -315,7 +317,9 @@ def _carry_out(
     if sweep.tracking.register_model and not queue.cut_short and ending.ranking.chosen is not None:
         _register(store, sweep, ending.ranking, dataset, writer.fault, progress)
     uri = tracking_uri_of(store, sweep)
-    return SweepResult(queue.records, ending.answer, unsynced, writer.fault, uri)
+    return SweepResult(
+        queue.records, ending.answer, unsynced, writer.fault, uri, mirror.experiment_id
+    )
 
 
 def _read_store(

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
 from sweeps.errors import first_line
+from sweeps.messages.formatting import finite
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
+from sweeps.tracking.run import METRICS, last_metrics
 from trainables.contract.config import ARCHIVE, is_own_folder
 from trainables.files.storage import Folder
 
@@ -40,7 +43,7 @@ def collect_artifacts(
 
     These are its last undamaged checkpoint (or the files of a custom training loop), its
     predictions on the validation and test split, a reliability diagram of the test split before and
-    after temperature scaling, and the `shared` files of all trials.
+    after temperature scaling, all metrics of its last epoch, and the `shared` files of all trials.
     """
     # Imported here, because torch takes seconds and Ray should start first.
     from sweeps.pages.reliability import reliability_svg
@@ -50,6 +53,8 @@ def collect_artifacts(
     source = store.trial_folder(record.number)
     for name, text in shared.items():
         (folder / name).write_text(text)
+    if record.history:
+        (folder / METRICS).write_text(json.dumps(finite(last_metrics(record)), indent=1))
     names = source.names()
     for name in names:
         if name.startswith("predictions_"):

@@ -29,10 +29,19 @@ from sweeps.tracking.experiment import dataset_experiment, deleted, pages
 from sweeps.tracking.kept_address import tracking_uri_of
 from sweeps.tracking.refusals import RunDeletedError, RunRefusedError, RunUnansweredError, blamed
 from sweeps.tracking.rights import needs_right, writes_to
-from sweeps.tracking.run import RANK, end_tags, ranks, run_metrics, run_parameters, run_tags
+from sweeps.tracking.run import (
+    RANK,
+    end_tags,
+    ranks,
+    run_metrics,
+    run_parameters,
+    run_tags,
+    shown_names,
+)
 from sweeps.tracking.run_content import Ending
 from sweeps.tracking.sqlite import make_database
 from sweeps.tracking.sweep_run import MachineSample, SweepRun, log, missing
+from sweeps.tracking.view import TAG, leaderboard_view
 
 _RANKS = 500  # trials with a rank at most
 _SECONDS_BETWEEN_PROGRESS = 15.0
@@ -112,7 +121,15 @@ class Mirror:
             self._own = SweepRun(
                 client, self._experiment.experiment_id, self._sweep, self._store, parent
             )
+            client.set_experiment_tag(
+                self._experiment.experiment_id, TAG, leaderboard_view(self._sweep)
+            )
         return self._own
+
+    @property
+    def experiment_id(self) -> str | None:
+        """MLflow's id of the experiment; None until MLflow has answered."""
+        return self._experiment.experiment_id if self._own is not None else None
 
     def sync(self, record: TrialRecord) -> None:
         """Bring the run of one trial up to date with its record: :meth:`show`, :meth:`complete`."""
@@ -245,7 +262,7 @@ class Mirror:
             self._client,
             run.id,
             parameters,
-            run_metrics(history[run.epochs :], run.times),
+            run_metrics(history[run.epochs :], run.times, shown_names(self._sweep)),
             end_tags(record, self._sweep.objective),
         )
         run.params |= parameters.keys()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,11 +13,12 @@ from typing import Any
 
 from sweeps.errors import UserError, first_line
 from sweeps.results.best import TrackedSweep, data_unlike_all, named
-from sweeps.search.ranking import baseline_means, excesses
+from sweeps.search.ranking import Ranking, baseline_means, excesses
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Limit, Rule
 from sweeps.tracking.address import check_answers, make_client
 from sweeps.tracking.experiment import our_experiments, pages
+from sweeps.tracking.run import METRICS
 from sweeps.tracking.sqlite import sqlite_path
 from trainables.contract.setting import Setting
 
@@ -88,11 +90,29 @@ def _about(run: Any) -> TrackedSweep:
 
 def _with_trials(client: Any, sweep: TrackedSweep, experiment: str) -> TrackedSweep:
     runs = _deciding_runs(client, sweep, experiment)
-    return replace(
-        sweep,
-        records=sorted((_record(run) for run in runs), key=lambda record: record.number),
-        run_ids={int(run.data.tags["calsweep.trial"]): run.info.run_id for run in runs},
-    )
+    ids = {int(run.data.tags["calsweep.trial"]): run.info.run_id for run in runs}
+    records = sorted((_record(run) for run in runs), key=lambda record: record.number)
+    chosen = Ranking(records, sweep.rule).chosen
+    for record in chosen.judged if chosen is not None else ():
+        record.history = [{**record.outcome, **_all_metrics(client, ids[record.number])}]
+    return replace(sweep, records=records, run_ids=ids)
+
+
+def _all_metrics(client: Any, run_id: str) -> dict[str, float]:
+    """A trial's metrics with the ends of their intervals.
+
+    Empty before the trial's files are there, and for one that an earlier version wrote: its run has
+    them all.
+    """
+    from mlflow.exceptions import MlflowException
+
+    with (
+        suppress(MlflowException, OSError),
+        tempfile.TemporaryDirectory(prefix="calsweep-") as folder,
+    ):
+        found = json.loads(Path(client.download_artifacts(run_id, METRICS, folder)).read_text())
+        return {name: value for name, value in found.items() if value is not None}
+    return {}
 
 
 def _deciding_runs(client: Any, sweep: TrackedSweep, experiment: str) -> list[Any]:

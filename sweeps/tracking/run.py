@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, get_args
 
-from sweeps.messages.formatting import format_fraction, format_temperature
+from sweeps.messages.formatting import escaped_markdown, format_fraction, format_temperature
 from sweeps.results.columns import one_line, shown_metrics
 from sweeps.results.refinement import parts_of_nll
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.sweep_file.schema import SweepFile
-from trainables.contract.metric_names import MetricName
+from trainables.contract.metric_names import MetricName, Statistic
 from trainables.contract.report import COSTS
 
 # The parameters of every trial; hyperparameters cannot use these names.
@@ -24,7 +24,10 @@ _RESERVED = {"loss", "seed", "guard", "objective", *_RECIPE}
 _DIGITS = 4
 RANK = "rank"
 SWEEP = "sweep"
-_WHOLE = 7  # characters of a number before its point
+DESCRIPTION = "mlflow.note.content"
+METRICS = "metrics.json"  # the artifact with all metrics of a trial
+_MOST_METRICS = 40  # of a run: MLflow draws a chart for each
+_METRICS = ("error", "ece", "nll", "brier", "adaptive_ece", "classwise_ece", "auroc", "aurc")
 
 
 def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) -> dict[str, str]:
@@ -35,7 +38,7 @@ def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) 
         "calsweep.sweep": sweep.name,
         "calsweep.sweep_id": sweep_id,
         "calsweep.trial": str(record.number),
-        # Exact values; parameters are formatted for reading and sorting.
+        # Exact values; parameters are rounded for reading.
         "calsweep.hyperparameters": json.dumps(record.hyperparameters),
         "role": record.role,
         "state": record.state,
@@ -48,7 +51,22 @@ def end_tags(record: TrialRecord, objective: str) -> dict[str, str]:
     if record.state == "running":
         return {}
     reason = {"reason": record.reason} if record.reason else {}
-    return {"state": record.state, RANK: record.state, **reason, **_in_words(record, objective)}
+    words = _in_words(record, objective)
+    return {
+        "state": record.state,
+        RANK: record.state,
+        **reason,
+        **words,
+        DESCRIPTION: _description(record, words),
+    }
+
+
+def _description(record: TrialRecord, words: Mapping[str, str]) -> str:
+    """A trial in one line: ``focal γ=2, finalist, finished: val error .0123, T 1.20``."""
+    how = record.state + (f" ({record.reason})" if record.reason else "")
+    found = ", ".join(f"{name} {value}" for name, value in words.items())
+    text = f"{record.label}, {record.role}, {how}" + (f": {found}" if found else "")
+    return escaped_markdown(" ".join(text.split()))
 
 
 def word_columns(objective: str) -> dict[str, str]:
@@ -98,7 +116,7 @@ def run_parameters(sweep: SweepFile, record: TrialRecord) -> dict[str, str]:
     recipe = _RECIPE[2:] if sweep.trainable is None else ("epochs",)
     return {
         "loss": record.loss,
-        **{columns[name]: sortable(value) for name, value in record.hyperparameters.items()},
+        **{columns[name]: readable(value) for name, value in record.hyperparameters.items()},
         "seed": str(record.seed),
         "dataset": sweep.dataset.label,
         "model": sweep.model_label,
@@ -126,24 +144,65 @@ def sweep_parameters(sweep: SweepFile, digest: str | None) -> dict[str, str]:
     }
 
 
+def shown_names(sweep: SweepFile) -> tuple[str, ...]:
+    """The metrics that a trial's run shows first: those that decide, then the usual ones."""
+    rule = rule_of(sweep)
+    names = (
+        "train_loss",
+        *rule.objectives,
+        *(limit.metric for limit in rule.limits.values()),
+        sweep.scheduler.metric,
+        *shown_metrics(sweep.objective),
+        *(str(MetricName(name, "val")) for name in _METRICS),
+        *(str(MetricName(name, "test")) for name in _METRICS),
+        *(str(MetricName(name, "test", scaled=True)) for name in _METRICS[1:]),
+        *(str(MetricName(name, "val", scaled=True)) for name in ("ece", "nll", "brier")),
+        *(
+            f"{split}_{part}"
+            for split in ("val", "test")
+            for part in ("nll_calibration", "refinement")
+        ),
+    )
+    return tuple(dict.fromkeys(names))[:_MOST_METRICS]
+
+
 def run_metrics(
-    entries: Iterable[Mapping[str, float]], times: Mapping[int, int]
+    entries: Iterable[Mapping[str, float]], times: Mapping[int, int], first: Sequence[str]
 ) -> Iterator[tuple[str, float, int, int]]:
     """Name, value, time stamp in milliseconds and epoch of the metrics of epochs.
 
-    Includes the parts of the NLL if it is known before and after scaling. Epochs keep the given
-    time stamps, because MLflow drops only what it has with the same one.
+    A run has 40 metrics at most: `first` and, if there is room, others without the ends of
+    intervals. All are in the artifact of :func:`last_metrics`. Epochs keep the given time stamps,
+    because MLflow drops only what it has with the same one.
     """
     for entry in entries:
         epoch = int(entry["epoch"])
         time_stamp = times.get(epoch, int(1000 * entry["timestamp"]))
-        for name, value in {**entry, **parts_of_nll(entry)}.items():
-            if name not in ("epoch", *COSTS):
-                yield name, float(value), time_stamp, epoch
+        values = _metrics_of(entry)
+        others = sorted(name for name in values.keys() - set(first) if not is_statistic(name))
+        kept = {*first, *others[: max(0, _MOST_METRICS - len(first))]}
+        for name in values:
+            if name in kept:
+                yield name, float(values[name]), time_stamp, epoch
 
 
-def sortable(value: Any) -> str:
-    """A number with four significant digits and an aligned point, because MLflow sorts text."""
+def last_metrics(record: TrialRecord) -> dict[str, float]:
+    """All metrics of a trial's last epoch, with the ends of their intervals."""
+    return _metrics_of(record.outcome)
+
+
+def _metrics_of(entry: Mapping[str, float]) -> dict[str, float]:
+    """Includes the parts of the NLL if it is known before and after scaling."""
+    found = {**entry, **parts_of_nll(entry)}
+    return {name: value for name, value in found.items() if name not in ("epoch", *COSTS)}
+
+
+def is_statistic(name: str) -> bool:
+    return name.endswith(tuple(f"_{each}" for each in get_args(Statistic) if each))
+
+
+def readable(value: Any) -> str:
+    """A number with four significant digits, and no more zeros or spaces, so that it is found."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if isinstance(value, float) and math.isfinite(value) and value != 0:
@@ -151,6 +210,4 @@ def sortable(value: Any) -> str:
         text = f"{value:.{places}f}"
     else:
         text = f"{value:g}" if isinstance(value, float) else str(value)
-    whole, point, fraction = text.partition(".")
-    fraction = fraction.rstrip("0")
-    return f"{whole:>{_WHOLE}}{point if fraction else ''}{fraction}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

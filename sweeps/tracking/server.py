@@ -24,12 +24,9 @@ from sweeps.tracking.address import (
 from sweeps.tracking.experiment import our_experiments
 from sweeps.tracking.mlflow_internals import follow_move
 from sweeps.tracking.sqlite import sqlite_path
+from sweeps.tracking.view import leaderboard_link
 
 _PATIENCE_SECONDS = 8.0
-
-
-_WHICH_PAGES = """MLflow opens a run in its pages for language models until you choose
-"Model training" there, at the top left; the browser remembers it."""
 
 
 def serve(storage: str, host: str, port: int) -> None:
@@ -44,7 +41,6 @@ def serve(storage: str, host: str, port: int) -> None:
         check_answers(uri)
         print("The runs are on a tracking server:")
         _print_links(uri, without_credentials(uri).rstrip("/"))
-        print(_WHICH_PAGES)
         return
     path = sqlite_path(uri)
     if path is not None and not path.exists():
@@ -68,7 +64,6 @@ def serve(storage: str, host: str, port: int) -> None:
         try:
             if _is_up(server, f"http://{host}:{port}"):
                 _print_links(uri, f"http://{host}:{port}")
-                print(_WHICH_PAGES)
                 print(f"MLflow is up at http://{host}:{port}; Ctrl-C ends it", flush=True)
             code = server.wait()
         except KeyboardInterrupt:
@@ -111,4 +106,4 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 def _print_links(uri: str, address: str) -> None:
     for experiment in our_experiments(make_client(uri)):
-        print(f"  {experiment.name}  {address}/#/experiments/{experiment.experiment_id}/runs")
+        print(f"  {experiment.name}  {leaderboard_link(address, experiment.experiment_id)}")

@@ -15,7 +15,7 @@ from sweeps.store.identity import Identity, read_environment, read_identity
 from sweeps.store.skipped import SKIPPED, read_skipped
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
-from sweeps.tracking.run import RANK, SWEEP, sweep_parameters
+from sweeps.tracking.run import DESCRIPTION, RANK, SWEEP, is_statistic, sweep_parameters
 from sweeps.tracking.run_content import (
     Ending,
     dataset_entity,
@@ -25,7 +25,6 @@ from sweeps.tracking.run_content import (
 )
 
 MachineSample = tuple[float, Mapping[str, float]]
-_DESCRIPTION = "mlflow.note.content"
 _COMMIT = "mlflow.source.git.commit"
 
 
@@ -67,7 +66,7 @@ class SweepRun:
                 "mlflow.source.name": "calsweep",
                 SWEEP: self._sweep.name,
                 RANK: "     –",  # sorts before the ranks of trials
-                _DESCRIPTION: running_description(self._sweep),
+                DESCRIPTION: running_description(self._sweep),
                 **({_COMMIT: commit} if commit else {}),
             },
         )
@@ -89,7 +88,7 @@ class SweepRun:
         if self._has_answer:
             return
         text = running_description(self._sweep, ranking)
-        log(self._client, self.id, tags={_DESCRIPTION: text})
+        log(self._client, self.id, tags={DESCRIPTION: text})
 
     def machines(self, samples: Sequence[MachineSample]) -> None:
         metrics = [
@@ -107,6 +106,7 @@ class SweepRun:
             f"best_{split}_{name}": value
             for split in ("val", "test")
             for name, value in chosen.get(split, {}).items()
+            if not is_statistic(name)  # these are in selection.json
         }
         ensemble = summary.get("ensemble")
         if ensemble:
@@ -114,7 +114,7 @@ class SweepRun:
             values |= {f"ensemble_{name}": ensemble["row"].get(name) for name in shown}
             values["ensemble_networks"] = ensemble["networks"]
         metrics = [(name, value, now, 0) for name, value in values.items() if value is not None]
-        tags = {_DESCRIPTION: description(self._sweep, ending.answer)}
+        tags = {DESCRIPTION: description(self._sweep, ending.answer)}
         if chosen:
             tags["best_loss"] = chosen["loss"]
         if summary["recommended"]:

@@ -55,6 +55,7 @@ def make_records() -> list[TrialRecord]:
     def whole(**last: float) -> list[dict[str, float]]:
         return [entry(1), entry(2), entry(3, **last)]
 
+    ends = {"val_ece_low": 0.01, "val_ece_high": 0.05}
     lucky, steady = 1 / 3, 0.1 + 0.2  # floats with long decimal representations
     return [
         trial(0, "cross_entropy", None, role="baseline", history=whole(val_ece=0.05)),
@@ -64,7 +65,7 @@ def make_records() -> list[TrialRecord]:
         trial(4, "focal", 8.0, state="stopped", reason="val_nll too high after epoch 1"),
         trial(5, "focal", 7.0, state="failed", reason="diverged", history=[]),
         trial(6, "focal", lucky, role="finalist", seed=1, history=whole(val_ece=0.04)),
-        trial(7, "focal", steady, role="finalist", seed=1, history=whole(val_ece=0.03)),
+        trial(7, "focal", steady, role="finalist", seed=1, history=whole(val_ece=0.03, **ends)),
     ]
 
 

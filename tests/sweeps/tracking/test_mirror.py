@@ -38,6 +38,7 @@ from trainables.files.checkpoints import save_checkpoint
 ARTIFACTS = {
     "checkpoint.pt",
     "environment.json",
+    "metrics.json",
     "predictions_test.parquet",
     "predictions_validation.parquet",
     "reliability.svg",
@@ -68,16 +69,16 @@ def test_every_trial_is_a_run_under_the_sweeps_own(
     assert runs["0"].data.tags["role"] == "baseline"
 
 
-def test_parameters_have_one_name_and_sort_as_text(
+def test_parameters_have_one_name_and_are_found_by_their_value(
     storage: Path, written: list[TrialRecord]
 ) -> None:
     runs = runs_of(storage, "whole")
     parameters = runs["1"].data.params
     assert {"loss", "gamma", "seed", "dataset", "model", "epochs", "lr"} <= parameters.keys()
     assert parameters["dataset"] == "digits"
-    gammas = [runs[n].data.params["gamma"] for n in "123"]
-    assert gammas == ["      0.3333", "      0.3", "      9"]
-    assert sorted(gammas, key=float) == sorted(gammas)
+    assert [runs[n].data.params["gamma"] for n in "123"] == ["0.3333", "0.3", "9"]
+    found = client_of(storage).search_runs([runs["1"].info.experiment_id], "params.gamma = '9'")
+    assert [run.info.run_id for run in found] == [runs["3"].info.run_id]
 
 
 def test_metrics_are_there_by_epoch(storage: Path, written: list[TrialRecord]) -> None:
@@ -233,7 +234,7 @@ def test_hyperparameters_are_not_mistaken_for_the_recipe(fresh: Path) -> None:
     sweep = make_sweep("own", losses=losses, training={"epochs": 3, "lr": 0.1})
     record = replace(make_records()[0], role="search", setting=Setting("my_losses:Mine", own))
     make_mirror(fresh, sweep, [record]).sync(record)
-    parameters = {k: v.strip() for k, v in runs_of(fresh, "own")["0"].data.params.items()}
+    parameters = runs_of(fresh, "own")["0"].data.params
     assert (parameters["lr"], parameters["loss.lr"]) == ("0.1", "0.33")
     assert (parameters["seed"], parameters["loss.seed"]) == ("0", "7")
     assert (parameters["loss"], parameters["loss.loss"]) == ("my_losses:Mine", "2.5")

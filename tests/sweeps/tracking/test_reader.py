@@ -97,6 +97,8 @@ def test_the_answer_from_mlflow_is_the_one_from_the_records(
     assert found["seeds"] == 1
     assert found["val"]["ece"] == chosen.objective == 0.03
     assert found["temperature"] == 1.3
+    # The ends of intervals are in an artifact of the run.
+    assert (found["val"]["ece_low"], found["val"]["ece_high"]) == (0.01, 0.05)
     assert found["run_id"] == runs_of(storage, "whole")["2"].info.run_id
     resolved = YAML(typ="safe").load(read_sweep_file(uri, found["parent_run_id"]))
     alone = parse_sweep(as_sweep_file(found, resolved))

@@ -1,12 +1,17 @@
-"""`calsweep ui` ends all its processes when it is terminated, also without Ctrl-C."""
+"""`calsweep ui` opens on a ranked leaderboard, and ends all its processes when it is terminated."""
 
 import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+
+from sweeps.search.record import TrialRecord
+from tests.harness.ray_cluster import free_port
 
 
 def listens(port: int) -> bool:
@@ -14,22 +19,58 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.slow
-def test_no_server_outlives_the_command(tmp_path: Path) -> None:
-    (tmp_path / "mlflow.db").touch()
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = int(probe.getsockname()[1])
-    command = [sys.executable, "-m", "sweeps.cli", "ui", "--storage", str(tmp_path)]
+@contextmanager
+def served(storage: Path, port: int) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
+    """The running command, and what it has printed."""
+    command = [sys.executable, "-m", "sweeps.cli", "ui", "--storage", str(storage)]
     with subprocess.Popen(
-        [*command, "--port", str(port)], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+        [*command, "--port", str(port)], cwd=storage, stdout=subprocess.PIPE, text=True
     ) as process:
         try:
             assert process.stdout is not None
-            assert any("MLflow is up" in line for line in process.stdout)
-            assert listens(port)
+            lines = []
+            for line in process.stdout:
+                lines.append(line)
+                if "MLflow is up" in line:
+                    break
+            yield process, lines
             process.send_signal(signal.SIGTERM)
             assert process.wait(timeout=60) == 0
-            assert not listens(port)
         finally:
             process.kill()
+
+
+@pytest.mark.slow
+def test_no_server_outlives_the_command(tmp_path: Path) -> None:
+    (tmp_path / "mlflow.db").touch()
+    port = free_port()
+    with served(tmp_path, port) as (_, lines):
+        assert "MLflow is up" in lines[-1]
+        assert listens(port)
+    assert not listens(port)
+
+
+@pytest.mark.slow
+def test_its_link_opens_on_the_ranked_leaderboard(
+    storage: Path, written: list[TrialRecord], chromium: str
+) -> None:
+    from playwright.sync_api import sync_playwright
+
+    assert written
+    with served(storage, free_port()) as (_, lines), sync_playwright() as playwright:
+        (link,) = [word for line in lines for word in line.split() if "/experiments/" in word]
+        browser = playwright.chromium.launch(
+            executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"]
+        )
+        page = browser.new_page(viewport={"width": 1440, "height": 1000})
+        page.goto(link)
+        page.get_by_text("error too high").first.wait_for(timeout=150_000)
+        shown = page.locator(".ag-body-viewport [col-id='tags.`rank`']").all_inner_texts()
+        # The sweep's own run, the two of the selected setting, the others by rank, the rest.
+        assert [text.strip() for text in shown] == [
+            *("–", "1", "1", "2", "2", "3"),
+            *("error too high", "failed", "stopped"),
+        ]
+        heads = " ".join(page.locator(".ag-header-cell").all_inner_texts())
+        assert "val ECE" in heads and "test error" in heads
+        browser.close()
