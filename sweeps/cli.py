@@ -264,6 +264,8 @@ def check(
     storage: Storage = DEFAULT_STORAGE,
     overrides: Overrides = None,
     name: NewName = None,
+    compare: Compared = None,
+    seeds: FreshSeeds = None,
     no_data: Annotated[
         bool,
         typer.Option(
@@ -279,12 +281,13 @@ def check(
 ) -> None:
     """Read a sweep file and its data and print the plan, without running."""
     from sweeps.planning.checks import check_sweep
+    from sweeps.planning.compared_losses import with_comparison
     from sweeps.sweep_file.loading import load_sweep
     from sweeps.sweep_file.schema import OWN_DATA
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.plan_tables import plan_tables
 
-    sweep = load_sweep(file, overrides or (), name)
+    sweep = with_comparison(load_sweep(file, overrides or (), name), compare, seeds)
     check_sweep(sweep)
     if gpu is not None and (no_data or sweep.dataset.name == OWN_DATA):
         raise UserError(f"--gpu {gpu} needs data that calsweep reads; leave it out")
@@ -533,6 +536,34 @@ def report(
         print(table, end="")
     else:
         print(f"written: {write_text(table, output)}")
+
+
+@app.command(rich_help_panel=INSPECT)
+def table(
+    names: SweepNames,
+    storage: Storage = DEFAULT_STORAGE,
+    rows: Annotated[
+        Literal["loss", "dataset", "model", "sweep"], typer.Option(help="What a row is.")
+    ] = "loss",
+    columns: Annotated[
+        Literal["loss", "dataset", "model", "sweep"], typer.Option(help="What a column is.")
+    ] = "dataset",
+    metrics: Annotated[
+        str, typer.Option(help="Metrics of the test split; ece_scaled is after a temperature.")
+    ] = "ece,nll,error",
+    output: Annotated[str | None, typer.Option(help="The file; printed if omitted.")] = None,
+    form: Annotated[
+        Literal["latex", "csv", "markdown", "json"], typer.Option("--format", help="Output format.")
+    ] = "markdown",
+) -> None:
+    """Print one table of several sweeps for a paper."""
+    from sweeps.service.reading import results_table_of, write_text
+
+    text = results_table_of(names, storage, rows, columns, metrics, form)
+    if output is None:
+        print(text, end="")
+    else:
+        print(f"written: {write_text(text, output)}")
 
 
 @app.command(rich_help_panel=USE)

@@ -27,6 +27,11 @@ Verdict = Literal["supported", "not supported", "worse"]
 Split = Literal["validation", "test"]
 ReadPredictions = Callable[[int], bytes]
 
+_OPPOSITE: Mapping[Verdict, Verdict] = {
+    "supported": "worse",
+    "worse": "supported",
+    "not supported": "not supported",
+}
 NO_LOOKS: Mapping[int, float] = {}
 LEAST_CHANCE = 0.02  # of a supported verdict; below it, no further seeds are trained
 ERROR = 0.05  # the probability that an interval misses, over all sweeps on a test split
@@ -194,6 +199,41 @@ def _metrics_against(objective: MetricName, with_temperature: bool) -> list[str]
     """Metrics to compare with cross-entropy, without those that its temperature decides."""
     decided = (*UNCHANGED_BY_TEMPERATURE, CALIBRATION_PART) if with_temperature else ()
     return [metric for metric in _metrics_of(objective) if metric not in decided]
+
+
+def verdicts_in_pairs(
+    settings: Sequence[Candidate],
+    metrics: Sequence[MetricName],
+    read_predictions: ReadPredictions,
+    sweeps: int = 1,
+) -> dict[tuple[MetricName, str, str], Verdict]:
+    """Verdicts by metric, loss and other loss on the test split, for a table of all settings.
+
+    All pairs and all sweeps share the allowed error of a metric, see :func:`compare_losses`. Other
+    metrics than ``trainables.metrics.COMPARABLE`` have no verdict.
+
+    Args:
+        settings: One of each loss, with fresh seeds.
+        metrics: Their names; the split is ignored.
+        read_predictions: See :func:`compare`.
+        sweeps: Number of sweeps that were evaluated on this split.
+
+    Raises:
+        OSError: Predictions cannot be read.
+        ValueError: They are damaged.
+    """
+    from trainables.metrics import COMPARABLE
+
+    runs, count = _Runs(read_predictions, _by_own_temperature), math.comb(len(settings), 2)
+    selection = {"confidence": 1 - ERROR / (sweeps * max(1, count))}
+    found: dict[tuple[MetricName, str, str], Verdict] = {}
+    for name in metrics:
+        for ours, theirs in combinations(settings, 2) if name.metric in COMPARABLE else ():
+            pair = (ours, name.scaled), (theirs, name.scaled)
+            each = runs.compare(name.metric, *pair, settings, selection, "test", sweeps)
+            found[name, ours.loss, theirs.loss] = each.verdict
+            found[name, theirs.loss, ours.loss] = _OPPOSITE[each.verdict]
+    return found
 
 
 def _metrics_of(objective: MetricName) -> list[str]:

@@ -23,8 +23,8 @@ from trainables.contract.setting import BASELINE_LOSS
 
 Form = Literal["markdown", "latex"]
 
-_NOT_PERCENT: Final = ("nll",)
-_LATEX: Final = str.maketrans(
+NOT_PERCENT: Final = ("nll",)
+LATEX: Final = str.maketrans(
     {
         "\\": r"\textbackslash{}",
         **{character: f"\\{character}" for character in "&%$#_{}"},
@@ -38,6 +38,7 @@ _LATEX: Final = str.maketrans(
         "ρ": r"$\rho$",
         "β": r"$\beta$",
         "–": "--",
+        "±": r"$\pm$",
         "†": r"$^\dagger$",
     }
 )
@@ -92,7 +93,7 @@ def _cells(candidate: Candidate, metrics: Sequence[str]) -> list[_Cell]:
 
 
 def _cell(candidate: Candidate, name: MetricName) -> _Cell:
-    scale, digits = (1.0, 3) if name.metric in _NOT_PERCENT else (100.0, 2)
+    scale, digits = (1.0, 3) if name.metric in NOT_PERCENT else (100.0, 2)
     value, (low, high) = candidate.mean(name), candidate.interval(name)
     return _Cell(scale * value, scale * low, scale * high, digits)
 
@@ -174,7 +175,7 @@ def _markdown(metrics: Sequence[str], body: Sequence[Sequence[str]], caption: st
 
 
 def _latex(metrics: Sequence[str], body: Sequence[Sequence[str]], caption: str) -> str:
-    groups = [metric_heading(metric).translate(_LATEX) for metric in metrics]
+    groups = [metric_heading(metric).translate(LATEX) for metric in metrics]
     heads = ["Loss", "Setting", "Error", *["pre $T$", "post $T$"] * len(metrics)]
     above = " & ".join(["", "", "", *(f"\\multicolumn{{2}}{{c}}{{{name}}}" for name in groups)])
     rules = " ".join(f"\\cmidrule(lr){{{4 + 2 * i}-{5 + 2 * i}}}" for i in range(len(groups)))
@@ -183,7 +184,7 @@ def _latex(metrics: Sequence[str], body: Sequence[Sequence[str]], caption: str) 
             "% needs \\usepackage{booktabs}",
             "\\begin{table*}",
             "\\centering\\small",
-            f"\\caption{{{caption.translate(_LATEX)}}}",
+            f"\\caption{{{caption.translate(LATEX)}}}",
             f"\\begin{{tabular}}{{ll{'r' * (1 + 2 * len(groups))}}}",
             "\\toprule",
             f"{above} \\\\",
@@ -205,4 +206,4 @@ def _tiny(text: str) -> str:
 
 
 _IN_MARKDOWN: Final = _Markup(MARKDOWN, "**{}**", lambda more: more.translate(MARKDOWN))
-_IN_LATEX: Final = _Markup(_LATEX, r"\textbf{{{}}}", _tiny)
+_IN_LATEX: Final = _Markup(LATEX, r"\textbf{{{}}}", _tiny)

@@ -9,12 +9,15 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
 from sweeps.messages.formatting import calsweep_command
+from sweeps.pages import results_table
 from sweeps.pages.paper_table import Form, paper_table
+from sweeps.pages.results_table import Key
 from sweeps.results.best import best_settings
 from sweeps.results.overview import Overview, overview
 from sweeps.results.side_by_side import Beside
@@ -28,11 +31,13 @@ from sweeps.store.stored_sweeps import (
     read_stored_file,
     stored_report,
     stored_sweeps,
+    sweeps_on_test_split,
 )
 from sweeps.store.sweep_store import SweepStore, sweep_names, tells_storage_faults
 from sweeps.sweep_file.loading import load_sweep, read_sweep
 from sweeps.terminal.watching import Glimpse
 from sweeps.tracking.address import tracking_uri
+from trainables.contract.metric_names import MetricName
 
 if TYPE_CHECKING:
     from sweeps.drafting.draft import Draft
@@ -177,6 +182,48 @@ def paper_table_of(name: str, storage: str, form: Form) -> str:
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
     return paper_table(Ranking(store.load_records(), rule_of(sweep)), sweep, form)
+
+
+@tells_storage_faults
+def results_table_of(
+    names: Sequence[str],
+    storage: str,
+    rows: Key,
+    columns: Key,
+    metrics: str,
+    form: results_table.Form,
+) -> str:
+    """One table of several sweeps; `metrics` are names such as ``ece_scaled``, with commas.
+
+    Raises:
+        UserError: There is no such sweep or metric, its predictions are missing or damaged, or two
+            values belong in one cell.
+    """
+    asked = [_metric(name.strip()) for name in metrics.split(",")]
+    values = []
+    for each in side_by_side(list(dict.fromkeys(names)), storage):
+        store = SweepStore(storage, each.sweep.name)
+        read, sweeps = partial(store.predictions, "test"), sweeps_on_test_split(store)
+        try:
+            values += results_table.values_of(each.sweep, each.ranking, asked, read, sweeps)
+        except (FileNotFoundError, ValueError) as error:
+            raise UserError(
+                f"sweep {store.name!r}: its predictions cannot be used: {error}"
+            ) from None
+    return results_table.results_table(values, rows, columns, form)
+
+
+def _metric(name: str) -> MetricName:
+    from trainables.metrics import METRICS
+
+    metric = MetricName.parse(name)
+    allowed = [each for each in METRICS if not METRICS[each].higher_is_better]
+    if metric.split or metric.metric not in allowed:
+        raise UserError(
+            f"--metrics: found {name!r}; allowed: {', '.join(allowed)}, and each with _scaled for "
+            "its value after temperature scaling"
+        )
+    return MetricName(metric.metric, "test", metric.scaled)
 
 
 def write_text(text: str, output: str, option: str = "--output ") -> str:

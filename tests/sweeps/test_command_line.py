@@ -39,6 +39,8 @@ MINIMAL = "name: small\ndataset: digits\nmodel: small_cnn\nlosses: [focal]\n"
         (("run", "sweep.yaml", "--address", "127.0.0.1:9"), "no Ray cluster answers"),
         (("run", "nothing.yaml"), "no such file"),
         (("check", "sweep.yaml", "--set", "search.objective=val_foo"), "search.objective"),
+        (("check", "sweep.yaml", "--compare", "focl"), "did you mean 'focal'"),
+        (("check", "sweep.yaml", "--set", "dataset.val_samples=9"), "did you mean 'validation'"),
         (("check", "sweep.yaml", "--set", "search.warm_start=[x]"), "no sweep named 'x' in"),
         (("resume", "small"), "no sweep named 'small'"),
         (("report", "small"), "no sweep named 'small'"),

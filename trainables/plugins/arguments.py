@@ -26,8 +26,15 @@ class Bounds(NamedTuple):
 
 
 def did_you_mean(name: str, known: Collection[str]) -> str:
-    """``" (did you mean 'x'?)"`` for the closest known name, or an empty string."""
-    close = difflib.get_close_matches(name, known, n=1)
+    """``" (did you mean 'x'?)"`` for the closest known name, or an empty string.
+
+    Names that begin with the first word come first: ``val_samples`` means ``validation``, although
+    ``train_samples`` has more letters in common.
+    """
+    word = name.partition("_")[0]
+    alike = [each for each in known if len(word) > 2 and each.startswith(word)]
+    close = difflib.get_close_matches(name, alike, n=1) or alike[: len(alike) == 1]
+    close = close or difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 

@@ -74,6 +74,9 @@ def test_choices() -> None:
 
 def test_did_you_mean() -> None:
     assert did_you_mean("focl", ["focal", "brier"]) == " (did you mean 'focal'?)"
+    known = ["train_samples", "validation", "test_samples"]
+    assert did_you_mean("val_samples", known) == " (did you mean 'validation'?)"
+    assert did_you_mean("train_sample", known) == " (did you mean 'train_samples'?)"
     assert did_you_mean("xyz", ["focal", "brier"]) == ""
 
 

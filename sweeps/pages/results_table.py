@@ -1,0 +1,222 @@
+"""One table of several sweeps for a paper: mean ± standard deviation over the fresh seeds."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import stdev
+from typing import Any, Final, Literal
+
+from sweeps.errors import UserError
+from sweeps.evidence.comparison import ReadPredictions, Verdict, verdicts_in_pairs
+from sweeps.messages.formatting import MARKDOWN, finite, format_loss, markdown_table, metric_heading
+from sweeps.pages.paper_table import LATEX, NOT_PERCENT
+from sweeps.search.ranking import Ranking
+from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.metric_names import MetricName
+from trainables.contract.setting import BASELINE_LOSS
+
+Key = Literal["loss", "dataset", "model", "sweep"]
+Form = Literal["latex", "csv", "markdown", "json"]
+
+_MARKS: Final[Mapping[Verdict | None, str]] = {"supported": "+", "worse": "-"}
+_CAPTION: Final = (
+    "Test split, mean ± standard deviation over the fresh seeds of the best setting of each loss, "
+    "in percent but for NLL. Bold: the best value of a sweep, and all that are not shown to be "
+    "worse. + and -: shown to be better or worse than cross-entropy, corrected for all pairs. "
+    "Values without ± are from one seed, and † exceeds the guard; neither competes."
+)
+
+
+@dataclass(frozen=True)
+class Value:
+    """A metric of a loss in one sweep, as a fraction.
+
+    Attributes:
+        mean: Mean over the seeds.
+        deviation: Standard deviation over the seeds; NaN for a single one.
+        best: Whether it is the best of its sweep, or not shown to be worse.
+        verdict: Against cross-entropy; None if they were not compared.
+    """
+
+    loss: str
+    dataset: str
+    model: str
+    sweep: str
+    metric: str
+    mean: float
+    deviation: float
+    seeds: int
+    best: bool
+    verdict: Verdict | None
+    within_guard: bool
+
+
+def values_of(
+    sweep: SweepFile,
+    ranking: Ranking,
+    metrics: Sequence[MetricName],
+    read_predictions: ReadPredictions,
+    sweeps: int = 1,
+) -> list[Value]:
+    """The values of one sweep, the baseline first; errors as in :func:`verdicts_in_pairs`."""
+    settings = sorted(ranking.best_by_loss.values(), key=lambda each: each.loss != BASELINE_LOSS)
+    compete = [each for each in settings if each.feasible and each.seeds and each.tier == 0]
+    verdicts = verdicts_in_pairs(compete, metrics, read_predictions, sweeps)
+    found = []
+    for metric in metrics:
+        known = [each for each in compete if not math.isnan(each.mean(metric))]
+        best = min((each for each in known), key=lambda each: each.mean(metric), default=None)
+        for each in settings:
+            against_best = verdicts.get((metric, each.loss, best.loss)) if best else None
+            is_best = each == best or (each in known and against_best == "not supported")
+            values = [trial.outcome.get(str(metric), math.nan) for trial in each.judged]
+            found.append(
+                Value(
+                    loss=format_loss(each.loss),
+                    dataset=sweep.dataset.label,
+                    model=sweep.model_label,
+                    sweep=sweep.name,
+                    metric=str(MetricName(metric.metric, "", metric.scaled)),
+                    mean=each.mean(metric),
+                    deviation=stdev(values) if len(values) > 1 else math.nan,
+                    seeds=each.seeds,
+                    best=is_best,
+                    verdict=verdicts.get((metric, each.loss, BASELINE_LOSS)),
+                    within_guard=each.feasible,
+                )
+            )
+    return found
+
+
+def results_table(values: Sequence[Value], rows: Key, columns: Key, form: Form) -> str:
+    """The table as text; LaTeX needs the package ``booktabs``.
+
+    Raises:
+        UserError: Rows and columns are the same, or two values belong in one cell.
+    """
+    if rows == columns:
+        raise UserError(f"--rows {rows} --columns {columns}: they must differ")
+    if form == "json":
+        return json.dumps([finite(vars(each)) for each in values], indent=1) + "\n"
+    cells = _cells(values, rows, columns)
+    names = list(dict.fromkeys(row for row, _, _ in cells))
+    heads = list(dict.fromkeys((column, metric) for _, column, metric in cells))
+    lines = [[(cells.get((name, *head))) for head in heads] for name in names]
+    if form == "csv":
+        return _csv(rows, heads, names, lines)
+    if form == "markdown":
+        titles = [rows, *(f"{column} {_title(metric)}" for column, metric in heads)]
+        body = [
+            [name.translate(MARKDOWN), *(_shown(each, "**{}**") for each in line)]
+            for name, line in zip(names, lines, strict=True)
+        ]
+        rule = ["---", *["---:"] * len(heads)]
+        table = markdown_table([[title.translate(MARKDOWN) for title in titles], rule, *body])
+        return f"{table}\n\n{_CAPTION}\n"
+    return _latex(rows, heads, names, lines)
+
+
+_Cells = Mapping[tuple[str, str, str], Value]
+_Lines = Sequence[Sequence[Value | None]]
+_Heads = Sequence[tuple[str, str]]
+
+
+def _cells(values: Sequence[Value], rows: Key, columns: Key) -> _Cells:
+    cells: dict[tuple[str, str, str], Value] = {}
+    for each in values:
+        place = getattr(each, rows), getattr(each, columns), each.metric
+        if place in cells:
+            first = cells[place]
+            raise UserError(
+                f"--rows {rows} --columns {columns}: {first.loss} of sweep {first.sweep} and "
+                f"{each.loss} of sweep {each.sweep} are both in the cell {place[0]}, {place[1]}; "
+                "choose other rows and columns: loss, dataset, model or sweep"
+            )
+        cells[place] = each
+    return cells
+
+
+def _scale(metric: str) -> tuple[float, int]:
+    return (1.0, 3) if metric.removesuffix("_scaled") in NOT_PERCENT else (100.0, 2)
+
+
+def _shown(value: Value | None, bold: str) -> str:
+    if value is None or math.isnan(value.mean):
+        return "–"
+    scale, digits = _scale(value.metric)
+    text = f"{scale * value.mean:.{digits}f}"
+    if not math.isnan(value.deviation):
+        text += f" ± {scale * value.deviation:.{digits}f}"
+    mark = _MARKS.get(value.verdict, "") + ("" if value.within_guard else "†")
+    return (bold.format(text) if value.best else text) + mark
+
+
+def _title(metric: str) -> str:
+    name = MetricName.parse(metric)
+    return metric_heading(name.metric) + (" + T" if name.scaled else "")
+
+
+def _csv(rows: str, heads: _Heads, names: Sequence[str], lines: _Lines) -> str:
+    """A line per value: a spreadsheet reads numbers, not cells with marks."""
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    fields = ("metric", "mean", "deviation", "seeds", "best", "verdict", "within_guard")
+    writer.writerow([rows, "column", *fields])
+    for name, line in zip(names, lines, strict=True):
+        for (column, _), each in zip(heads, line, strict=True):
+            if each is not None:
+                writer.writerow([name, column, *(_plain(getattr(each, key)) for key in fields)])
+    return text.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
+
+
+def _latex(rows: str, heads: _Heads, names: Sequence[str], lines: _Lines) -> str:
+    columns = list(dict.fromkeys(column for column, _ in heads))
+    widths = [sum(head[0] == column for head in heads) for column in columns]
+    groups = " & ".join(
+        f"\\multicolumn{{{width}}}{{c}}{{{column.translate(LATEX)}}}"
+        for column, width in zip(columns, widths, strict=True)
+    )
+    starts = [2 + sum(widths[:i]) for i in range(len(widths))]
+    rules = " ".join(
+        f"\\cmidrule(lr){{{start}-{start + width - 1}}}"
+        for start, width in zip(starts, widths, strict=True)
+    )
+    titles = " & ".join(_title(metric).translate(LATEX) for _, metric in heads)
+    body = [
+        " & ".join([name.translate(LATEX), *(_in_latex(each) for each in line)]) + r" \\"
+        for name, line in zip(names, lines, strict=True)
+    ]
+    return "\n".join(
+        [
+            "% needs \\usepackage{booktabs}",
+            "\\begin{table*}",
+            "\\centering\\small",
+            f"\\caption{{{_CAPTION.translate(LATEX)}}}",
+            "\\label{tab:calibration}",
+            f"\\begin{{tabular}}{{l{'r' * len(heads)}}}",
+            "\\toprule",
+            f" & {groups} \\\\",
+            rules,
+            f"{rows} & {titles} \\\\",
+            "\\midrule",
+            *body,
+            "\\bottomrule",
+            "\\end{tabular}",
+            "\\end{table*}",
+            "",
+        ]
+    )
+
+
+def _in_latex(value: Value | None) -> str:
+    text = _shown(value, "{}").translate(LATEX)
+    return f"\\textbf{{{text}}}" if value is not None and value.best else text

@@ -1,0 +1,107 @@
+"""The table of several sweeps for papers: its marks are verdicts on the predictions."""
+
+import csv
+import io
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from sweeps.errors import UserError
+from sweeps.pages.results_table import Form
+from sweeps.service.reading import results_table_of
+from tests.builders import baseline, finalist, make_sweep, new_store, trial
+from trainables.metrics import evaluate
+from trainables.trials.outcome import write_predictions
+
+# Two seeds of each loss, by how much their logits are too large.
+FACTORS = {"cross_entropy": (3.0, 3.1), "focal": (1.0, 1.02), "mbls": (1.01, 1.0)}
+
+
+def make_results(folder: Path, name: str, dataset: str) -> None:
+    """A finished sweep in which focal and mbls are calibrated, and cross-entropy is not."""
+    generator = torch.Generator().manual_seed(0)
+    honest = 1.5 * torch.randn(3000, 5, generator=generator)
+    labels = torch.multinomial(torch.softmax(honest, 1), 1, generator=generator)[:, 0]
+    heads = [baseline(), trial(1, "focal", val_ece=0.01), trial(2, "mbls", val_ece=0.02)]
+    records, predictions = list(heads), {}
+    for head in heads:
+        for seed, factor in enumerate(FACTORS[head.loss], start=1):
+            found = evaluate((factor * honest).double(), labels, ("ece", "nll", "error"))
+            metrics = {f"test_{metric}": value for metric, value in found.items()}
+            val_ece = head.outcome["val_ece"]
+            number = len(records)
+            records.append(finalist(number, head, seed, val_ece=val_ece, **metrics))
+            predictions[number] = (factor * honest, labels)
+    sweep = make_sweep(name, dataset=dataset)
+    store = new_store(folder, sweep, [replace(each, ended=1e9 + 60) for each in records])
+    for number, each in predictions.items():
+        write_predictions(store.trial_folder(number), "test", each)
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("results")
+    make_results(folder, "one", "digits")
+    make_results(folder, "two", "cifar10")
+    return folder
+
+
+def table_of(storage: Path, form: Form, metrics: str = "nll,error") -> str:
+    return results_table_of(["one", "two"], str(storage), "loss", "dataset", metrics, form)
+
+
+def test_what_is_not_shown_to_be_worse_than_the_best_is_bold(storage: Path) -> None:
+    lines = [line.split("|")[1:-1] for line in table_of(storage, "markdown").splitlines()[:5]]
+    heads, _, *rows = [[cell.strip() for cell in line] for line in lines]
+    assert heads == ["loss", "digits NLL", "digits error", "cifar10 NLL", "cifar10 error"]
+    assert [row[0] for row in rows] == ["cross\\_entropy", "focal", "mbls"]
+    first, focal, mbls = (row[1] for row in rows)
+    assert re.fullmatch(r"\d\.\d{3} ± 0\.\d{3}", first)
+    assert re.fullmatch(r"\*\*\d\.\d{3} ± 0\.\d{3}\*\*\+", focal)
+    assert re.fullmatch(r"\*\*\d\.\d{3} ± 0\.\d{3}\*\*\+", mbls)
+    assert all(row[2].startswith("**") for row in rows)  # the same decisions
+
+
+def test_the_latex_table_has_a_label_and_the_rules_of_booktabs(storage: Path) -> None:
+    text = table_of(storage, "latex")
+    assert text.count("{") == text.count("}") and text.isascii()
+    for part in ("\\label{tab:", "\\toprule", "\\cmidrule(lr){4-5}", "$\\pm$", "\\bottomrule"):
+        assert part in text
+    rows = [line for line in text.splitlines() if line.endswith(" \\\\")]
+    assert rows[1].startswith("loss & NLL & error & NLL & error")
+    assert all(row.count("&") == 4 for row in rows[2:])
+    assert rows[3].startswith("focal & \\textbf{")
+
+
+def test_programs_read_numbers(storage: Path) -> None:
+    values = json.loads(table_of(storage, "json"))
+    lines = list(csv.DictReader(io.StringIO(table_of(storage, "csv"))))
+    assert len(values) == len(lines) == 12
+    first = next(each for each in values if (each["loss"], each["metric"]) == ("focal", "nll"))
+    (same,) = [
+        line
+        for line in lines
+        if (line["loss"], line["column"], line["metric"]) == ("focal", "digits", "nll")
+    ]
+    assert float(same["mean"]) == first["mean"]
+    assert (same["verdict"], first["verdict"], first["seeds"]) == ("supported", "supported", 2)
+
+
+@pytest.mark.parametrize(
+    ("names", "rows", "columns", "metrics", "message"),
+    [
+        (["one"], "loss", "loss", "nll", "they must differ"),
+        (["one", "two"], "loss", "model", "nll", "are both in the cell cross_entropy, small_cnn"),
+        (["one"], "loss", "dataset", "accuracy", "--metrics: found 'accuracy'; allowed: ece,"),
+        (["one"], "loss", "dataset", "ece,,nll", "--metrics: found ''"),
+    ],
+)
+def test_bad_input_is_reported(
+    storage: Path, names: list[str], rows: str, columns: str, metrics: str, message: str
+) -> None:
+    with pytest.raises(UserError, match=message):
+        results_table_of(names, str(storage), rows, columns, metrics, "csv")  # type: ignore[arg-type]
