@@ -54,7 +54,8 @@ def draw_reliability(
     """Reliability diagrams, as trained and after temperature scaling, on an empty figure.
 
     A bar is the accuracy in one of 15 equal-width bins of confidence. The error bar is the 95%
-    interval of this accuracy, drawn at the bin's mean confidence. Below is the share of samples.
+    interval of this accuracy, drawn at the bin's mean confidence. A bin of fewer than five samples
+    is hollow. Below is the share of samples.
 
     The ``decisions`` of a sample, one per label, are drawn together; the ECE is the mean over the
     labels. The error bars assume independent rows, so they are drawn only if ``cluster_size`` is 1.
@@ -156,7 +157,7 @@ def _panel(upper: Axes, lower: Axes, bins: Sequence[Bin], cluster_size: int) -> 
     total = sum(each.count for each in bins)
     for each in bins:
         shape: dict[str, Any] = {"width": 0.95 * (each.upper - each.lower), "align": "edge"}
-        upper.bar(each.lower, each.accuracy, color=COLOURS[5], **shape)
+        upper.bar(each.lower, each.accuracy, color=COLOURS[5], fill=not each.is_small, **shape)
         lower.bar(each.lower, each.count / total, color=GREY, **shape)
         if cluster_size == 1:
             ends = [[each.accuracy - each.low], [each.high - each.accuracy]]

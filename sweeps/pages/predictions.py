@@ -18,6 +18,7 @@ from trainables.files.predictions import Array
 
 _BINS: Final = 15
 _TIE_BITS: Final = 14  # the last of a confidence's 52, which rounding may change
+_LEAST_SAMPLES: Final = 5  # below it the 95% interval spans more than half of the diagram
 _EDGE_ROUNDING: Final = 8 * 2.0**-23  # a confidence this close above an edge, relatively, is at it
 _TAIL: Final = 0.025  # probability outside a bin's 95% interval, on each side
 
@@ -54,6 +55,11 @@ class Bin:
     accuracy: float
     low: float
     high: float
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its accuracy says nothing; a diagram then draws it hollow."""
+        return self.count < _LEAST_SAMPLES
 
 
 def reliability_bins(probs: npt.ArrayLike, labels: npt.ArrayLike) -> list[Bin]:

@@ -15,7 +15,7 @@ _CAP = 3  # pixels, half the width of an error bar's ends
 _STYLE = (
     "text{font:12px system-ui,sans-serif;fill:var(--ink,#333)}"
     ".title{font-size:14px;font-weight:600}.dim{fill:var(--dim,#555)}"
-    f".accuracy{{fill:{COLOURS[5]}}}.axis{{fill:none;stroke:var(--dim,#555)}}"
+    f".accuracy{{fill:{COLOURS[5]}}}.small{{fill:none;stroke:{COLOURS[5]}}}.axis{{fill:none;stroke:var(--dim,#555)}}"
     ".interval{fill:none;stroke:var(--ink,#111);stroke-width:1.3}"
     ".count{font-size:10px;text-anchor:end;fill:var(--dim,#555)}"
     ".ideal{stroke:var(--dim,#555);stroke-dasharray:4 3}"
@@ -34,7 +34,8 @@ def reliability_svg(
 
     A bar is the accuracy in one of 15 equal-width bins of confidence. The error bar is the 95%
     interval of this accuracy, drawn at the bin's mean confidence: where it crosses the diagonal,
-    the bin shows no significant miscalibration. Below are the numbers of samples.
+    the bin shows no significant miscalibration. A bin of fewer than five samples is hollow. Below
+    are the numbers of samples.
 
     Args:
         logits: (N, K) float.
@@ -80,8 +81,9 @@ def _panel(panel: Panel, index: int, cluster_size: int) -> str:
 
 def _bar(each: Bin) -> str:
     width, height = (each.upper - each.lower) * _SIZE - 1, each.accuracy * _SIZE
+    kind = "accuracy small" if each.is_small else "accuracy"
     return (
-        f'<rect class="accuracy" x="{_x(each.lower)}" y="{_y(each.accuracy)}" width="{width:.1f}" '
+        f'<rect class="{kind}" x="{_x(each.lower)}" y="{_y(each.accuracy)}" width="{width:.1f}" '
         f'height="{height:.1f}"/>'
     )
 

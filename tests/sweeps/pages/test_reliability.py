@@ -7,6 +7,7 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
+from calsweep.pictures import draw_reliability, new_figure
 from sweeps.pages.reliability import reliability_svg
 from trainables import metrics as M
 
@@ -32,7 +33,9 @@ def test_what_is_drawn_is_what_the_metrics_say(
         probs = torch.softmax(logits / scale, dim=1)
         bins = M.reliability_bins(probs, labels)
         filled = bins.count > 0
-        bars = panel.findall(f"{SVG}rect[@class='accuracy']")
+        bars = [
+            each for each in panel.iter(f"{SVG}rect") if "accuracy" in each.get("class", "").split()
+        ]
         accuracy = bins.accuracy[filled].tolist()
         assert [1 - float(bar.get("y", 0)) / SIDE for bar in bars] == pytest.approx(
             accuracy, abs=1e-3
@@ -63,3 +66,15 @@ def test_dependent_rows_have_no_error_bars(
     drawing = ET.fromstring(reliability_svg(*predictions, 1.0, "pixels", cluster_size=4))
     assert drawing.findall(f".//{SVG}rect[@class='accuracy']")
     assert not drawing.findall(f".//{SVG}path[@class='interval']")
+
+
+def test_a_bin_of_fewer_than_five_samples_is_hollow() -> None:
+    confidence = torch.tensor([0.95] * 5 + [0.75] * 4).double()
+    logits = torch.stack([confidence, 1 - confidence], dim=1).log()
+    labels = torch.zeros(9, dtype=torch.int64)
+    drawing = ET.fromstring(reliability_svg(logits, labels, None, "few"))
+    bars = [each.get("class", "") for each in drawing.iter(f"{SVG}rect")]
+    assert [each for each in bars if each.startswith("accuracy")] == ["accuracy small", "accuracy"]
+    figure = new_figure((7, 4))
+    draw_reliability(figure, logits, labels, 1.0)
+    assert [bar.get_fill() for bar in figure.axes[0].patches] == [False, True]
