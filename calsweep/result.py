@@ -6,15 +6,17 @@ import io
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.errors import UserError
+from sweeps.evidence.comparison import Comparison
 from sweeps.messages.formatting import DEFAULT_STORAGE, format_loss
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.refinement import parts_of_nll
+from sweeps.results.verdicts import comparisons_of
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
@@ -22,6 +24,7 @@ from sweeps.service.reading import find_best, read_answer
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.report import COSTS
+from trainables.plugins.arguments import did_you_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -111,6 +114,32 @@ class Result:
         as ``val_ece``.
         """
         return _frame([_row(record) for record in self._records])
+
+    def leaderboard(self) -> Any:
+        """The best setting of each loss, best first, as a table like :meth:`table`.
+
+        Columns: ``loss``, ``note`` (such as ``selected``), ``trials`` (number of its trials),
+        ``seeds`` (number of fresh seeds), the metrics of the printed leaderboard, means over the
+        fresh seeds, and the hyperparameters by name (``loss.<name>`` if a column has that name).
+        """
+        rows = []
+        for found in self._answer["rows"]:
+            row = {key: value for key, value in found.items() if key != "hyperparameters"}
+            row["trials"] = sum(found["trials"].values())
+            first = {key: row.pop(key) for key in ("loss", "note", "trials", "seeds")}
+            rows.append(first | row | _own_columns(found["hyperparameters"], {*first, *row}))
+        return _frame(rows)
+
+    def comparisons(self) -> Any:
+        """All verdicts, one row each, as a table like :meth:`table`; empty before the end.
+
+        Columns: ``ours``, ``theirs``, ``metric``, ``value`` (ours minus theirs), ``low`` and
+        ``high`` (its interval over samples and seeds), ``verdict`` (``supported``, ``not
+        supported`` or ``worse``), ``seeds``, ``split``, and how it is corrected, see
+        :class:`~sweeps.evidence.comparison.Comparison`.
+        """
+        found = [vars(each) for each in comparisons_of(self._answer)]
+        return _frame(found, [each.name for each in fields(Comparison)])
 
     def prediction_sets(self) -> Any:
         """Prediction sets of the finalists and of the ensemble: a table like :meth:`table`.
@@ -218,17 +247,21 @@ class Result:
         dataset = load_same_data(self._store, self._sweep)
         return load_delivered(self._store, self._sweep, dataset, delivered)
 
-    def plot_reliability(self, split: Literal["validation", "test"] = "test") -> Figure:
+    def plot_reliability(
+        self, split: Literal["validation", "test"] = "test", loss: str | None = None
+    ) -> Figure:
         """Reliability diagrams of the selected setting, as trained and after temperature scaling.
 
+        With ``loss``, of the best setting of this loss.
+
         Raises:
-            UserError: No setting was selected.
+            UserError: No setting was selected, or no trial of the loss finished.
         """
         from calsweep.pictures import draw_reliability, new_figure
         from trainables.files.predictions import layout_of
         from trainables.trials.outcome import read_predictions
 
-        trial = self._judged()
+        trial = self._judged() if loss is None else self._judged_of(loss)
         data = self._predictions(split, trial.number)
         figure = new_figure((7.2, 3.8))
         temperature = trial.outcome["temperature"]
@@ -286,6 +319,17 @@ class Result:
         if chosen is None:
             raise UserError(f"sweep {self.name!r} selected no setting: {self.why[0]}")
         return chosen.judged[0]
+
+    def _judged_of(self, loss: str) -> TrialRecord:
+        """The trial that represents the best setting of a loss."""
+        best = Ranking(self._records, rule_of(self._sweep)).best_by_loss
+        named = {**best, **{format_loss(name): each for name, each in best.items()}}
+        if loss not in named:
+            raise UserError(
+                f"loss = {loss!r}: no trial of it finished{did_you_mean(loss, named)}; allowed: "
+                f"{', '.join(map(format_loss, best))}"
+            )
+        return named[loss].judged[0]
 
     @cached_property
     def _records(self) -> list[TrialRecord]:
@@ -358,8 +402,12 @@ def _row(record: TrialRecord) -> dict[str, Any]:
     }
     metrics = {k: v for k, v in record.outcome.items() if k not in ("epoch", *COSTS)}
     metrics |= parts_of_nll(record.outcome)
-    own = {
-        f"loss.{name}" if name in (*row, *metrics) else name: value
-        for name, value in record.hyperparameters.items()
-    }
+    own = _own_columns(record.hyperparameters, {*row, *metrics})
     return row | own | metrics
+
+
+def _own_columns(hyperparameters: Mapping[str, Any], others: set[str]) -> dict[str, Any]:
+    """The columns of hyperparameters: ``loss.<name>`` if another column has that name."""
+    return {
+        f"loss.{name}" if name in others else name: value for name, value in hyperparameters.items()
+    }

@@ -33,6 +33,7 @@ def run(
     storage: str | os.PathLike[str] | None = None,
     address: str | None = None,
     set: Mapping[str, Any] | None = None,
+    or_resume: bool = False,
     progress: bool = True,
     debug: bool = False,
 ) -> Result:
@@ -82,6 +83,8 @@ def run(
         address: Address of a Ray cluster, ``host:port`` or ``auto``; None runs on this machine. All
             nodes must be able to reach the storage.
         set: Values of the sweep file by dotted key, ``{"training.lr": 0.05}``.
+        or_resume: Whether to resume the sweep if one of this name exists, so that a cell or a
+            script can be run again. Only its budgets may have changed.
         progress: Whether to print progress.
         debug: Whether to train in this process, one trial after the other and without Ray, so that
             breakpoints in your model, loss or loop work. The results are the same.
@@ -107,9 +110,14 @@ def run(
     else:
         resolved = _compose(given, values, name, composer)
     if sweep is None and name is None:
+        if or_resume:
+            raise UserError(
+                "or_resume = True: name is missing; give the name of the sweep to resume"
+            )
         return _run_under_free_name(resolved, composer, options)
-    _check_new(resolved.name, place)
-    return _run(resolved, place, options)
+    if not or_resume:
+        _check_new(resolved.name, place)
+    return _run(resolved, place, options, or_resume)
 
 
 def resume(
@@ -172,11 +180,12 @@ def loss(name: Any, **hyperparameters: Any) -> Section:
     return section
 
 
-def _run(sweep: SweepFile, storage: str, options: RunOptions) -> Result:
-    from sweeps.service.running import run_sweep
+def _run(sweep: SweepFile, storage: str, options: RunOptions, or_resume: bool = False) -> Result:
+    from sweeps.service.running import run_or_resume, run_sweep
 
+    begin = run_or_resume if or_resume else run_sweep
     try:
-        run_sweep(sweep, storage, **options)
+        begin(sweep, storage, **options)
     except SweepInterruptedError:
         raise _interrupted(sweep.name, storage) from None
     return load(storage, sweep.name)

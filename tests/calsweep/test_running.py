@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from ruamel.yaml import YAML
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
@@ -126,6 +127,35 @@ def test_figures_show_themselves(result: calsweep.Result, plot: str) -> None:
     image = np.asarray(Image.open(io.BytesIO(figure._repr_png_())).convert("L"))
     assert (image < 128).mean() > 0.002
     assert all(axis.has_data() for axis in figure.axes)
+
+
+def test_leaderboard_and_verdicts_are_data_frames(result: calsweep.Result) -> None:
+    board = result.leaderboard()
+    assert result.best is not None
+    chosen = board[board["note"] == "selected"].iloc[0]
+    assert chosen["val_ece"] == result.best.val["ece"]
+    assert board["trials"].sum() == len(result.table())
+    focal = board[board["loss"] == "focal"].iloc[0]
+    assert 1.5 <= focal["gamma"] <= 2.5
+    verdicts = result.comparisons()
+    assert {"ours", "theirs", "metric", "low", "high", "verdict"} <= set(verdicts.columns)
+    assert set(verdicts["verdict"]) <= {"supported", "not supported", "worse"} and len(verdicts)
+
+
+def test_a_loss_has_its_own_reliability_diagram(result: calsweep.Result) -> None:
+    drawn, other = (result.plot_reliability(loss=loss) for loss in ("focal", "cross_entropy"))
+    titles = [figure.axes[0].get_title() for figure in (drawn, other)]
+    assert titles[0] != titles[1]
+    with pytest.raises(calsweep.UserError, match="did you mean 'focal'"):
+        result.plot_reliability(loss="focl")
+
+
+def test_a_cell_that_runs_again_resumes(result: calsweep.Result) -> None:
+    tree = YAML(typ="safe").load(result.sweep_file)
+    again = calsweep.run(tree, storage=result.storage, or_resume=True)
+    assert len(again.table()) == len(result.table())
+    with pytest.raises(calsweep.UserError, match="name is missing"):
+        calsweep.run(dataset="digits", losses=["focal"], or_resume=True)
 
 
 def test_the_result_can_be_loaded_later(result: calsweep.Result) -> None:
