@@ -27,7 +27,8 @@ def make_results(folder: Path, name: str, dataset: str) -> None:
     honest = 1.5 * torch.randn(3000, 5, generator=generator)
     labels = torch.multinomial(torch.softmax(honest, 1), 1, generator=generator)[:, 0]
     heads = [baseline(), trial(1, "focal", val_ece=0.01), trial(2, "mbls", val_ece=0.02)]
-    records, predictions = list(heads), {}
+    records = list(heads)
+    predictions: dict[int, tuple[torch.Tensor, torch.Tensor]] = {}
     for head in heads:
         for seed, factor in enumerate(FACTORS[head.loss], start=1):
             found = evaluate((factor * honest).double(), labels, ("ece", "nll", "error"))
