@@ -91,7 +91,9 @@ def _unknown(labels: Array, words: list[str], classes: Sequence[str]) -> str:
         return _out_of_range(min(map(int, words)), max(map(int, words)), len(classes) - 1)
     unknown = next(each for each in words if places([each], classes) is None)
     shown = f"{', '.join(classes[:10])}{' …' if len(classes) > 10 else ''}"
-    return f"label {unknown!r} is not a class; the classes are {shown}"
+    numbers = all(map(str.isdecimal, words)) and all(map(_is_word, classes))
+    hint = "; write numbers, or names, in both" if numbers else ""
+    return f"label {unknown!r} is not a class; the classes are {shown}{hint}"
 
 
 def _out_of_range(low: int, high: int, last: int) -> str:

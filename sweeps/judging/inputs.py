@@ -21,6 +21,7 @@ from trainables.metrics.proper_scores import TINY, log_losses_of_logits, probabi
 Array = npt.NDArray[Any]
 _ROUNDING = 1e-3  # how far the sum of a row may be from 1, as in the metrics
 _TOLERANCE = 1e-2  # tolerance of a row's sum, because files often have two or three decimals
+_MOST_ROUNDING = 0.05  # tolerance of the sum of many probabilities with two decimals
 _FEWEST = 2
 
 
@@ -320,7 +321,17 @@ def _shares(name: str, rows: Array) -> Tensor:
 
 
 def are_probabilities(table: Array) -> bool:
-    return bool(table.min() >= 0 and np.abs(table.sum(axis=1) - 1).max() <= _TOLERANCE)
+    return bool(
+        table.min() >= 0 and np.abs(table.sum(axis=1) - 1).max() <= _tolerance_of_sums(table)
+    )
+
+
+def _tolerance_of_sums(table: Array) -> float:
+    """How far rows may sum from 1: what rounding to two decimals explains, or .01."""
+    hundredths = 100 * table
+    two_decimals = bool(np.abs(hundredths - hundredths.round()).max(initial=0) < _ROUNDING)
+    explained = 0.005 * table.shape[1] if two_decimals else 0.0
+    return max(_TOLERANCE, min(explained, _MOST_ROUNDING)) + 1e-6  # floats of .99
 
 
 def _check_probabilities(name: str, table: Array) -> None:
@@ -334,7 +345,7 @@ def _check_probabilities(name: str, table: Array) -> None:
             "judge(..., logits=True)"
         )
     worst = int(np.abs(sums - 1).argmax())
-    if abs(float(sums[worst]) - 1) > _TOLERANCE:
+    if abs(float(sums[worst]) - 1) > _tolerance_of_sums(table):
         raise UserError(
             f"{name}: row {worst} (from 0) sums to {float(sums[worst]):.4g}; the probabilities of "
             "a sample sum to 1"

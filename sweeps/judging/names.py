@@ -31,7 +31,8 @@ PREDICTED = (
 )
 CONFIDENCES = (
     *("confidence", "conf", "confidences", "max_prob", "top_prob", "pred_prob", "pred_conf"),
-    *("max_probability", "prediction_score", "predicted_prob"),
+    *("max_probability", "prediction_score", "predicted_prob", "confidence_score"),
+    *("prediction_confidence", "predicted_probability", "pred_probability"),
 )
 CLASS_NAMES = ("classes", "class_names", "classes_")
 MODEL = "model"

@@ -64,6 +64,11 @@ class Labels:
     origin: str
     values: Array
 
+    @classmethod
+    def of(cls, origin: str, values: Array) -> Labels:
+        """Labels (N,) from (N,) or (N, 1), as networks with one output have them; or (N, K)."""
+        return cls(origin, values[:, 0] if values.shape[1:] == (1,) else values)
+
 
 def read_predictions(files: Sequence[str], asked: Asked | None = None) -> list[Predicted]:
     """The predictions of all models in these files; a model is named after its file, or a column.
@@ -85,9 +90,14 @@ def _models(path: Path, asked: Asked, shared: Labels | None) -> Iterator[Predict
     groups = None if asked.group is None else table.column(asked.group)
     for what, each in (("labels", labels.values), ("groups", groups)):
         if each is not None and each.shape[:1] != scores.values.shape[:1]:
+            header = (
+                "; is the first line of a file no header?"
+                if abs(len(each) - len(scores.values)) == 1
+                else ""
+            )
             raise UserError(
                 f"{path.stem}: {what} have shape {each.shape}; ({len(scores.values)},) is needed, "
-                "one for each row of the predictions"
+                f"one for each row of the predictions{header}"
             )
     split_by = asked.model or (names.MODEL if names.MODEL in table.names else None)
     used = {*scores.columns, *scores.beside, labels.origin, asked.group, split_by}
@@ -121,14 +131,14 @@ def _labels_of(path: Path, asked: Asked) -> Labels:
     """Labels from a file of their own: an array, a column with a usual name, or the only column."""
     table = open_table(path, asked.words)
     if len(table.visible) == 1:
-        return Labels(path.name, table.column(table.visible[0]))
+        return Labels.of(path.name, table.column(table.visible[0]))
     found = _labels(table, asked.label if asked.label in table.names else None, None)
     return Labels(f"{found.origin} of {path.name}", found.values)
 
 
 def _labels(table: Table, label: str | None, scores: Scores | None) -> Labels:
     if label is not None:
-        return Labels(label, table.column(label))
+        return Labels.of(label, table.column(label))
     named = table.called(names.TRUE_LABELS) or table.called(names.LABELS)
     found = [each for each in named if scores is None or each not in scores.columns]
     if not found:
@@ -146,7 +156,7 @@ def _labels(table: Table, label: str | None, scores: Scores | None) -> Labels:
             f"{table.path}: {' and '.join(unlike or found)} differ, and each could be the true "
             "labels; say which: --label NAME"
         )
-    return Labels(unlike[0], values[unlike[0]])
+    return Labels.of(unlike[0], values[unlike[0]])
 
 
 def _alike(values: dict[str, Array], one: str, other: str) -> bool:

@@ -81,8 +81,8 @@ def _asked_scores(table: Table, asked: Sequence[str]) -> Scores | None:
         logits = names.means_logits(kinds.pop()) if alike else None
         return Scores(tuple(asked), _stack(table, asked), logits, classes, named=True)
     [name] = asked
-    values = table.column(name)
-    if values.ndim == 1:
+    values = _numbers_or_lists(table, name)
+    if values is None or values.ndim == 1:
         return None
     return _matrix(table, name, values)
 

@@ -59,9 +59,10 @@ def single_score(table: Table, label: str, labels: Array, asked: Asked) -> Score
     column = confidence or next(iter(asked.scores or _unnamed(table, label, predicted)), None)
     if column is None:
         raise UserError(
-            f"{table.path}: holds no predictions (it has {names.shortened(table.names)}); needed: "
-            "`probs` or `logits`, a column for each class such as prob_0, prob_1 or logit_0, one "
-            "score per sample such as y_prob or confidence, or --scores NAME,NAME,…"
+            f"{table.path}: holds no probabilities or logits (it has "
+            f"{names.shortened(table.names)}); needed: `probs` or `logits`, a column for each "
+            "class such as prob_0, prob_1 or logit_0, one score per sample such as y_prob or "
+            f"confidence, or --scores NAME,NAME,…{_hint(table, label, labels)}"
         )
     values = table.column(column)
     logits = asked.logits or names.means_logits(column)
@@ -81,6 +82,17 @@ def single_score(table: Table, label: str, labels: Array, asked: Asked) -> Score
             f"and 1: call it prob_ and the name of the class, or give --predicted NAME"
         )
     return Scores((column,), values, logits)
+
+
+def _hint(table: Table, label: str, labels: Array) -> str:
+    """What to do if columns are called as the classes, but are not probabilities."""
+    own = places(
+        np.unique(texts(labels)).tolist(), [each for each in table.visible if each != label]
+    )
+    if not own:
+        return ""
+    shown = names.shortened([each for each in table.visible if each != label], 4)
+    return f". Some of {shown} are called as the classes: --logits, if they are logits"
 
 
 def _predicted_column(table: Table, label: str) -> str | None:
@@ -172,7 +184,8 @@ def _is_confidence(
 ) -> bool:
     """Whether one score is that of the predicted class, not of class 1: from what is possible."""
     words = np.concatenate([classes, texts(labels)])
-    of_prediction = values.min() >= 0.5 or len(np.unique(words)) > 2
+    unlike = {canonical(each) for each in np.unique(words).tolist()}
+    of_prediction = values.min() >= 0.5 or len(unlike) > 2
     of_class_1 = _binary(words) and _follows(values, classes)
     if of_class_1 == of_prediction:
         if of_class_1:
@@ -202,7 +215,14 @@ def _top_label(
             f"{table.path}: {column} runs from {least:.4g} to {values.max():.4g}; the probability "
             "of a predicted class is above 0 and at most 1"
         )
-    words = [*{*np.unique(classes).tolist(), *np.unique(texts(labels)).tolist()}]
+    guesses, true = np.unique(classes).tolist(), np.unique(texts(labels)).tolist()
+    if not {*map(canonical, guesses)} & {*map(canonical, true)}:
+        raise UserError(
+            f"{table.path}: predictions in {predicted} are {names.shortened(guesses, 4)}, labels "
+            f"are {names.shortened(true, 4)}: no class is in both. Write both alike, or name "
+            "another column of labels: --label NAME"
+        )
+    words = [*{*guesses, *true}]
     if len({canonical(each) for each in words}) < len(words):  # 3 and 3.0
         classes = np.array([canonical(each) for each in classes.tolist()])
         words = [*{canonical(each) for each in words}]

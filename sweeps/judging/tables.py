@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import re
 import zipfile
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,8 @@ from trainables.data.readers.index_columns import is_index
 Array = npt.NDArray[Any]
 
 SUFFIXES = (".npz", ".npy", ".csv", ".tsv", ".parquet")
-ARRAY = "the array"  # the only column of an npy file
+ARRAY = "the array"  # the only column of an npy file, and of a CSV file without a header
+_CLASS_NUMBER = re.compile(r"\d+(\.0)?")
 
 
 class OtherTypeError(UserError):
@@ -142,6 +145,9 @@ def _csv(path: Path, words: Collection[str]) -> Table:
         first, second = file.readline(), file.readline()
     delimiter = next((each for each in ",;\t" if each in first), ",")
     names = tuple(next(csv.reader([first], delimiter=delimiter), ()))
+    if not _is_header(names):
+        array = np.loadtxt(path, delimiter=delimiter, ndmin=2, encoding="utf-8-sig")
+        return Table(path, (ARRAY,), lambda _: array)
     text = {name: pa.string() for name in names if name in words or is_text(name)}
     comma = delimiter == ";" and "," in second  # R's write.csv2
     table = arrow_csv.read_csv(
@@ -152,6 +158,19 @@ def _csv(path: Path, words: Collection[str]) -> Table:
         ),
     )
     return Table(path, tuple(table.column_names), lambda place: _array(table.column(place)))
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    """Whether a first line names columns: NumPy's savetxt writes numbers at once.
+
+    Different whole numbers in rising order are names of classes.
+    """
+    try:
+        numbers = [float(each) for each in cells]
+    except ValueError:
+        return True
+    rising = all(low < high for low, high in pairwise(numbers))
+    return rising and all(_CLASS_NUMBER.fullmatch(each) for each in cells)
 
 
 def _array(column: Any) -> Array:

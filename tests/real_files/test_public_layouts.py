@@ -1,0 +1,157 @@
+"""Layouts of prediction files in public repositories are read right, or refused with a reason.
+
+The columns are theirs; the numbers are drawn here.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from sweeps.errors import UserError
+from sweeps.judging.inputs import Predicted
+from sweeps.judging.reading import Asked, read_predictions
+from trainables import metrics as M
+
+RNG = np.random.default_rng(0)
+LOGITS = 2 * RNG.normal(size=(300, 4))
+PROBS = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
+LABELS = np.array([RNG.choice(4, p=each) for each in PROBS])
+GUESSES, CONFIDENCE = PROBS.argmax(axis=1), PROBS.max(axis=1)
+NAMES = np.array(["clean", "ds1", "ds2", "ds3"])
+ROWS = range(300)
+
+RISK = 1 / (1 + np.exp(-LOGITS[:, 0]))
+ILL = (RNG.random(300) < RISK).astype(int)
+ALARM = (RISK > 0.5).astype(int)
+
+
+def of_classes(pattern: str, values: Any = PROBS, first: int = 0) -> dict[str, Any]:
+    return {pattern.format(first + k): values[:, k] for k in range(4)}
+
+
+def read(folder: Path, columns: dict[str, Any], **asked: Any) -> Predicted:
+    pd.DataFrame(columns).to_csv(folder / "file.csv", index=False)
+    [model] = read_predictions([str(folder / "file.csv")], Asked(**asked))
+    return model
+
+
+ALL_CLASSES: list[dict[str, Any]] = [
+    {"uid": ROWS, "y_true": LABELS, "domain": "id", "y_pred": GUESSES, **of_classes("p_{}")},
+    {"true_label": LABELS, "predicted_label": GUESSES, **of_classes("prob_class_{}")},
+    {"true_label": LABELS + 1, "predicted_label": 1, **of_classes("prob_class{}", first=1)},
+    {"speaker": "a", "y_true": LABELS, "y_pred": GUESSES, **of_classes("logit_{}", LOGITS)},
+    {"label": LABELS, "pred_label": 0} | of_classes("logit_{}", LOGITS) | of_classes("prob_{}"),
+    {"G1": 1.5, "True_Label": LABELS, "Confidence": CONFIDENCE, **of_classes("Prob_Class_{}")},
+    {"true_labels": LABELS, "pred_labels": GUESSES, "probabilities": PROBS.tolist()},
+]
+
+
+@pytest.mark.parametrize("columns", ALL_CLASSES, ids=", ".join)
+def test_scores_of_all_classes(columns: dict[str, Any], tmp_path: Path) -> None:
+    model = read(tmp_path, columns)
+    torch.testing.assert_close(model.probs, torch.from_numpy(PROBS))
+    assert torch.equal(model.labels, torch.from_numpy(LABELS))
+
+
+TOP_LABEL: list[dict[str, Any]] = [
+    {"filename": "a", "true_label": LABELS, "predicted_label": GUESSES, "confidence": CONFIDENCE},
+    {"path": "a", "label": LABELS, "prediction": GUESSES, "probability": CONFIDENCE},
+    {"true_label": LABELS, "pred_label": GUESSES, "confidence": CONFIDENCE, "margin": 0.1},
+    {
+        "Image-Name": ROWS,
+        "Predicted Class": NAMES[GUESSES],
+        "Confidence Score": CONFIDENCE,
+        "True Class": NAMES[LABELS],
+    },
+]
+
+
+@pytest.mark.parametrize("columns", TOP_LABEL, ids=", ".join)
+def test_the_prediction_and_its_confidence(columns: dict[str, Any], tmp_path: Path) -> None:
+    model = read(tmp_path, columns)
+    assert model.top_label_only
+    right = M.expected_calibration_error(torch.from_numpy(PROBS), torch.from_numpy(LABELS))
+    found = M.expected_calibration_error(model.probs, model.labels)
+    torch.testing.assert_close(found, right)
+
+
+ONE_SCORE: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    ({"y_true": ILL, "y_pred": ALARM, "y_probability": RISK, "site": "a"}, {}),
+    ({"true_label": np.array(["good", "bad"])[ILL], "prob_bad": RISK, "correct": 1}, {}),
+    ({"Prediction": ALARM, "Probability_0": 1 - RISK, "Probability_1": RISK, "label": ILL}, {}),
+    ({"label": ILL == 1, "prediction": ALARM, "probability": RISK}, {}),
+    (
+        {"final_result": "Pass", "target": ILL, "risk_probability": RISK},
+        {"scores": ("risk_probability",)},
+    ),
+    ({"age": 65.0, "ill": ILL, "oof_pred": RISK}, {"label": "ill", "scores": ("oof_pred",)}),
+]
+
+
+@pytest.mark.parametrize(("columns", "asked"), ONE_SCORE)
+def test_one_score(columns: dict[str, Any], asked: dict[str, Any], tmp_path: Path) -> None:
+    model = read(tmp_path, columns, **asked)
+    torch.testing.assert_close(model.probs[:, 1], torch.from_numpy(RISK))
+    assert torch.equal(model.labels, torch.from_numpy(ILL))
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    (
+        {"Label": np.array(["GON-", "GON+"])[ILL], "prediction": ALARM, "probability": RISK},
+        r"prediction are 0, 1, labels are GON\+, GON-: no class is in both.*--label NAME",
+    ),
+    (
+        {"true_label": LABELS, **dict(zip("prob_" + NAMES.astype(object), PROBS.T, strict=True))},
+        "label '0' is not a class; the classes are clean, .*; write numbers, or names, in both",
+    ),
+    ({"ID": ROWS, "Actual_Churn": ILL, "OOF_p_churn": RISK}, "holds no labels.*--label NAME"),
+    ({"gold_label": LABELS, "pred_label": GUESSES}, "holds no probabilities or logits"),
+    (
+        {"label": LABELS, **of_classes("{}", LOGITS)},
+        "Some of 0, 1, 2, 3 are called as the classes: --logits, if they are logits",
+    ),
+]
+
+
+@pytest.mark.parametrize(("columns", "message"), REFUSED)
+def test_refused_with_a_reason(columns: dict[str, Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        read(tmp_path, columns)
+
+
+def test_lists_as_text_may_have_any_name(tmp_path: Path) -> None:
+    columns = {"true_labels": LABELS, "softmax_values": PROBS.tolist()}
+    model = read(tmp_path, columns, scores=("softmax_values",))
+    torch.testing.assert_close(model.probs, torch.from_numpy(PROBS))
+
+
+def test_files_of_savetxt_have_no_header(tmp_path: Path) -> None:
+    scores, labels = str(tmp_path / "probs.csv"), str(tmp_path / "labels.csv")
+    np.savetxt(scores, PROBS, delimiter=",")
+    np.savetxt(labels, LABELS)
+    [model] = read_predictions([scores], Asked(labels=labels))
+    torch.testing.assert_close(model.probs, torch.from_numpy(PROBS))
+    assert torch.equal(model.labels, torch.from_numpy(LABELS))
+    np.savetxt(labels, LABELS, fmt="%d")  # the first line could be a name
+    with pytest.raises(UserError, match=r"\(299,\); \(300,\).*is the first line of a file no head"):
+        read_predictions([scores], Asked(labels=labels))
+
+
+def test_a_network_of_one_output(tmp_path: Path) -> None:
+    np.savez(tmp_path / "keras.npz", y_true=ILL[:, None], y_pred=RISK[:, None])
+    [model] = read_predictions([str(tmp_path / "keras.npz")])
+    torch.testing.assert_close(model.probs[:, 1], torch.from_numpy(RISK))
+    assert torch.equal(model.labels, torch.from_numpy(ILL))
+
+
+def test_two_decimals_explain_sums_that_are_not_one(tmp_path: Path) -> None:
+    rounded = PROBS.round(2)
+    assert abs(rounded.sum(axis=1) - 1).max() > 0.01
+    model = read(tmp_path, {"label": LABELS, **of_classes("prob_{}", rounded)})
+    assert float((model.probs - torch.from_numpy(PROBS)).abs().max()) < 0.02
+    with pytest.raises(UserError, match=r"sums to 0\.97"):
+        read(tmp_path, {"label": LABELS, **of_classes("prob_{}", PROBS * 0.97)})
