@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -20,6 +19,7 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import SweepFile
+from trainables.files.rows import Rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,27 +43,21 @@ def new_figure(size: tuple[float, float]) -> Figure:
     return _Shown(figsize=size, layout="constrained")
 
 
-def draw_reliability(
-    figure: Figure,
-    logits: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    temperature: float,
-    decisions: int = 1,
-    cluster_size: int = 1,
-) -> None:
+def draw_reliability(figure: Figure, rows: Rows, temperature: float) -> None:
     """Reliability diagrams, as trained and after temperature scaling, on an empty figure.
 
     A bar is the accuracy in one of 15 equal-width bins of confidence. The error bar is the 95%
     interval of this accuracy, drawn at the bin's mean confidence. A bin of fewer than five samples
     is hollow. Below is the share of samples.
 
-    The ``decisions`` of a sample, one per label, are drawn together; the ECE is the mean over the
-    labels. The error bars assume independent rows, so they are drawn only if ``cluster_size`` is 1.
+    The decisions on a sample, one per label, are drawn together; the ECE is the mean over the
+    labels. The error bars assume independent rows, so samples of similar rows, such as pixels, have
+    none.
     """
     axes = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
-    panels = reliability_panels(logits, labels, temperature, decisions)
+    panels = reliability_panels(rows, temperature)
     for column, panel in enumerate(panels):
-        _panel(axes[0, column], axes[1, column], panel.bins, cluster_size)
+        _panel(axes[0, column], axes[1, column], panel.bins, rows.cluster_size == 1)
         axes[0, column].set_title(panel.heading, fontsize=10)
         axes[1, column].set_xlabel("confidence")
     axes[0, 0].set_ylabel("accuracy")
@@ -153,13 +147,13 @@ def _scale(values: Sequence[float]) -> str:
     return "log" if positive and max(positive) > 10 * min(positive) else "linear"
 
 
-def _panel(upper: Axes, lower: Axes, bins: Sequence[Bin], cluster_size: int) -> None:
+def _panel(upper: Axes, lower: Axes, bins: Sequence[Bin], independent: bool) -> None:
     total = sum(each.count for each in bins)
     for each in bins:
         shape: dict[str, Any] = {"width": 0.95 * (each.upper - each.lower), "align": "edge"}
         upper.bar(each.lower, each.accuracy, color=COLOURS[5], fill=not each.is_small, **shape)
         lower.bar(each.lower, each.count / total, color=GREY, **shape)
-        if cluster_size == 1:
+        if independent:
             ends = [[each.accuracy - each.low], [each.high - each.accuracy]]
             upper.errorbar(
                 each.confidence, each.accuracy, ends, color="#111", linewidth=1.2, capsize=2

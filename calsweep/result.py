@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from sweeps.service.delivered import Wanted
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
+    from trainables.files.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -168,15 +169,14 @@ class Result:
         from sweeps.store.stored_sweeps import class_and_label_names
         from trainables.data.core.tasks import each_label
         from trainables.metrics import evaluate
-        from trainables.trials.outcome import read_predictions
 
         trial, (_, names) = self._judged(), class_and_label_names(self._store)
         if not names:
             raise UserError(
                 f"sweep {self.name!r}: each of its samples has one class, not several labels"
             )
-        data = self._predictions(split, trial.number)
-        logits, labels = (each_label(each, len(names)) for each in read_predictions(data))
+        tensors = self._rows(split, trial.number).tensors()
+        logits, labels = (each_label(each, len(names)) for each in tensors)
         rows = []
         for name, each, truth in zip(names, logits, labels, strict=True):
             scaled = evaluate(each / trial.outcome["temperature"], truth)
@@ -258,14 +258,11 @@ class Result:
             UserError: No setting was selected, or no trial of the loss finished.
         """
         from calsweep.pictures import draw_reliability, new_figure
-        from trainables.files.predictions import layout_of
-        from trainables.trials.outcome import read_predictions
 
         trial = self._judged() if loss is None else self._judged_of(loss)
-        data = self._predictions(split, trial.number)
         figure = new_figure((7.2, 3.8))
-        temperature = trial.outcome["temperature"]
-        draw_reliability(figure, *read_predictions(data), temperature, *layout_of(data))
+        rows = self._rows(split, trial.number)
+        draw_reliability(figure, rows, trial.outcome["temperature"])
         return figure
 
     def plot_search(self) -> Figure:
@@ -335,9 +332,9 @@ class Result:
     def _records(self) -> list[TrialRecord]:
         return self._store.load_records()
 
-    def _predictions(self, split: str, number: int) -> bytes:
+    def _rows(self, split: str, number: int) -> Rows:
         try:
-            return self._store.predictions(split, number)
+            return self._store.rows(split, number)
         except FileNotFoundError:
             raise UserError(
                 f"sweep {self.name!r}: the predictions of trial {number} on the {split} split are "

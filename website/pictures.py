@@ -25,6 +25,7 @@ from trainables import metrics as M
 from trainables.contract.config import TrainingConfig
 from trainables.data import load_dataset
 from trainables.engine.training import Trainer
+from trainables.files.rows import Rows
 from trainables.losses import make_loss
 from trainables.models import make_model
 from trainables.posthoc import TemperatureScaling
@@ -122,7 +123,7 @@ def intervals() -> None:
         fitted_on, logits = network(held), network(test)
     temperature = TemperatureScaling().fit(fitted_on, held_labels).temperature
     figure = new_figure((7.2, 3.8))
-    draw_reliability(figure, logits, labels, temperature)
+    draw_reliability(figure, Rows(logits.numpy(), labels.numpy()), temperature)
     for scale, heading, axis in zip(
         (1.0, temperature), ("as trained", "with a temperature"), figure.axes, strict=False
     ):

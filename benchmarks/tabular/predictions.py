@@ -33,8 +33,8 @@ from sweeps.sweep_file.loading import load_sweep
 from trainables.contract.config import trial_folder
 from trainables.contract.report import Entry
 from trainables.contract.setting import Setting
+from trainables.files.rows import Rows
 from trainables.files.storage import Folder
-from trainables.trials.outcome import read_predictions
 
 SPLITS = ("validation", "test")
 CALIBRATED = ("val_ece_calibrated", "val_ece_calibrated_high")
@@ -134,7 +134,7 @@ def _part(setting: Setting, seed: int, last: Entry, folder: str, keep: bool) -> 
     metadata = {}
     for split in SPLITS:
         file = (Folder(folder) / trial_folder(0)).read(f"predictions_{split}.parquet")
-        logits, labels = (tensor.numpy() for tensor in read_predictions(file))
+        logits, labels = (tensor.numpy() for tensor in Rows.decode(file).tensors())
         flat = (logits - logits.max(axis=1, keepdims=True)).astype(np.float16).ravel()
         values = pa.array([flat if keep else None], pa.list_(pa.float16()))
         fields.append((split, values))

@@ -44,9 +44,9 @@ from trainables.contract.config import trial_folder
 from trainables.contract.report import Entry
 from trainables.contract.setting import BASELINE, Setting
 from trainables.data.core.base import Dataset
+from trainables.files.rows import Rows
 from trainables.files.storage import Folder
 from trainables.posthoc import TemperatureScaling
-from trainables.trials.outcome import read_predictions
 
 SPLITS = ("validation", "test")
 METRICS = ("ece", "error", "nll", "brier")
@@ -90,11 +90,9 @@ def trained(sweep: SweepFile, dataset: Dataset, trials: Trials, folder: Path) ->
         if not path.exists():
             with tempfile.TemporaryDirectory(prefix="calsweep-tabular-") as at:
                 history = train(sweep, dataset, setting, seed, [sweep.training.epochs], at)
-                files = [
-                    (Folder(at) / trial_folder(0)).read(f"predictions_{split}.parquet")
-                    for split in SPLITS
-                ]
-            logits, labels = map(torch.cat, zip(*map(read_predictions, files), strict=True))
+                trial = Folder(at) / trial_folder(0)
+                parts = [Rows.read(trial, split).tensors() for split in SPLITS]
+            logits, labels = map(torch.cat, zip(*parts, strict=True))
             new = path.with_suffix(".new.npz")
             np.savez(new, logits=logits, labels=labels, history=json.dumps(history))
             os.replace(new, path)

@@ -33,6 +33,7 @@ from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.schema import SweepFile
 from trainables import metrics as M
 from trainables.contract.setting import BASELINE, Setting
+from trainables.files.rows import Rows
 from trainables.files.storage import Folder
 from trainables.posthoc.ensembles import fit_mean
 from trainables.trials.outcome import write_predictions
@@ -82,8 +83,8 @@ def run(sweep: SweepFile, found: Sequence[Trained], num_validation: int, number:
                 at = place / str(record.number)
                 write_predictions(at, split, (own.logits[index], own.labels[index]))
 
-        def read(split: str, trial: int) -> bytes:
-            return (place / str(trial)).read(f"predictions_{split}.parquet")
+        def read(split: str, trial: int) -> Rows:
+            return Rows.read(place / str(trial), split)
 
         judged = judge_ensemble(ranking, read)
         is_better = bool(judged) and judged[0]["offered"] == "ensemble"

@@ -5,14 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import combinations, product
 from typing import TYPE_CHECKING, Any, Literal
 
+import numpy as np
+
+from sweeps.evidence.scaling import cross_scaled, double_tensors
 from sweeps.search.finalist_plan import Look
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.metric_names import MetricName
+from trainables.files.rows import ReadRows, Rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -25,7 +28,6 @@ UNCHANGED_BY_TEMPERATURE = ("error",)  # a temperature does not change the most 
 CALIBRATION_PART = "nll_calibration"  # NLL - NLL after a temperature
 Verdict = Literal["supported", "not supported", "worse"]
 Split = Literal["validation", "test"]
-ReadPredictions = Callable[[int], bytes]
 
 _OPPOSITE: Mapping[Verdict, Verdict] = {
     "supported": "worse",
@@ -77,7 +79,7 @@ class Comparison:
 
 def compare(
     ranking: Ranking,
-    read_predictions: ReadPredictions,
+    read: ReadRows,
     earlier_candidates: int = 0,
     looks: Mapping[int, float] = NO_LOOKS,
 ) -> list[Comparison]:
@@ -88,7 +90,7 @@ def compare(
 
     Args:
         ranking: The ranking of the sweep's trials.
-        read_predictions: Returns a trial's predictions on the split, the content of a Parquet file.
+        read: Returns a trial's predictions.
         earlier_candidates: Number of settings that earlier sweeps tried on the same data, if this
             sweep continues their selection.
         looks: After how many seeds the verdict is looked at, and each look's share of the allowed
@@ -105,8 +107,6 @@ def compare(
         OSError: Predictions cannot be read.
         ValueError: They are damaged.
     """
-    from trainables.posthoc import TemperatureScaling, cross_fitted
-
     rivals = [c for c in ranking.candidates if c != ranking.baseline]
     candidates = max(1, len(rivals) + earlier_candidates)
     finalists = max(1, sum(c.seeds > 0 for c in rivals))
@@ -118,13 +118,11 @@ def compare(
         "finalists": finalists if fresh else candidates,
     }
 
-    scaling = partial(TemperatureScaling, ranking.rule.criterion)
+    def scaled(rows: Rows, trial: TrialRecord) -> Tensor:
+        return cross_scaled(rows, ranking.rule.criterion)
 
-    def scale(logits: Tensor, trial: TrialRecord, runs: _Runs) -> Tensor:
-        return cross_fitted(logits, runs.labels, scaling, cluster_size=runs.cluster_size)
-
-    runs = _Runs(read_predictions, scale)
-    return _compared(ranking, runs, selection, "validation", candidates, of_looks)
+    runs = _Runs(read, "validation", scaled)
+    return _compared(ranking, runs, selection, candidates, of_looks)
 
 
 def look(comparisons: Sequence[Comparison]) -> Look:
@@ -139,9 +137,7 @@ def look(comparisons: Sequence[Comparison]) -> Look:
     return "decided" if comparisons and not rest else "hopeless"
 
 
-def compare_on_test_split(
-    ranking: Ranking, read_predictions: ReadPredictions, sweeps: int = 1
-) -> list[Comparison]:
+def compare_on_test_split(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Comparison]:
     """Compare the selected setting with cross-entropy on the test split; see :func:`compare`.
 
     Temperatures were fitted on the validation split. The noise of the samples needs no correction
@@ -160,13 +156,11 @@ def compare_on_test_split(
         "finalists": finalists,
         "fresh_samples": True,
     }
-    runs = _Runs(read_predictions, _by_own_temperature)
-    return _compared(ranking, runs, selection, "test", sweeps)
+    runs = _Runs(read, "test", _by_own_temperature)
+    return _compared(ranking, runs, selection, sweeps)
 
 
-def compare_losses(
-    ranking: Ranking, read_predictions: ReadPredictions, sweeps: int = 1
-) -> list[Comparison]:
+def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Comparison]:
     """Compare the finalists of the losses in pairs on the test split, also with cross-entropy.
 
     Cross-entropy is compared as it is and after its temperature. No pair is selected by its result.
@@ -186,10 +180,10 @@ def compare_losses(
             pairs.append((ours, theirs, _metrics_against(objective, with_temperature)))
     pairs = [pair for pair in pairs if pair[2]]
     trained = finalists if baseline is None else [*finalists, baseline]
-    runs = _Runs(read_predictions, _by_own_temperature)
+    runs = _Runs(read, "test", _by_own_temperature)
     selection = {"confidence": 1 - ERROR / (sweeps * len(pairs))}
     return [
-        runs.compare(metric, ours, theirs, trained, selection, "test", sweeps)
+        runs.compare(metric, ours, theirs, trained, selection, sweeps)
         for ours, theirs, metrics in pairs
         for metric in metrics
     ]
@@ -204,7 +198,7 @@ def _metrics_against(objective: MetricName, with_temperature: bool) -> list[str]
 def verdicts_in_pairs(
     settings: Sequence[Candidate],
     metrics: Sequence[MetricName],
-    read_predictions: ReadPredictions,
+    read: ReadRows,
     sweeps: int = 1,
 ) -> dict[tuple[MetricName, str, str], Verdict]:
     """Verdicts by metric, loss and other loss on the test split, for a table of all settings.
@@ -215,7 +209,7 @@ def verdicts_in_pairs(
     Args:
         settings: One of each loss, with fresh seeds.
         metrics: Their names; the split is ignored.
-        read_predictions: See :func:`compare`.
+        read: See :func:`compare`.
         sweeps: Number of sweeps that were evaluated on this split.
 
     Raises:
@@ -224,13 +218,13 @@ def verdicts_in_pairs(
     """
     from trainables.metrics import COMPARABLE
 
-    runs, count = _Runs(read_predictions, _by_own_temperature), math.comb(len(settings), 2)
+    runs, count = _Runs(read, "test", _by_own_temperature), math.comb(len(settings), 2)
     selection = {"confidence": 1 - ERROR / (sweeps * max(1, count))}
     found: dict[tuple[MetricName, str, str], Verdict] = {}
     for name in metrics:
         for ours, theirs in combinations(settings, 2) if name.metric in COMPARABLE else ():
             pair = (ours, name.scaled), (theirs, name.scaled)
-            each = runs.compare(name.metric, *pair, settings, selection, "test", sweeps)
+            each = runs.compare(name.metric, *pair, settings, selection, sweeps)
             found[name, ours.loss, theirs.loss] = each.verdict
             found[name, theirs.loss, ours.loss] = _OPPOSITE[each.verdict]
     return found
@@ -245,15 +239,14 @@ def _metrics_of(objective: MetricName) -> list[str]:
     return found
 
 
-def _by_own_temperature(logits: Tensor, trial: TrialRecord, runs: _Runs) -> Tensor:
-    return logits / trial.outcome["temperature"]
+def _by_own_temperature(rows: Rows, trial: TrialRecord) -> Tensor:
+    return double_tensors(rows)[0] / trial.outcome["temperature"]
 
 
 def _compared(
     ranking: Ranking,
     runs: _Runs,
     selection: Mapping[str, Any],
-    split: Split,
     corrected_for: int,
     looks: _Looks | None = None,
 ) -> list[Comparison]:
@@ -268,13 +261,11 @@ def _compared(
         if (chosen, scaled) == (baseline, with_temperature):
             continue
         for metric in _metrics_against(objective, with_temperature):
-            if metric == CALIBRATION_PART and split != "test":
+            if metric == CALIBRATION_PART and runs.split != "test":
                 continue
             ours, theirs = (chosen, scaled), (baseline, with_temperature)
             found.append(
-                runs.compare(
-                    metric, ours, theirs, finalists, selection, split, corrected_for, looks
-                )
+                runs.compare(metric, ours, theirs, finalists, selection, corrected_for, looks)
             )
     return found
 
@@ -301,18 +292,14 @@ class _Looks:
 
 
 class _Runs:
-    """Probabilities of trials on a split; each trial's predictions are read once.
-
-    `scale` divides a trial's logits by its temperature.
-    """
+    """Probabilities of trials on a split; `scaled` gives the logits after a trial's temperature."""
 
     def __init__(
-        self, read: ReadPredictions, scale: Callable[[Tensor, TrialRecord, _Runs], Tensor]
+        self, read: ReadRows, split: Split, scaled: Callable[[Rows, TrialRecord], Tensor]
     ) -> None:
-        self._read, self._scale = read, scale
-        self._logits: dict[int, Tensor] = {}
-        self.labels: Tensor
-        self.decisions = self.cluster_size = 1
+        self._read, self._scaled = read, scaled
+        self.split = split
+        self._first: Rows | None = None
 
     def compare(
         self,
@@ -321,7 +308,6 @@ class _Runs:
         theirs: tuple[Candidate, bool],
         finalists: Sequence[Candidate],
         selection: Mapping[str, Any],
-        split: Split,
         corrected_for: int,
         looks: _Looks | None = None,
     ) -> Comparison:
@@ -342,7 +328,7 @@ class _Runs:
             judged.high,
             judged.verdict,
             min(len(ours[0].judged), len(theirs[0].judged)),
-            split,
+            self.split,
             corrected_for,
             1 if looks is None else looks.count,
             None if looks is None else looks.chance(judged, selection),
@@ -359,26 +345,26 @@ class _Runs:
 
         if metric == CALIBRATION_PART:
             ours, theirs, *others = (self._calibration_part(each) for each, _ in settings)
-            rows = self.decisions * self.cluster_size
             return mean_difference(
                 metric,
                 ours,
                 theirs,
                 others=others,
                 same_runs=same_runs,
-                rows_per_sample=rows,
+                rows_per_sample=self._rows(settings[0][0].judged[0]).per_sample,
                 **selection,
             )
         ours, theirs, *others = (self._probs(*each) for each in settings)
+        rows = self._rows(settings[0][0].judged[0])
         return difference(
             metric,
             ours,
             theirs,
-            self.labels,
+            rows.tensors()[1],
             others=others,
             same_runs=same_runs,
-            decisions=self.decisions,
-            cluster_size=self.cluster_size,
+            decisions=rows.decisions,
+            cluster_size=rows.cluster_size,
             **selection,
         )
 
@@ -390,31 +376,26 @@ class _Runs:
         """The reduction of each sample's log loss by a temperature, (N,), for each judged trial."""
         from trainables.metrics.nll_calibration import nll_reductions
 
-        return [
-            nll_reductions(self._logits_of(each, False), self._logits_of(each, True), self.labels)
-            for each in candidate.judged
-        ]
+        found = []
+        for trial in candidate.judged:
+            rows = self._rows(trial)
+            logits, labels = double_tensors(rows)
+            found.append(nll_reductions(logits, self._scaled(rows, trial), labels))
+        return found
 
     def _logits_of(self, trial: TrialRecord, scaled: bool) -> Tensor:
-        logits = self._of(trial.number)
-        return self._scale(logits, trial, self) if scaled else logits
+        rows = self._rows(trial)
+        return self._scaled(rows, trial) if scaled else double_tensors(rows)[0]
 
-    def _of(self, number: int) -> Tensor:
-        from trainables.files.predictions import layout_of
-        from trainables.trials.outcome import read_predictions
-
-        if number not in self._logits:
-            data = self._read(number)
-            logits, labels = read_predictions(data)
-            if self._logits and not labels.equal(self.labels):
-                raise ValueError(
-                    f"trial {number} predicts other samples than the trials before it, or in "
-                    "another order"
-                )
-            self.labels = labels
-            self.decisions, self.cluster_size = layout_of(data)
-            self._logits[number] = logits.double()
-        return self._logits[number]
+    def _rows(self, trial: TrialRecord) -> Rows:
+        rows = self._read(self.split, trial.number)
+        self._first = self._first or rows
+        if not np.array_equal(rows.labels, self._first.labels):
+            raise ValueError(
+                f"trial {trial.number} predicts other samples than the trials before it, or in "
+                "another order"
+            )
+        return rows
 
 
 def deciding(comparisons: Sequence[Comparison]) -> Comparison | None:

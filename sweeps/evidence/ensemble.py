@@ -13,13 +13,14 @@ from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.evidence.comparison import ENSEMBLE, ERROR, SCALED, Comparison, Split, Verdict
-from sweeps.evidence.prediction_sets import COVERAGE, Read, read_one_class, set_rows
+from sweeps.evidence.prediction_sets import COVERAGE, one_class, set_rows
 from sweeps.messages.formatting import counted
 from sweeps.results.columns import shown_metrics
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE_LOSS
+from trainables.files.rows import ReadRows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -69,12 +70,12 @@ class Selected:
 
         return cross_fitted_ensemble(self.pool.logits, self.pool.labels, self.fit)
 
-    def on_test(self, read: Read) -> tuple[Tensor, Tensor]:
+    def on_test(self, read: ReadRows) -> tuple[Tensor, Tensor]:
         """Logits and labels on the test split; errors are those of :func:`select`."""
         logits = {}
         labels = self.pool.labels
         for index, trial in dict(zip(self.ensemble.members, self.trials, strict=True)).items():
-            found = read_one_class(read("test", trial.number))
+            found = one_class(read("test", trial.number))
             assert found is not None  # as on the validation split
             logits[index], labels = found
         return self.ensemble(logits), labels
@@ -95,8 +96,8 @@ class Pool:
     labels: Tensor
 
 
-def select(ranking: Ranking, read: Read) -> Selected | None:
-    """Select an ensemble among the finished trials within the guard; `read` reads validation files.
+def select(ranking: Ranking, read: ReadRows) -> Selected | None:
+    """Select an ensemble among the finished trials within the guard.
 
     It has at most as many networks as cross-entropy has seeds, so that equally many of both can be
     compared, and at most five. None if fewer than three trials qualify, or a sample has several
@@ -114,7 +115,7 @@ def select(ranking: Ranking, read: Read) -> Selected | None:
     return _selected(ENSEMBLE, trials, read, partial(fit_ensemble, most=most))
 
 
-def select_seeds(ranking: Ranking, read: Read, most: int | None = None) -> Selected | None:
+def select_seeds(ranking: Ranking, read: ReadRows, most: int | None = None) -> Selected | None:
     """The mean of the seeds of cross-entropy, in the order of their training; see :func:`select`.
 
     `most` is the number of seeds, None for all. None if fewer have finished, or there is one.
@@ -128,7 +129,7 @@ def select_seeds(ranking: Ranking, read: Read, most: int | None = None) -> Selec
     return _selected(_mean_of(len(trials)), trials, read, fit_mean)
 
 
-def judge_ensemble(ranking: Ranking, read: Read, sweeps: int = 1) -> list[dict[str, Any]]:
+def judge_ensemble(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[dict[str, Any]]:
     """Results of the ensemble, as plain data: a row, sentences, members, comparisons, sets.
 
     ``seeds`` has the same of all seeds of cross-entropy, or None. ``offered`` names what to use if
@@ -159,7 +160,9 @@ def judge_ensemble(ranking: Ranking, read: Read, sweeps: int = 1) -> list[dict[s
     return [found]
 
 
-def _of_seeds_alone(ranking: Ranking, seeds: Selected | None, read: Read) -> list[dict[str, Any]]:
+def _of_seeds_alone(
+    ranking: Ranking, seeds: Selected | None, read: ReadRows
+) -> list[dict[str, Any]]:
     from trainables.posthoc.ensembles import LEAST_NETWORKS
 
     if seeds is None or seeds.networks < LEAST_NETWORKS:
@@ -199,7 +202,9 @@ def _mean_of(seeds: int) -> str:
     return f"the mean of {counted(seeds, 'seed')} of {BASELINE_LOSS}{SCALED}"
 
 
-def _selected(name: str, trials: Sequence[TrialRecord], read: Read, fit: Fit) -> Selected | None:
+def _selected(
+    name: str, trials: Sequence[TrialRecord], read: ReadRows, fit: Fit
+) -> Selected | None:
     pool = _pool(trials, read)
     if pool is None:
         return None
@@ -208,8 +213,8 @@ def _selected(name: str, trials: Sequence[TrialRecord], read: Read, fit: Fit) ->
     return Selected(name, members, found, pool, fit)
 
 
-def _pool(trials: Sequence[TrialRecord], read: Read) -> Pool | None:
-    read_all = (read_one_class(read("validation", trial.number)) for trial in trials)
+def _pool(trials: Sequence[TrialRecord], read: ReadRows) -> Pool | None:
+    read_all = (one_class(read("validation", trial.number)) for trial in trials)
     found = [each for each in read_all if each is not None]
     if len(found) < len(trials):
         return None

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
+from sweeps.evidence.scaling import cross_scaled
 from sweeps.messages.formatting import counted
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.setting import BASELINE_LOSS
-from trainables.files.predictions import decode_predictions, layout_of
+from trainables.files.rows import ReadRows, Rows
 
 if TYPE_CHECKING:
     from sweeps.messages.reporter import Reporter
@@ -107,7 +108,7 @@ def _is_constant(record: TrialRecord, constant: ConstantClassifier) -> bool:
 
 def learning_warnings(
     ranking: Ranking,
-    read_predictions: Callable[[int], bytes],
+    read: ReadRows,
     sweep: SweepFile,
     references: Sequence[ReferenceResult] = (),
 ) -> list[str]:
@@ -118,12 +119,13 @@ def learning_warnings(
     be read.
     """
     candidates = [c for c in (ranking.chosen, ranking.baseline) if c is not None]
-    against = {c.loss: _against_constant(read_predictions(c.judged[0].number)) for c in candidates}
+    rows = {c.loss: read("validation", c.judged[0].number) for c in candidates}
+    against = {loss: _against_constant(each) for loss, each in rows.items()}
     poor = [c for c in candidates if against[c.loss].verdict != "supported"]
     if not poor:
         return []
-    data = read_predictions(poor[0].judged[0].number)
-    constant = constant_classifier(decode_predictions(data)[1], layout_of(data)[0])
+    first = rows[poor[0].loss]
+    constant = constant_classifier(first.labels, first.decisions)
     errors = " and ".join(
         f"{loss} {c.val_error:.1%}" for loss, c in {c.loss: c for c in poor}.items()
     )
@@ -138,24 +140,18 @@ def learning_warnings(
     ]
 
 
-def _against_constant(data: bytes) -> Difference:
+def _against_constant(rows: Rows) -> Difference:
     """NLL of predictions after a cross-fitted temperature minus that of a constant classifier."""
     from trainables.metrics import mean_difference
     from trainables.metrics.proper_scores import log_losses_of_logits
-    from trainables.posthoc import cross_fitted
-    from trainables.trials.outcome import read_predictions
 
-    logits, labels = read_predictions(data)
-    decisions, cluster_size = layout_of(data)
-    logits = logits.double()
-    scaled = cross_fitted(logits, labels, cluster_size=cluster_size)
+    _, labels = rows.tensors()
     constant = labels.double()
-    for place in range(decisions):
-        own = labels[place::decisions]
-        constant[place::decisions] = -(own.bincount().double() / len(own)).log()[own]
-    losses = log_losses_of_logits(scaled, labels)
-    rows = decisions * cluster_size
-    return mean_difference("nll", [losses], [constant], rows_per_sample=rows)
+    for place in range(rows.decisions):
+        own = labels[place :: rows.decisions]
+        constant[place :: rows.decisions] = -(own.bincount().double() / len(own)).log()[own]
+    losses = log_losses_of_logits(cross_scaled(rows), labels)
+    return mean_difference("nll", [losses], [constant], rows_per_sample=rows.per_sample)
 
 
 def _on_references(references: Sequence[ReferenceResult]) -> str:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
+from sweeps.evidence.scaling import cross_scaled, double_tensors
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.config import Criterion
+from trainables.files.rows import ReadRows, Rows
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,11 +18,9 @@ if TYPE_CHECKING:
     from trainables.export.prediction_sets import Sets
 
 COVERAGE: Final = 0.9
-Read = Callable[[str, int], bytes]
-"""Gives the predictions on a split, ``validation`` or ``test``, of a trial."""
 
 
-def judge_sets(ranking: Ranking, read: Read) -> list[dict[str, Any]]:
+def judge_sets(ranking: Ranking, read: ReadRows) -> list[dict[str, Any]]:
     """Prediction sets of the finalists, or of the selected setting and the baseline.
 
     They are fitted on the validation split with cross-fitted temperatures, and measured on the test
@@ -46,30 +45,24 @@ def judge_sets(ranking: Ranking, read: Read) -> list[dict[str, Any]]:
 
 
 def sets_of_trial(
-    trial: TrialRecord, read: Read, coverages: Sequence[float], criterion: Criterion
+    trial: TrialRecord, read: ReadRows, coverages: Sequence[float], criterion: Criterion
 ) -> Sets | None:
     """The prediction sets of a trial; None if a sample has several decisions."""
     from trainables.export.prediction_sets import fit_prediction_sets
-    from trainables.posthoc import TemperatureScaling, cross_fitted
 
-    splits = ("validation", "test")
-    known, unseen = (read_one_class(read(split, trial.number)) for split in splits)
+    validation, test = (read(split, trial.number) for split in ("validation", "test"))
+    known, unseen = one_class(validation), one_class(test)
     if known is None or unseen is None:
         return None
-    validation = cross_fitted(*known, partial(TemperatureScaling, criterion)), known[1]
-    test = unseen[0] / trial.outcome["temperature"], unseen[1]
-    return fit_prediction_sets(validation, test, coverages)
+    scaled = cross_scaled(validation, criterion), known[1]
+    return fit_prediction_sets(
+        scaled, (unseen[0] / trial.outcome["temperature"], unseen[1]), coverages
+    )
 
 
-def read_one_class(data: bytes) -> tuple[Tensor, Tensor] | None:
-    """Logits and labels of a trial's Parquet file; None if a sample has several decisions."""
-    from trainables.files.predictions import layout_of
-    from trainables.trials.outcome import read_predictions
-
-    if max(layout_of(data)) > 1:
-        return None
-    logits, labels = read_predictions(data)
-    return logits.double(), labels
+def one_class(rows: Rows) -> tuple[Tensor, Tensor] | None:
+    """The logits, float64, and the labels; None if a sample has several decisions."""
+    return double_tensors(rows) if rows.per_sample == 1 else None
 
 
 def set_rows(label: str, of_seeds: Sequence[Sets]) -> list[dict[str, Any]]:

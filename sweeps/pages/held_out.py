@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from sweeps.pages.predictions import risk_coverage, top_label
+from sweeps.pages.predictions import probabilities, risk_coverage, top_label
 from sweeps.pages.svg import COLOURS, Axis, Chart, Mark, axis
+from trainables.files.rows import Rows
 
 _MOST_CLASSES = 20
 _MOST_MISTAKES = 10
@@ -87,24 +88,16 @@ def confused_pairs(
     return sorted(pairs, key=lambda pair: -pair[2])[:_MOST_PAIRS]
 
 
-def mistakes(
-    probs: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    names: Sequence[str],
-    about: Sequence[str] = (),
-    cluster_size: int = 1,
-) -> list[Mistake]:
-    """The most confident errors, most confident first.
+def mistakes(rows: Rows, names: Sequence[str], about: Sequence[str] = ()) -> list[Mistake]:
+    """The most confident errors, most confident first; of similar rows of a sample, only one.
 
     Args:
-        probs: (N, K) float; with several labels, the decisions on a sample are consecutive rows.
-        labels: (N,) integers.
+        rows: The predictions.
         names: The K class names.
         about: Label names of the decisions on a sample; empty if there is one decision.
-        cluster_size: Number of dependent rows per sample, such as the pixels of an image. Only the
-            most confident error of each sample is returned.
     """
-    (confidence, predicted), truth = top_label(probs), np.asarray(labels)
+    (confidence, predicted), truth = top_label(probabilities(rows.logits)), rows.labels
+    cluster_size = rows.cluster_size
     wrong = np.flatnonzero(predicted != truth)
     wrong = wrong[np.argsort(-confidence[wrong], kind="stable")]
     if cluster_size > 1:

@@ -12,6 +12,7 @@ from sweeps.judging.inputs import Predicted
 from sweeps.messages.formatting import metric_heading
 from sweeps.pages.reliability import reliability_svg
 from sweeps.pages.report import page
+from trainables.files.rows import Rows
 
 
 def render_judgement(found: dict[str, Any], models: Sequence[Predicted]) -> str:
@@ -23,7 +24,9 @@ def render_judgement(found: dict[str, Any], models: Sequence[Predicted]) -> str:
         diagrams=[
             Markup(
                 reliability_svg(
-                    each.logits.numpy(), each.labels.numpy(), judged.get("temperature"), each.name
+                    Rows(each.logits.numpy(), each.labels.numpy()),
+                    judged.get("temperature"),
+                    each.name,
                 )
             )
             for each, judged in zip(models, found["models"], strict=True)

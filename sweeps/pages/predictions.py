@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import betaincinv  # scipy.stats takes a second to import
 
-from trainables.files.predictions import Array
+from trainables.files.rows import Array, Rows
 
 _BINS: Final = 15
 _TIE_BITS: Final = 14  # the last of a confidence's 52, which rounding may change
@@ -100,22 +100,17 @@ class Panel:
     bins: list[Bin]
 
 
-def reliability_panels(
-    logits: npt.ArrayLike, labels: npt.ArrayLike, temperature: float | None, decisions: int = 1
-) -> list[Panel]:
-    """The reliability diagrams before and, with a temperature, after temperature scaling.
-
-    `logits` are (N, K), `labels` (N,), with `decisions` rows per sample, one for each label.
-    """
-    classes, found = np.asarray(labels), []
+def reliability_panels(rows: Rows, temperature: float | None) -> list[Panel]:
+    """The reliability diagrams before and, with a temperature, after temperature scaling."""
+    labels, count, found = rows.labels, rows.decisions, []
     scales = [(1.0, "as trained")]
     if temperature is not None:
         scales.append((temperature, f"temperature {temperature:.2f}"))
     for scale, name in scales:
-        probs = probabilities(logits, scale)
-        parts = [(probs[k::decisions], classes[k::decisions]) for k in range(decisions)]
+        probs = probabilities(rows.logits, scale)
+        parts = [(probs[k::count], labels[k::count]) for k in range(count)]
         error = fmean(expected_calibration_error(reliability_bins(*part)) for part in parts)
-        found.append(Panel(f"{name}, ECE {error:.4f}", reliability_bins(probs, classes)))
+        found.append(Panel(f"{name}, ECE {error:.4f}", reliability_bins(probs, labels)))
     return found
 
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from html import escape
 
-import numpy.typing as npt
-
 from sweeps.pages.predictions import Bin, Panel, reliability_panels
 from sweeps.pages.svg import COLOURS
+from trainables.files.rows import Rows
 
 _SIZE = 240  # pixels, side of a panel
 _LEFT, _TOP, _GAP, _COUNTS = 52, 62, 28, 62  # pixels around the panels
@@ -22,14 +21,7 @@ _STYLE = (
 )
 
 
-def reliability_svg(
-    logits: npt.ArrayLike,
-    labels: npt.ArrayLike,
-    temperature: float | None,
-    title: str,
-    decisions: int = 1,
-    cluster_size: int = 1,
-) -> str:
+def reliability_svg(rows: Rows, temperature: float | None, title: str) -> str:
     """Reliability diagrams before and after temperature scaling, next to each other.
 
     A bar is the accuracy in one of 15 equal-width bins of confidence. The error bar is the 95%
@@ -38,16 +30,13 @@ def reliability_svg(
     are the numbers of samples.
 
     Args:
-        logits: (N, K) float.
-        labels: (N,) integers.
+        rows: The predictions. The ECE is the mean over the decisions of a sample. Error bars assume
+            independent rows, so they are left out if a sample has similar ones, such as pixels.
         temperature: The fitted temperature; None for the diagram before scaling alone.
         title: Title of the figure.
-        decisions: Rows per sample, one for each label; the ECE is the mean over the labels.
-        cluster_size: Rows per sample that depend on each other, as the pixels of an image do. Error
-            bars assume independent rows, so they are left out unless this is 1.
     """
-    found = reliability_panels(logits, labels, temperature, decisions)
-    panels = [_panel(panel, index, cluster_size) for index, panel in enumerate(found)]
+    found = reliability_panels(rows, temperature)
+    panels = [_panel(panel, index, rows.cluster_size == 1) for index, panel in enumerate(found)]
     width, height = _LEFT + len(found) * (_SIZE + _GAP) - _GAP + 12, _TOP + _SIZE + _COUNTS
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
@@ -60,7 +49,7 @@ def reliability_svg(
     )
 
 
-def _panel(panel: Panel, index: int, cluster_size: int) -> str:
+def _panel(panel: Panel, index: int, independent: bool) -> str:
     bins = panel.bins
     ticks = "".join(
         f'<text x="{_x(t)}" y="{_SIZE + 16}" text-anchor="middle">{t:g}</text>'
@@ -72,7 +61,7 @@ def _panel(panel: Panel, index: int, cluster_size: int) -> str:
         f'<text x="0" y="-8">{panel.heading}</text>'
         f"{''.join(_bar(each) for each in bins)}"
         f'<line class="ideal" x1="0" y1="{_SIZE}" x2="{_SIZE}" y2="0"/>'
-        f"{''.join(_interval(each) for each in bins) if cluster_size == 1 else ''}"
+        f"{''.join(_interval(each) for each in bins) if independent else ''}"
         f'<rect class="axis" width="{_SIZE}" height="{_SIZE}"/>{ticks}'
         f'<text class="dim" x="{_SIZE / 2}" y="{_SIZE + 30}" text-anchor="middle">confidence</text>'
         f"{''.join(_count(each) for each in bins)}</g>"

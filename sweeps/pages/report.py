@@ -7,7 +7,7 @@ import logging
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -42,7 +42,7 @@ from sweeps.search.rules import rule_of
 from sweeps.sweep_file.loading import to_yaml
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName
-from trainables.files.predictions import Array, decode_predictions, layout_of
+from trainables.files.rows import ReadRows, Rows
 
 logger = logging.getLogger("calsweep")
 
@@ -56,7 +56,7 @@ def render_report(
     sweep: SweepFile,
     records: Sequence[TrialRecord],
     judgement: Judgement,
-    read_predictions: Callable[[int], bytes],
+    read: ReadRows,
     environment: Mapping[str, Any] | None,
     shown_samples: Mapping[int, str] = MappingProxyType({}),
     skipped: str = "",
@@ -65,14 +65,13 @@ def render_report(
 ) -> str:
     """One HTML page that shows what a sweep found, finished or not.
 
-    `read_predictions` returns a trial's predictions on the test split, or raises OSError. If the
-    names of classes are unknown, they are numbered. `shown_samples` are some samples of the test
-    split, as text or as an image in a ``data:`` URI; `labels` the names of the decisions on a
+    If the names of classes are unknown, they are numbered. `shown_samples` are some samples of the
+    test split, as text or as an image in a ``data:`` URI; `labels` the names of the decisions on a
     sample, if there are several; `skipped` lists samples, one per line.
     """
     ranking = Ranking(records, rule_of(sweep))
     metrics = {name: one_line(h) for name, h in shown_metrics(sweep.objective).items()}
-    predictions = _Predictions(read_predictions)
+    predictions = _Predictions(read)
     began = time.localtime(min((r.started for r in records), default=0))
     return page(
         "pages/report.html.j2",
@@ -99,7 +98,7 @@ def render_report(
         metrics=metrics,
         columns=[*_FACTS, *metrics.values()],
         trials=[_trial_row(record, metrics) for record in records],
-        diagrams=_drawn(_diagrams(ranking, predictions, labels)),
+        diagrams=_drawn(_diagrams(ranking, predictions)),
         **_search_figures(ranking, sweep),
         on_test=_on_test(ranking, predictions, classes, labels),
         shown_samples=shown_samples,
@@ -159,27 +158,22 @@ def page(template: str, **content: Any) -> str:
 
 
 class _Predictions:
-    """Logits and labels of trials on the test split, each read once."""
+    """The predictions of trials on the test split; unreadable ones are reported once."""
 
-    def __init__(self, read: Callable[[int], bytes]) -> None:
+    def __init__(self, read: ReadRows) -> None:
         self._read = read
-        self._kept: dict[int, tuple[Array, Array] | None] = {}
-        self.cluster_size = 1
+        self._unreadable: set[int] = set()
 
-    def of(self, record: TrialRecord) -> tuple[Array, Array] | None:
+    def of(self, record: TrialRecord) -> Rows | None:
         """A trial's predictions; None if it was stopped before making any, or they are damaged."""
-        if record.number not in self._kept:
-            self._kept[record.number] = self._load(record)
-        return self._kept[record.number]
-
-    def _load(self, record: TrialRecord) -> tuple[Array, Array] | None:
+        if record.number in self._unreadable:
+            return None
         try:
-            data = self._read(record.number)
-            _, self.cluster_size = layout_of(data)
-            return decode_predictions(data)
+            return self._read("test", record.number)
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError) as error:  # pyarrow raises ValueErrors
+        except (OSError, ValueError) as error:  # pyarrow raises ValueErrors
+            self._unreadable.add(record.number)
             logger.warning(
                 "trial %d: predictions_test.parquet cannot be read (%s); the report is without its "
                 "diagram",
@@ -189,7 +183,7 @@ class _Predictions:
             return None
 
 
-def _diagrams(ranking: Ranking, predictions: _Predictions, about: Sequence[str]) -> list[str]:
+def _diagrams(ranking: Ranking, predictions: _Predictions) -> list[str]:
     """Reliability diagrams of the best setting of each loss: the selected one, then by rank."""
     from sweeps.pages.reliability import reliability_svg
 
@@ -197,12 +191,10 @@ def _diagrams(ranking: Ranking, predictions: _Predictions, about: Sequence[str])
     drawings = []
     for candidate in sorted(best, key=lambda c: (c != ranking.chosen, c != ranking.baseline)):
         record = candidate.judged[0]
-        found = predictions.of(record)
-        if found is not None:
+        rows = predictions.of(record)
+        if rows is not None:
             title = record.label + (" (selected)" if candidate == ranking.chosen else "")
-            temperature = record.outcome["temperature"]
-            rows = max(1, len(about)), predictions.cluster_size
-            drawings.append(reliability_svg(*found, temperature, title, *rows))
+            drawings.append(reliability_svg(rows, record.outcome["temperature"], title))
     return drawings
 
 
@@ -213,35 +205,34 @@ def _on_test(
     from sweeps.pages import held_out
 
     chosen, baseline = ranking.chosen, ranking.baseline
-    found = predictions.of(chosen.judged[0]) if chosen is not None else None
-    if chosen is None or found is None:
+    rows = predictions.of(chosen.judged[0]) if chosen is not None else None
+    if chosen is None or rows is None:
         return None
-    logits, labels = found
-    probs = probabilities(logits)
+    probs, labels = probabilities(rows.logits), rows.labels
     known = len(classes) == probs.shape[1]
     names = list(classes) if known else [str(index) for index in range(probs.shape[1])]
     counts = held_out.confusion(probs, labels)
     curves = {chosen.judged[0].label: (probs, labels)}
     theirs = predictions.of(baseline.judged[0]) if baseline not in (None, chosen) else None
     if baseline is not None and theirs is not None:
-        curves[baseline.judged[0].label] = probabilities(theirs[0]), theirs[1]
+        curves[baseline.judged[0].label] = probabilities(theirs.logits), theirs.labels
     confidence, predicted = top_label(probs)
     by_class, by_label = held_out.by_class, held_out.by_label
-    rows = by_label(probs, labels, about) if about else by_class(probs, labels, names)
+    parts = by_label(probs, labels, about) if about else by_class(probs, labels, names)
     return {
         "label": chosen.judged[0].label,
-        "samples": len(labels) // predictions.cluster_size // max(1, len(about)),
-        "pixels": predictions.cluster_size,
+        "samples": len(labels) // rows.per_sample,
+        "pixels": rows.cluster_size,
         "about": list(about),
         "sure": float(confidence.mean()),
         "right": float((predicted == labels).mean()),
         "parts": None if about else parts_of_error(reliability_bins(probs, labels)),
-        "classes": Markup(held_out.class_chart(rows)),
+        "classes": Markup(held_out.class_chart(parts)),
         "coverage": Markup(held_out.coverage_chart(curves)),
         "names": names,
         "matrix": counts if len(names) <= _MOST_IN_A_MATRIX else None,
         "pairs": held_out.confused_pairs(counts, names),
-        "mistakes": held_out.mistakes(probs, labels, names, about, predictions.cluster_size),
+        "mistakes": held_out.mistakes(rows, names, about),
     }
 
 

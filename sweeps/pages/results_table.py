@@ -12,13 +12,14 @@ from statistics import stdev
 from typing import Any, Final, Literal
 
 from sweeps.errors import UserError
-from sweeps.evidence.comparison import ReadPredictions, Verdict, verdicts_in_pairs
+from sweeps.evidence.comparison import Verdict, verdicts_in_pairs
 from sweeps.messages.formatting import MARKDOWN, finite, format_loss, markdown_table, metric_heading
 from sweeps.pages.paper_table import LATEX, NOT_PERCENT
 from sweeps.search.ranking import Ranking
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE_LOSS
+from trainables.files.rows import ReadRows
 
 Key = Literal["loss", "dataset", "model", "sweep"]
 Form = Literal["latex", "csv", "markdown", "json"]
@@ -60,13 +61,13 @@ def values_of(
     sweep: SweepFile,
     ranking: Ranking,
     metrics: Sequence[MetricName],
-    read_predictions: ReadPredictions,
+    read: ReadRows,
     sweeps: int = 1,
 ) -> list[Value]:
     """The values of one sweep, the baseline first; errors as in :func:`verdicts_in_pairs`."""
     settings = sorted(ranking.best_by_loss.values(), key=lambda each: each.loss != BASELINE_LOSS)
     compete = [each for each in settings if each.feasible and each.seeds and each.tier == 0]
-    verdicts = verdicts_in_pairs(compete, metrics, read_predictions, sweeps)
+    verdicts = verdicts_in_pairs(compete, metrics, read, sweeps)
     found = []
     for metric in metrics:
         known = [each for each in compete if not math.isnan(each.mean(metric))]

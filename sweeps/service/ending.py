@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from sweeps.errors import first_line
@@ -146,9 +145,8 @@ def _on_further_seeds(queue: TrialQueue, ranking: Ranking) -> str | None:
 def take_look(sweep: SweepFile, store: SweepStore, ranking: Ranking) -> Look:
     """Whether further seeds of the selected setting and the baseline may change a verdict."""
     earlier = store.patiently(read_earlier_candidates, store.folder)
-    validation = partial(_read_predictions, store, "validation")
     looks = sweep.selection.looks
-    return look(_as_far_as_readable(compare, ranking, validation, earlier, looks))
+    return look(_as_far_as_readable(compare, ranking, store.rows_patiently, earlier, looks))
 
 
 def _judge(
@@ -157,30 +155,21 @@ def _judge(
     sweep: SweepFile,
     references: tuple[ReferenceResult, ...],
 ) -> Judgement:
-    read, selection = partial(_read_predictions, store), sweep.selection
+    read, selection = store.rows_patiently, sweep.selection
     sweeps = store.patiently(sweeps_on_test_split, store)
     earlier = store.patiently(read_earlier_candidates, store.folder)
-    validation, test = partial(read, "validation"), partial(read, "test")
-    pairs = _as_far_as_readable(compare_losses, ranking, test, sweeps) if selection.per_loss else []
+    pairs = _as_far_as_readable(compare_losses, ranking, read, sweeps) if selection.per_loss else []
     return Judgement(
         (
-            *_as_far_as_readable(compare_on_test_split, ranking, test, sweeps),
-            *_as_far_as_readable(compare, ranking, validation, earlier, selection.looks),
+            *_as_far_as_readable(compare_on_test_split, ranking, read, sweeps),
+            *_as_far_as_readable(compare, ranking, read, earlier, selection.looks),
         ),
-        tuple(_as_far_as_readable(learning_warnings, ranking, validation, sweep, references)),
+        tuple(_as_far_as_readable(learning_warnings, ranking, read, sweep, references)),
         len(ranking.candidates) + earlier,
         pairs=tuple(pairs),
         ensemble=next(iter(_as_far_as_readable(judge_ensemble, ranking, read, sweeps)), None),
         sets=tuple(_as_far_as_readable(judge_sets, ranking, read)),
     )
-
-
-def _read_predictions(store: SweepStore, split: str, number: int) -> bytes:
-    folder, name = store.trial_folder(number), f"predictions_{split}.parquet"
-    data = store.patiently(folder.read_if_exists, name)
-    if data is None:
-        raise FileNotFoundError(f"{folder.uri}/{name} is not there")
-    return data
 
 
 def _as_far_as_readable(

@@ -195,7 +195,7 @@ class _Builder:
     def _build_one(self, record: TrialRecord, own: dict[str, Any]) -> _Built:
         from trainables.export.prediction_sets import COVERAGES
 
-        read, criterion = self._store.predictions, self._sweep.scaling_method.criterion
+        read, criterion = self._store.rows, self._sweep.scaling_method.criterion
         classifier = load_trained(self._store, self._sweep, self._dataset, record)
         on_test = _if_readable(self._on_test, record)
         expected = None if on_test is None else on_test / record.outcome["temperature"]
@@ -218,7 +218,7 @@ class _Builder:
         from trainables.export.prediction_sets import COVERAGES
 
         ensemble = load_ensemble(self._store, self._sweep, self._dataset, selected)
-        on_test = _if_readable(selected.on_test, self._store.predictions)
+        on_test = _if_readable(selected.on_test, self._store.rows)
         about = {
             **own,
             "loss": "ensemble",
@@ -279,9 +279,7 @@ class _Builder:
         return data
 
     def _on_test(self, record: TrialRecord) -> Tensor:
-        from trainables.trials.outcome import read_predictions
-
-        return read_predictions(self._store.predictions("test", record.number))[0]
+        return self._store.rows("test", record.number).tensors()[0]
 
     def _check(self, program: ExportedProgram, label: str, logits: Tensor) -> None:
         import torch

@@ -9,7 +9,6 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -203,7 +202,7 @@ def results_table_of(
     values = []
     for each in side_by_side(list(dict.fromkeys(names)), storage):
         store = SweepStore(storage, each.sweep.name)
-        read, sweeps = partial(store.predictions, "test"), sweeps_on_test_split(store)
+        read, sweeps = store.rows, sweeps_on_test_split(store)
         try:
             values += results_table.values_of(each.sweep, each.ranking, asked, read, sweeps)
         except (FileNotFoundError, ValueError) as error:

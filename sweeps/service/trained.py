@@ -72,7 +72,7 @@ def select_ensemble(store: SweepStore, sweep: SweepFile) -> Selected:
     offered = (answer.get("ensemble") or {}).get("offered", "ensemble")
     find = select_seeds if offered == "seeds" else select
     try:
-        selected = find(Ranking(store.load_records(), rule_of(sweep)), store.predictions)
+        selected = find(Ranking(store.load_records(), rule_of(sweep)), store.rows)
     except (OSError, ValueError) as error:
         raise UserError(
             f"sweep {sweep.name!r}: predictions of its trials cannot be read: {first_line(error)}"

@@ -29,22 +29,18 @@ def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     import numpy as np
 
     from sweeps.pages.held_out import mistakes  # slow imports, for reports only
-    from sweeps.pages.predictions import probabilities
     from trainables.data.core.base import OwnData
-    from trainables.files.predictions import decode_predictions
 
     if ranking.chosen is None or isinstance(dataset, OwnData):
         return
     number = ranking.chosen.judged[0].number
     try:
-        logits, labels = decode_predictions(store.predictions("test", number))
-        probs, task = probabilities(logits), dataset.task
-        found = mistakes(probs, labels, dataset.classes, task.names, task.cluster_size)
+        found = mistakes(store.rows("test", number), dataset.classes, dataset.task.names)
         rows = np.array([mistake.row for mistake in found], np.int64)
         shown = zip(rows, map(dataset.samples.shown, dataset.test.rows(rows)), strict=True)
         kept = {str(row): text for row, text in shown if text is not None}
         store.folder.write(_FILE, json.dumps(kept).encode())
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError) as error:
         logger.warning("the worst mistakes are not kept for the report: %s", error)
 
 

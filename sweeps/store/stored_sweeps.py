@@ -6,7 +6,6 @@ import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
-from functools import partial
 from typing import Any, TypeVar
 
 from sweeps.errors import UserError, first_line
@@ -159,7 +158,7 @@ def stored_report(
         sweep,
         records,
         judgement,
-        partial(store.predictions, "test"),
+        store.rows,
         read_environment(store.folder),
         load_mistakes(store),
         read_skipped(store.folder),

@@ -16,7 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
 from functools import partial, wraps
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from filelock import FileLock, Timeout
 
@@ -27,6 +27,7 @@ from sweeps.search.record import TrialRecord, flat, known_fields
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.store.blocks import READERS, block_numbers, read_blocks
 from sweeps.store.json_files import read_json
+from sweeps.store.kept_rows import KeptRows
 from sweeps.store.lease import NAME as LEASE
 from sweeps.store.lease import Lease, lease
 from sweeps.sweep_file.loading import dump_sweep, read_resolved
@@ -35,6 +36,9 @@ from sweeps.sweep_file.sections.fields import NAME_ALLOWED, NAME_LENGTH, NAME_PA
 from trainables.contract.config import trial_folder
 from trainables.files.storage import Folder, absolute
 from trainables.plugins.arguments import did_you_mean, few
+
+if TYPE_CHECKING:
+    from trainables.files.rows import Rows
 
 _SECONDS_BETWEEN_TRIES = 2.0
 _BLOCK = 4096  # bytes
@@ -73,6 +77,7 @@ class SweepStore:
         self._sweep_id: str | None = None
         self._deleted = False
         self._trials = _TRIALS
+        self._rows = KeptRows()
 
     def pilot(self) -> SweepStore:
         """The store of the pilot, see :mod:`sweeps.search.pilot`; call it while locked."""
@@ -87,9 +92,26 @@ class SweepStore:
     def trial_folder(self, number: int) -> Folder:
         return self.trials_folder / trial_folder(number)
 
-    def predictions(self, split: str, number: int) -> bytes:
-        """A trial's predictions on the ``validation`` or ``test`` split, a Parquet file."""
-        return self.trial_folder(number).read(f"predictions_{split}.parquet")
+    def rows(self, split: str, number: int) -> Rows:
+        """A trial's predictions on the ``validation`` or ``test`` split.
+
+        Raises FileNotFoundError or OSError if they cannot be read, ValueError if they are damaged.
+        """
+        return self._there(self.find_rows(split, number), split, number)
+
+    def rows_patiently(self, split: str, number: int) -> Rows:
+        """Like :meth:`rows`, but wait while the storage fails."""
+        return self._there(self.patiently(self.find_rows, split, number), split, number)
+
+    def find_rows(self, split: str, number: int, data: bytes | None = None) -> Rows | None:
+        """Like :meth:`rows`; None if there are none. `data` is the file, if it has been read."""
+        return self._rows.find(self.trial_folder(number), split, data)
+
+    def _there(self, rows: Rows | None, split: str, number: int) -> Rows:
+        if rows is None:
+            folder = self.trial_folder(number).uri
+            raise FileNotFoundError(f"{folder} has no predictions on the {split} split")
+        return rows
 
     def exists(self) -> bool:
         """Whether there is a sweep of this name; UserError if that is unknown."""

@@ -48,7 +48,6 @@ def collect_artifacts(
     # Imported here, because torch takes seconds and Ray should start first.
     from sweeps.pages.reliability import reliability_svg
     from trainables.files.checkpoints import read_checkpoint
-    from trainables.files.predictions import decode_predictions, layout_of
 
     source = store.trial_folder(record.number)
     for name, text in shared.items():
@@ -64,9 +63,9 @@ def collect_artifacts(
         (folder / "checkpoint.pt").write_bytes(checkpoint)
     if "predictions_test.parquet" in names and "temperature" in record.outcome:
         data = (folder / "predictions_test.parquet").read_bytes()
-        logits, labels = decode_predictions(data)
-        temperature = record.outcome["temperature"]
-        drawing = reliability_svg(logits, labels, temperature, record.label, *layout_of(data))
+        rows = store.find_rows("test", record.number, data)
+        assert rows is not None  # the file was there
+        drawing = reliability_svg(rows, record.outcome["temperature"], record.label)
         (folder / "reliability.svg").write_text(drawing)
 
 

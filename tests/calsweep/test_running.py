@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import calsweep
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep, new_store
-from trainables.trials.outcome import read_predictions
+from trainables.files.rows import Rows
 
 README = Path(__file__).parents[2] / "README.md"
 DIGITS = load_digits()
@@ -103,8 +103,7 @@ def test_the_model_gives_the_calibrated_probabilities_of_the_sweep(result: calsw
     # The test logits are those that the trial wrote, divided by its temperature.
     assert result.recommended is not None
     trial = result._records[result.recommended.trials[0]]
-    data = result._store.trial_folder(trial.number).read("predictions_test.parquet")
-    logits, labels = read_predictions(data)
+    logits, labels = Rows.read(result._store.trial_folder(trial.number), "test").tensors()
     from sweeps.planning.data import load_data
 
     split = load_data(result._sweep).test

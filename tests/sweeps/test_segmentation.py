@@ -27,8 +27,6 @@ from tests.harness.trained import train_sweep
 from tests.harness.voc import CLASSES, write_voc
 from trainables import metrics as M
 from trainables.data.core.tasks import IGNORED
-from trainables.files.predictions import layout_of
-from trainables.trials.outcome import read_predictions
 
 PIXELS = 40
 
@@ -83,9 +81,9 @@ def test_trials_learn_pixels_and_judge_them_by_image(store: SweepStore) -> None:
     expected = np.take_along_axis(dataset.test.labels.reshape(24, -1), places, 1)
     for record in store.load_records():
         outcome = record.outcome
-        data = store.trial_folder(record.number).read("predictions_test.parquet")
-        assert layout_of(data) == (1, PIXELS)
-        logits, labels = read_predictions(data)
+        rows = store.rows("test", record.number)
+        assert (rows.decisions, rows.cluster_size) == (1, PIXELS)
+        logits, labels = rows.tensors()
         assert labels.tolist() == expected.ravel().tolist()
         assert outcome["test_error"] < 0.15
         probs = logits.double().softmax(1)
@@ -98,9 +96,7 @@ def test_trials_learn_pixels_and_judge_them_by_image(store: SweepStore) -> None:
 
 def test_the_choice_is_compared_and_reported(store: SweepStore) -> None:
     ranking = Ranking(store.load_records(), rule_of(store.load_sweep()))
-    found = compare(
-        ranking, lambda number: store.trial_folder(number).read("predictions_validation.parquet")
-    )
+    found = compare(ranking, store.rows)
     assert found
     assert all(each.low <= each.value <= each.high for each in found)
     dataset = load_data(store.load_sweep())

@@ -30,7 +30,7 @@ from tests.builders import make_sweep
 from tests.harness.trained import train_sweep
 from trainables.data import load_dataset
 from trainables.data.core.tasks import SeveralLabels
-from trainables.trials.outcome import read_predictions
+from trainables.files.rows import Rows
 
 FINDINGS = {"Even": (0, 2, 4, 6, 8), "Large": (7, 8, 9), "Round": (0, 6, 8, 9)}
 RECIPE = {"epochs": 6, "batch_size": 32, "optimizer": "adam", "lr": 0.01}
@@ -112,8 +112,7 @@ def test_trials_learn_every_label(store: SweepStore) -> None:
     dataset = load_data(store.load_sweep())
     for record in store.load_records():
         outcome = record.outcome
-        data = store.trial_folder(record.number).read("predictions_test.parquet")
-        logits, labels = read_predictions(data)
+        logits, labels = Rows.read(store.trial_folder(record.number), "test").tensors()
         assert labels.view(-1, 3).tolist() == dataset.test.labels.tolist()
         scores = (logits[:, 1] - logits[:, 0]).view(-1, 3)
         by_label = [

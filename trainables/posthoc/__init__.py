@@ -2,7 +2,7 @@
 
 from trainables.posthoc.affine import DirichletCalibration, VectorScaling
 from trainables.posthoc.base import PostHoc
-from trainables.posthoc.crossfit import cross_fitted
+from trainables.posthoc.crossfit import cross_fitted, cross_fitted_temperatures
 from trainables.posthoc.meta_calibration import MetaCalibration
 from trainables.posthoc.structured import (
     SelectedScaling,
@@ -23,5 +23,6 @@ __all__ = [
     "VectorScaling",
     "available_posthoc",
     "cross_fitted",
+    "cross_fitted_temperatures",
     "make_posthoc",
 ]

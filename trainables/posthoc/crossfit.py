@@ -1,13 +1,17 @@
 """Cross-fitting: post-hoc calibration of a split without evaluating on the samples of the fit."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import check_clusters, check_logits
 from trainables.posthoc.base import PostHoc
-from trainables.posthoc.temperature import TemperatureScaling
+from trainables.posthoc.temperature import Criterion, TemperatureScaling
+
+M = TypeVar("M", bound=PostHoc)
 
 
 def cross_fitted(
@@ -31,16 +35,40 @@ def cross_fitted(
         TypeError: If the arguments are not tensors of floats (N, K) and of integers (N,).
         ValueError: If shapes or values are wrong, or there are fewer samples than folds.
     """
+    calibrated = torch.empty_like(logits)
+    for own, fitted in _fitted(logits, labels, make, seed, cluster_size, num_folds):
+        calibrated[own] = fitted(logits[own]).to(logits.dtype)
+    return calibrated
+
+
+def cross_fitted_temperatures(
+    logits: Tensor, labels: Tensor, criterion: Criterion = "nll", cluster_size: int = 1
+) -> Tensor:
+    """The temperatures (N, 1), float64, of :func:`cross_fitted` with temperature scaling."""
+    found = torch.empty(len(labels), 1, dtype=torch.float64, device=logits.device)
+    make = partial(TemperatureScaling, criterion)
+    for own, fitted in _fitted(logits, labels, make, cluster_size=cluster_size):
+        found[own] = fitted.temperature
+    return found
+
+
+def _fitted(
+    logits: Tensor,
+    labels: Tensor,
+    make: Callable[[], M],
+    seed: int = 0,
+    cluster_size: int = 1,
+    num_folds: int = 2,
+) -> Iterator[tuple[Tensor, M]]:
+    """Membership in each fold, and the calibrator fitted on the other folds."""
     check_logits(logits, labels)
     check_clusters(labels, cluster_size)
     count = len(labels) // cluster_size
     if count < num_folds:
         raise ValueError(f"labels must hold at least {num_folds} samples, got {count}")
     fold = random_folds(count, num_folds, seed).to(labels.device).repeat_interleave(cluster_size)
-    calibrated = torch.empty_like(logits)
     for own in each_fold(fold):
-        calibrated[own] = make().fit(logits[~own], labels[~own])(logits[own]).to(logits.dtype)
-    return calibrated
+        yield own, make().fit(logits[~own], labels[~own])
 
 
 def random_folds(count: int, num_folds: int = 2, seed: int = 0) -> Tensor:

@@ -16,7 +16,7 @@ from trainables.contract.config import Criterion
 from trainables.contract.metric_names import MetricName, SplitName, Statistic
 from trainables.data.core.base import EvaluationSet
 from trainables.data.core.tasks import each_label
-from trainables.files.predictions import decode_predictions, encode_predictions
+from trainables.files.rows import Rows, predictions_file
 from trainables.files.storage import Folder
 from trainables.metrics.own_metric import OwnMetric
 from trainables.posthoc import TemperatureScaling, cross_fitted
@@ -194,14 +194,5 @@ def write_predictions(
 ) -> None:
     """Write ``predictions_<split>.parquet``, with ``cluster_size`` rows per sample."""
     logits, labels = predictions
-    data = encode_predictions(logits.float().numpy(), labels.numpy(), decisions, cluster_size)
-    folder.write(f"predictions_{split}.parquet", data)
-
-
-def read_predictions(data: bytes) -> Predictions:
-    """Logits (N, K) float32 and labels (N,) int64 from the content of a predictions file.
-
-    Errors are those of :func:`~trainables.files.predictions.decode_predictions`.
-    """
-    logits, labels = (torch.from_numpy(array.copy()) for array in decode_predictions(data))
-    return logits, labels
+    rows = Rows(logits.float().numpy(), labels.numpy(), decisions, cluster_size)
+    folder.write(predictions_file(split), rows.encode())

@@ -1,6 +1,5 @@
 """The selected setting compared with cross-entropy, raw and temperature-scaled."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -22,6 +21,7 @@ from sweeps.results.verdicts import basis, conclusion
 from sweeps.search.record import TrialRecord
 from tests.builders import baseline, finalist, ranked, trial
 from trainables import metrics as M
+from trainables.files.rows import ReadRows, Rows
 from trainables.files.storage import Folder
 from trainables.trials.outcome import write_predictions
 
@@ -43,12 +43,12 @@ def sweep_of(ours: float, theirs: float) -> tuple[list[TrialRecord], dict[int, f
     return records, {3: theirs, 4: 1.02 * theirs, 5: ours, 6: 1.02 * ours}
 
 
-def written(folder: Path, factors: dict[int, float]) -> Callable[[int], bytes]:
+def written(folder: Path, factors: dict[int, float]) -> ReadRows:
     """Writes the predictions of the trials; returns a function that reads them."""
     place = Folder(str(folder))
     for number, factor in factors.items():
         write_predictions(place / str(number), "validation", logits_of(factor))
-    return lambda number: (place / str(number)).read("predictions_validation.parquet")
+    return lambda split, number: Rows.read(place / str(number), split)
 
 
 def compared(
@@ -88,7 +88,7 @@ def test_the_calibration_part_decides_where_ece_cannot(tmp_path: Path, objective
         write_predictions(place / str(number), "test", logits_of(factor, samples=1500))
     found = compare_on_test_split(
         ranked(records, search={"objective": objective}),
-        lambda number: (place / str(number)).read("predictions_test.parquet"),
+        lambda split, number: Rows.read(place / str(number), split),
     )
     verdicts = {(each.metric, each.theirs): each.verdict for each in found}
     assert verdicts.pop(("nll_calibration", "cross_entropy")) == "supported"
@@ -148,8 +148,9 @@ def test_a_chosen_baseline_is_compared_with_its_temperature_alone(tmp_path: Path
 
 def test_without_a_choice_or_a_baseline_there_is_nothing_to_compare() -> None:
     failed = baseline(state="failed", history=[])
-    assert compare(ranked([failed]), lambda number: b"") == []
-    assert compare(ranked([failed, trial(1)]), lambda number: b"") == []
+    read = written(Path(), {})
+    assert compare(ranked([failed]), read) == []
+    assert compare(ranked([failed, trial(1)]), read) == []
     assert verdict([]) is None
     assert conclusion([]) == basis([]) == []
 
@@ -213,12 +214,12 @@ def test_with_error_as_objective_the_verdict_is_about_the_error(
     )
 
 
-def written_for_test(folder: Path, factors: dict[int, float]) -> Callable[[int], bytes]:
+def written_for_test(folder: Path, factors: dict[int, float]) -> ReadRows:
     """Like ``written``, for the test split."""
     place = Folder(str(folder))
     for number, factor in factors.items():
         write_predictions(place / str(number), "test", logits_of(factor))
-    return lambda number: (place / str(number)).read("predictions_test.parquet")
+    return lambda split, number: Rows.read(place / str(number), split)
 
 
 def test_the_verdict_on_the_test_split_comes_first(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import math
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from sweeps.terminal.answers import leaderboard_table
 from sweeps.terminal.console import plain_console
 from tests.builders import baseline, finalist, ranked, trial
 from trainables import metrics as M
+from trainables.files.rows import ReadRows, Rows
 from trainables.files.storage import Folder
 from trainables.trials.outcome import write_predictions
 
@@ -34,9 +34,7 @@ def predictions(number: int, split: str, noise: float = 1.0) -> tuple[Tensor, Te
     return 2 * (truth + noise * torch.randn(truth.shape, generator=own)), labels
 
 
-def sweep(
-    folder: Path, seeds: int = 2, noise: float = 1.0
-) -> tuple[Ranking, Callable[[str, int], bytes]]:
+def sweep(folder: Path, seeds: int = 2, noise: float = 1.0) -> tuple[Ranking, ReadRows]:
     """Cross-entropy with fresh seeds, three focal settings, and one beyond the guard.
 
     All networks are identical in law, except that focal has this much noise.
@@ -58,7 +56,7 @@ def sweep(
             own = noise if record.loss == "focal" else 1.0
             drawn = predictions(record.number, split, own)
             write_predictions(place / str(record.number), split, drawn)
-    return ranked(records), lambda split, n: (place / str(n)).read(f"predictions_{split}.parquet")
+    return ranked(records), lambda split, n: Rows.read(place / str(n), split)
 
 
 @pytest.mark.parametrize(("seeds", "most"), [(0, 4), (2, 3), (3, 4), (5, 5)])

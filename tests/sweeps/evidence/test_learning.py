@@ -1,6 +1,5 @@
 """If nothing was learned, every view of the result starts with a warning."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from sweeps.sweep_file.schema import TrainableSection
 from sweeps.tracking.run_content import description
 from tests.builders import Noted, baseline, make_sweep, new_store, ranked, trial
 from trainables.data import load_dataset
+from trainables.files.rows import ReadRows, Rows
 from trainables.files.storage import Folder
 from trainables.trials.outcome import write_predictions
 
@@ -28,16 +28,14 @@ LABELS = torch.arange(20).repeat(10)
 SGD = make_sweep(training={"epochs": 5, "optimizer": "sgd", "lr": 0.1})
 
 
-def predictions(
-    folder: Path, labels: torch.Tensor = LABELS, signal: float = 0.0
-) -> Callable[[int], bytes]:
+def predictions(folder: Path, labels: torch.Tensor = LABELS, signal: float = 0.0) -> ReadRows:
     """Of any trial: class frequencies with random noise, and a signal at the label's logit."""
     place = Folder(str(folder))
     logits = (torch.bincount(labels, minlength=20) + 1e-9).log().repeat(len(labels), 1)
     logits += 0.1 * torch.randn(logits.shape, generator=torch.Generator().manual_seed(0))
     logits[torch.arange(len(labels)), labels] += signal
     write_predictions(place, "validation", (logits, labels))
-    return lambda number: place.read("predictions_validation.parquet")
+    return lambda split, number: Rows.read(place, split)
 
 
 def curve(*losses: float) -> list[dict[str, float]]:

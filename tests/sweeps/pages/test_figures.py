@@ -17,6 +17,7 @@ from sweeps.results.importance import importances
 from sweeps.search.record import TrialRecord
 from tests.builders import baseline, finalist, make_sweep, ranked, trial
 from trainables import metrics as M
+from trainables.files.rows import Rows
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -200,11 +201,11 @@ def test_what_is_reported_of_the_test_split_agrees_with_the_metrics(
     assert [sum(row) for row in counts] == labels.bincount(minlength=5).tolist()
     pairs = held_out.confused_pairs(counts, names)
     assert sum(count for _, _, count in pairs) <= 400 * (1 - right) + 0.5
-    worst = held_out.mistakes(probs, labels, names)
+    worst = held_out.mistakes(Rows(probs.log().numpy(), labels.numpy()), names)
     assert [m.confidence for m in worst] == sorted((m.confidence for m in worst), reverse=True)
     for each in worst:
         assert names[int(labels[each.row])] == each.true != each.said
-        assert each.confidence == float(probs[each.row].max())
+        assert each.confidence == pytest.approx(float(probs[each.row].max()))
     assert "&lt;e&gt;" in held_out.class_chart(classes)
 
 

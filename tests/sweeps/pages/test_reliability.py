@@ -10,6 +10,7 @@ from scipy.stats import binomtest
 from calsweep.pictures import draw_reliability, new_figure
 from sweeps.pages.reliability import reliability_svg
 from trainables import metrics as M
+from trainables.files.rows import Rows
 
 SIDE = 240
 SVG = "{http://www.w3.org/2000/svg}"
@@ -27,7 +28,9 @@ def test_what_is_drawn_is_what_the_metrics_say(
     predictions: tuple[torch.Tensor, torch.Tensor],
 ) -> None:
     logits, labels = predictions
-    drawing = ET.fromstring(reliability_svg(logits, labels, 2.0, "focal <γ=3>"))
+    drawing = ET.fromstring(
+        reliability_svg(Rows(logits.numpy(), labels.numpy()), 2.0, "focal <γ=3>")
+    )
     assert drawing.find(f"{SVG}title").text == "focal <γ=3>"  # type: ignore[union-attr]
     for panel, scale in zip(drawing.findall(f"{SVG}g"), (1.0, 2.0), strict=True):
         probs = torch.softmax(logits / scale, dim=1)
@@ -63,7 +66,9 @@ def test_what_is_drawn_is_what_the_metrics_say(
 def test_dependent_rows_have_no_error_bars(
     predictions: tuple[torch.Tensor, torch.Tensor],
 ) -> None:
-    drawing = ET.fromstring(reliability_svg(*predictions, 1.0, "pixels", cluster_size=4))
+    logits, labels = predictions
+    rows = Rows(logits.numpy(), labels.numpy(), cluster_size=4)
+    drawing = ET.fromstring(reliability_svg(rows, 1.0, "pixels"))
     assert drawing.findall(f".//{SVG}rect[@class='accuracy']")
     assert not drawing.findall(f".//{SVG}path[@class='interval']")
 

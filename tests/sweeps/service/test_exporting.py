@@ -38,8 +38,9 @@ from tests.harness.command import calsweep
 from tests.harness.tracked import client_of
 from tests.harness.trained import train_sweep
 from trainables.export.exported import run_onnx
+from trainables.files.rows import Rows
 from trainables.posthoc.ensembles import Ensemble, fit_mean
-from trainables.trials.outcome import read_predictions, write_predictions
+from trainables.trials.outcome import write_predictions
 
 ALONE = """
 import json, sys
@@ -304,7 +305,7 @@ def test_what_cannot_be_exported_is_reported(
         export_model("away", away.storage, str(tmp_path / "model"))
     away.folder.write("identity.json", json.dumps(identity).encode())
     own = away.trial_folder(0)
-    logits, labels = read_predictions(own.read("predictions_test.parquet"))
+    logits, labels = Rows.read(own, "test").tensors()
     write_predictions(own, "test", (-logits, labels))
     with pytest.raises(SweepFailedError, match="differs from what the trial predicted"):
         export_model("away", away.storage, str(tmp_path / "model"))
@@ -404,7 +405,7 @@ def selected(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> Selected:
 
 
 def read_split(store: SweepStore, number: int, split: str) -> tuple[torch.Tensor, torch.Tensor]:
-    return read_predictions(store.trial_folder(number).read(f"predictions_{split}.parquet"))
+    return Rows.read(store.trial_folder(number), split).tensors()
 
 
 def test_the_ensemble_is_one_program(store: SweepStore, selected: Selected, tmp_path: Path) -> None:

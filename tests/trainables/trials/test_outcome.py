@@ -12,10 +12,11 @@ import torch
 from torch import Tensor
 
 from trainables import metrics as M
+from trainables.files.rows import Rows
 from trainables.files.storage import Folder
 from trainables.metrics import METRIC_NAMES, evaluate
 from trainables.posthoc import TemperatureScaling, cross_fitted
-from trainables.trials.outcome import read_predictions, summarise, write_predictions
+from trainables.trials.outcome import summarise, write_predictions
 
 
 def overconfident(num_samples: int, seed: int, scale: float = 3.0) -> tuple[Tensor, Tensor]:
@@ -137,7 +138,7 @@ def test_predictions_come_back_as_they_were(tmp_path: Path, dtype: torch.dtype) 
     logits = logits.to(dtype)
     folder = Folder(str(tmp_path))
     write_predictions(folder, "test", (logits, labels))
-    read, read_labels = read_predictions(folder.read("predictions_test.parquet"))
+    read, read_labels = Rows.read(folder, "test").tensors()
     assert read.dtype == torch.float32
     assert torch.equal(read, logits.float())
     assert torch.equal(read_labels, labels)
@@ -162,4 +163,4 @@ def test_damaged_predictions_are_refused(damage: str, message: str) -> None:
     pq.write_table(pa.table({"label": labels, "logits": logits}), buffer)
     data = buffer.getvalue()[: 40 if damage == "cut" else None]
     with pytest.raises(ValueError, match=message):
-        read_predictions(data)
+        Rows.decode(data).tensors()

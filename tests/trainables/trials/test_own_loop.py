@@ -19,8 +19,8 @@ from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset, OwnData
 from trainables.files.checkpoints import save_checkpoint
+from trainables.files.rows import Rows
 from trainables.files.storage import Folder
-from trainables.trials.outcome import read_predictions
 from trainables.trials.own_loop import check_trainable
 from trainables.trials.reference import reference_models
 from trainables.trials.runs import make_run
@@ -172,7 +172,7 @@ def test_what_it_reports_is_what_a_trial_has(tmp_path: Path, digits: Dataset) ->
     first, second, _, last = entries(run, EPOCHS)
     assert "train_loss" in first and "temperature" not in first
     assert {"temperature", "test_ece_scaled"} <= second.keys()
-    logits, labels = read_predictions(Folder(str(tmp_path)).read("00000/predictions_test.parquet"))
+    logits, labels = Rows.read(Folder(str(tmp_path)) / "00000", "test").tensors()
     assert labels.tolist() == digits.test.labels.tolist()
     expected = M.evaluate(logits, labels)
     for name in M.METRIC_NAMES:

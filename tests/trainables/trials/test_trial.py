@@ -32,11 +32,11 @@ from trainables.data import load_dataset
 from trainables.data.core.base import Dataset, EvaluationSet, Split
 from trainables.engine.training import learning_rate_factor
 from trainables.files.checkpoints import load_checkpoint, read_checkpoint, save_checkpoint
+from trainables.files.rows import Rows
 from trainables.files.storage import Folder
 from trainables.metrics import METRIC_NAMES
 from trainables.posthoc import TemperatureScaling, cross_fitted
 from trainables.runtime.devices import DeviceFailedError, has_failed
-from trainables.trials.outcome import read_predictions
 from trainables.trials.trial import TrialRun, validation_parts
 
 EPOCHS = 4
@@ -112,7 +112,7 @@ def test_outcomes_are_written_where_a_trial_may_end(tmp_path: Path, digits: Data
     assert cheap <= second.keys()
     assert not {"val_kde_ece", "val_ece_low"} & second.keys()  # the trial has not ended
     folder = Folder(str(tmp_path)) / "00007"
-    logits, labels = read_predictions(folder.read("predictions_test.parquet"))
+    logits, labels = Rows.read(folder, "test").tensors()
     assert logits.shape == (len(digits.test.labels), 10)
     assert labels.tolist() == digits.test.labels.tolist()
     error = float((logits.argmax(1) != labels).double().mean())
@@ -363,7 +363,7 @@ def test_adaptation_and_evaluation_use_different_samples(tmp_path: Path, digits:
     scaler = TemperatureScaling(criterion="nll").fit(logits[adapting], labels[adapting])
     assert entry["temperature"] == pytest.approx(float(scaler.temperature))
     kept = (Folder(str(tmp_path)) / "00007").read("predictions_validation.parquet")
-    assert torch.equal(read_predictions(kept)[0], logits[judging])
+    assert torch.equal(Rows.decode(kept).tensors()[0], logits[judging])
 
 
 def test_a_validation_split_too_small_for_two_parts_is_refused(digits: Dataset) -> None:

@@ -15,11 +15,11 @@ from trainables.data import load_dataset
 from trainables.data.core.base import Dataset
 from trainables.engine.training import Trainer
 from trainables.export.calibrated import load_calibrated
+from trainables.files.rows import Rows
 from trainables.files.storage import Folder
 from trainables.losses import make_loss
 from trainables.models import make_model
 from trainables.models.base import Classifier
-from trainables.trials.outcome import read_predictions
 from trainables.trials.runs import make_run
 from trainables.trials.two_stage import (
     UnitLength,
@@ -130,7 +130,7 @@ def test_both_stages_together_predict_what_the_head_did(
     trainer = trainer_of(digits, whole)
     logits, labels = trainer.predict(digits.test)
     data = (folder / "trials/00002/predictions_test.parquet").read_bytes()
-    torch.testing.assert_close(read_predictions(data), (logits, labels))
+    torch.testing.assert_close(Rows.decode(data).tensors(), (logits, labels))
     assert frozen.input_shape == (model.head.in_features,)
 
 
@@ -294,7 +294,7 @@ def test_the_calibrated_classifier_is_both_stages_and_the_temperature(
     model = load_calibrated(
         digits, ("small_cnn", {"width": WIDTH}), config, trial, temperature, setup.encoder.uri
     )
-    logits, _ = read_predictions(trial.read("predictions_test.parquet"))
+    logits, _ = Rows.read(trial, "test").tensors()
     found = model(torch.from_numpy(digits.test.inputs.copy()))
     assert torch.allclose(found, (logits / temperature).softmax(1), atol=1e-5)
 

@@ -1,0 +1,113 @@
+"""The predictions of a trial on a split, and their file, without torch.
+
+Importing torch takes longer than drawing a whole report from such files. pyarrow takes a third of a
+second, so only what reads or writes a file imports it.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from trainables.files.storage import Folder
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Array = npt.NDArray[Any]
+
+_DECISIONS, _CLUSTER_SIZE = b"decisions", b"cluster_size"
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The predictions of a trial on a split, a row per decision.
+
+    Attributes:
+        logits: (N, K) float32.
+        labels: (N,) int64.
+        decisions: Number of consecutive rows per sample that are different decisions.
+        cluster_size: Number of consecutive rows per sample that are similar, such as the pixels of
+            an image. Samples, not rows, are then independent.
+    """
+
+    logits: Array
+    labels: Array
+    decisions: int = 1
+    cluster_size: int = 1
+
+    @property
+    def per_sample(self) -> int:
+        """Number of rows per sample."""
+        return self.decisions * self.cluster_size
+
+    @property
+    def nbytes(self) -> int:
+        """Memory of the arrays in bytes."""
+        return self.logits.nbytes + self.labels.nbytes
+
+    def tensors(self) -> tuple[Tensor, Tensor]:
+        """Copies of the logits (N, K) float32 and the labels (N,) int64 as tensors."""
+        import torch
+
+        return torch.from_numpy(self.logits.copy()), torch.from_numpy(self.labels.copy())
+
+    def encode(self) -> bytes:
+        """A Parquet file with the columns ``label`` int64 and ``logits`` list<float>[K].
+
+        Numbers of rows per sample above 1 are in its metadata.
+        """
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        classes = self.logits.shape[1]
+        logits = pa.FixedSizeListArray.from_arrays(self.logits.reshape(-1), classes)
+        table = pa.table({"label": self.labels, "logits": logits})
+        if self.per_sample > 1:
+            about = {_DECISIONS: str(self.decisions), _CLUSTER_SIZE: str(self.cluster_size)}
+            table = table.replace_schema_metadata(about)
+        buffer = io.BytesIO()
+        pq.write_table(table, buffer)
+        return buffer.getvalue()
+
+    @classmethod
+    def decode(cls, data: bytes) -> Self:
+        """The rows of a file of :meth:`encode`, read-only; ValueError if it is damaged."""
+        import pyarrow.parquet as pq
+
+        table = pq.ParquetFile(io.BytesIO(data)).read()  # pq.read_table would import its datasets
+        try:
+            columns = table["label"].combine_chunks(), table["logits"].combine_chunks().flatten()
+            labels, flat = map(np.from_dlpack, columns)  # their to_numpy would import pandas
+        except (KeyError, TypeError) as error:  # other columns, or they contain nulls
+            raise ValueError(str(error)) from error
+        logits = flat.reshape(len(labels), -1)
+        if not np.isfinite(logits.max(axis=1)).all():
+            raise ValueError("the logits are not numbers")
+        for array in (logits, labels):
+            array.flags.writeable = False  # several readers share them
+        about = table.schema.metadata or {}
+        sizes = (int(about.get(key, b"1")) for key in (_DECISIONS, _CLUSTER_SIZE))
+        return cls(logits, labels, *sizes)
+
+    @classmethod
+    def read(cls, folder: Folder, split: str) -> Self:
+        """The rows of a trial's folder; OSError if there are none, ValueError if damaged."""
+        return cls.decode(folder.read(predictions_file(split)))
+
+
+ReadRows = Callable[[str, int], Rows]
+"""Gives the rows of a split, ``validation`` or ``test``, of the trial with a number.
+
+Raises OSError if they cannot be read, ValueError if they are damaged.
+"""
+
+
+def predictions_file(split: str) -> str:
+    """The name of the file in a trial's folder."""
+    return f"predictions_{split}.parquet"
