@@ -133,8 +133,8 @@ def _part(setting: Setting, seed: int, last: Entry, folder: str, keep: bool) -> 
     fields = [(name, pa.array([value])) for name, value in row.items()]
     metadata = {}
     for split in SPLITS:
-        file = (Folder(folder) / trial_folder(0)).read(f"predictions_{split}.parquet")
-        logits, labels = (tensor.numpy() for tensor in Rows.decode(file).tensors())
+        rows = Rows.read(Folder(folder) / trial_folder(0), split)
+        logits, labels = rows.logits, rows.labels
         flat = (logits - logits.max(axis=1, keepdims=True)).astype(np.float16).ravel()
         values = pa.array([flat if keep else None], pa.list_(pa.float16()))
         fields.append((split, values))

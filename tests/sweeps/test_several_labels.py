@@ -127,9 +127,7 @@ def test_trials_learn_every_label(store: SweepStore) -> None:
 
 def test_the_choice_is_compared_and_reported(store: SweepStore, tmp_path: Path) -> None:
     ranking = Ranking(store.load_records(), rule_of(store.load_sweep()))
-    found = compare(
-        ranking, lambda number: store.trial_folder(number).read("predictions_validation.parquet")
-    )
+    found = compare(ranking, store.rows)
     assert found
     assert all(each.low <= each.value <= each.high for each in found)
     dataset = load_data(store.load_sweep())

@@ -77,7 +77,8 @@ def test_the_end_of_a_sweep_decodes_each_file_at_most_once(
     take_look(sweep, store, ending.ranking)
     keep_mistakes(store, ending.ranking, data)
     assert load_mistakes(store)
-    assert "most confident errors" in stored_report(store, sweep, records, ending.judgement)
+    page = stored_report(store, sweep, records, ending.judgement)
+    assert "Risk–coverage curve on the test split" in page
     assert len(decoded) == 18  # both splits of 9 trials
     assert set(decoded.values()) == {1}
 
