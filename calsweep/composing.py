@@ -216,7 +216,7 @@ def _texts(samples: Any, targets: list[Any], where: str) -> tuple[str, bytes, Se
 
 
 def _table(samples: Any, targets: list[Any], where: str) -> tuple[str, bytes, Section]:
-    from trainables.data.kinds.table import as_table
+    from trainables.data.kinds.encode import as_table
     from trainables.data.readers.index_columns import is_index
 
     try:

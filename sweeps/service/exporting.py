@@ -142,10 +142,7 @@ def register_choice(
         if not registry.has(alias, delivered.number):
             builder = builder or _Builder(store, sweep, load())
             built = builder.build(delivered)
-            model = ModelToRegister(
-                alias, delivered.number, built.files[PROGRAM], built.about, builder.example
-            )
-            registry.register(model)
+            registry.register(builder.to_register(built, alias, delivered.number))
         registered.append(registry.address(alias))
     return registered
 
@@ -184,6 +181,21 @@ class _Builder:
     @property
     def example(self) -> Any:
         return self._dataset.test.rows(slice(2))
+
+    def to_register(self, built: _Built, alias: str, trial: str) -> ModelToRegister:
+        from trainables.data.kinds.table import TableRows
+        from trainables.export.raw_forms import columns_of, encode_code, raw_example
+
+        samples = self._dataset.samples
+        return ModelToRegister(
+            alias,
+            trial,
+            built.files[PROGRAM],
+            built.about,
+            encode_code(),
+            tuple(columns_of(samples)) if isinstance(samples, TableRows) else (),
+            raw_example(samples, self.example),
+        )
 
     def build(self, delivered: Delivered) -> _Built:
         networks = delivered.networks
@@ -244,6 +256,7 @@ class _Builder:
         import torch
 
         from trainables.export.exported import export_program, load_program
+        from trainables.export.raw_forms import ENCODE_FILE, encode_code
 
         try:
             data = export_program(classifier, self.example)
@@ -257,9 +270,18 @@ class _Builder:
             PROGRAM: data,
             "weights.pt": _bytes_of(state),
             _ABOUT: json.dumps(about, indent=1, ensure_ascii=False).encode(),
-            "requirements.txt": f"torch=={torch.__version__.partition('+')[0]}\nnumpy\n".encode(),
+            "requirements.txt": "\n".join(
+                [
+                    f"torch=={torch.__version__.partition('+')[0]}",
+                    "numpy",
+                    *(["pyarrow"] if about["raw"] == "table" else []),
+                    "",
+                ]
+            ).encode(),
             "README.md": _page(about).encode(),
         }
+        if about["raw"] != "rows":
+            files[ENCODE_FILE] = encode_code()
         return _Built(files, program, about)
 
     def as_onnx(self, program: ExportedProgram) -> bytes:
@@ -298,6 +320,7 @@ class _Builder:
         _compare(f"{label}: the exported classifier", found, expected)
 
     def _about(self) -> dict[str, Any]:
+        from trainables.export.raw_forms import raw_form
         from trainables.export.raw_samples import describe_samples
 
         sweep, dataset = self._sweep, self._dataset
@@ -316,6 +339,7 @@ class _Builder:
             "dtype": str(dataset.test.inputs.dtype),
             "shape": list(dataset.test.inputs.shape[1:]),
             "samples": describe_samples(dataset.samples),
+            "raw": raw_form(dataset.samples),
             "calsweep": version("calsweep"),
         }
 
@@ -377,7 +401,26 @@ def _page(about: dict[str, Any]) -> str:
     axes, outputs = (", ".join(map(str, ("N", *about[key]))) for key in ("shape", "outputs"))
     recommended = "It is what the sweep recommends." if about["recommended"] else "Not recommended."
     words = {"program": PROGRAM, "axes": axes, "outputs": outputs}
-    return _PAGE.format(**{**about, **words, "recommended_in_words": recommended})
+    page = _PAGE.format(**{**about, **words, "recommended_in_words": recommended})
+    return page + (_RAW_PAGE.format(_RAW[about["raw"]]) if about["raw"] in _RAW else "")
+
+
+_RAW: Final = {
+    "table": "a data frame (pandas, polars or Arrow) with the columns of the data; needs PyArrow",
+    "texts": "a list of strings",
+    "images": "uint8 from 0 to 255, (N, height, width), also with channels; not scaled to 0..1",
+}
+_RAW_PAGE: Final = """
+`encode.py` turns raw samples into `samples`, as in training. It needs NumPy, not calsweep:
+
+```python
+import json
+from encode import encode
+
+about = json.load(open("model.json", encoding="utf-8"))
+samples = torch.from_numpy(encode(about["samples"], raw))  # raw: {}
+```
+"""
 
 
 def _bytes_of(state: dict[str, Any]) -> bytes:

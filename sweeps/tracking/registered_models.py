@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import tempfile
@@ -31,13 +32,17 @@ class ModelToRegister:
         trial: The number of its trial; of several networks all numbers, ``1-4``.
         program: See :func:`~trainables.export.exported.export_program`.
         about: Its description: ``dtype``, ``shape``, ``classes``, ``outputs``, ``label``, ....
-        example: A few samples, (N, ...), of that dtype.
+        encode: The content of ``encode.py``, which turns raw samples into rows.
+        columns: Columns of a table.
+        example: A few raw samples: columns by name, strings, or an array (N, ...); or None.
     """
 
     alias: str
     trial: str
     program: bytes
     about: dict[str, Any]
+    encode: bytes
+    columns: tuple[str, ...]
     example: Any
 
 
@@ -77,7 +82,7 @@ class Registry:
             with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
                 saved = Path(folder) / "saved"
                 with _silenced():
-                    _save(model, Path(folder) / "model.pt2", saved)
+                    _save(model, Path(folder), saved)
                 persistently(self._client.log_artifacts, self._run_id, str(saved), place)
             with needs_right(f"register a model as {self._name}", _ASK):
                 self._add_version(model, place)
@@ -98,7 +103,7 @@ class Registry:
             self._name,
             f"{run.info.artifact_uri}/{place}",
             self._run_id,
-            tags={_TRIAL: model.trial},
+            tags={_TRIAL: model.trial, **_metrics(model.about)},
             description=f"{model.about['label']}, {model.about['sweep']}",
         )
         persistently(
@@ -120,27 +125,60 @@ def _silenced() -> Iterator[None]:
         log.setLevel(before)
 
 
-def _save(model: ModelToRegister, program: Path, saved: Path) -> None:
-    import mlflow
-    import numpy as np
-    import torch
-    from mlflow.models import ModelSignature
-    from mlflow.types import Schema, TensorSpec
+def _metrics(about: dict[str, Any]) -> dict[str, str]:
+    """Tags with the metrics of this very model, with its temperature, on the test split."""
+    test = about.get("test", {})
+    return {
+        f"test_{name}": f"{test[key]:.6g}"
+        for name, key in (("ece", "ece_scaled"), ("nll", "nll_scaled"), ("error", "error"))
+        if key in test
+    }
 
-    program.write_bytes(model.program)
+
+def _signature(model: ModelToRegister) -> Any:
+    import numpy as np
+    from mlflow.models import ModelSignature
+    from mlflow.types import ColSpec, Schema, TensorSpec
+    from mlflow.types.schema import AnyType
+
     about = model.about
-    inputs = TensorSpec(np.dtype(about["dtype"]), (-1, *about["shape"]))
-    outputs = TensorSpec(np.dtype("float32"), (-1, *about["outputs"]))
+    inputs: list[Any] = [TensorSpec(np.dtype(about["dtype"]), (-1, *about["shape"]))]
+    if about["raw"] == "table":
+        # For "double", MLflow refuses columns of integers, as any CSV file has.
+        inputs = [ColSpec(AnyType(), name) for name in model.columns]
+    elif about["raw"] == "texts":
+        inputs = [ColSpec("string")]  # without a name, so that lists of strings are allowed too
+    outputs: list[Any] = [ColSpec("float", name) for name in about["classes"]]
+    if len(about["outputs"]) > 1:
+        outputs = [TensorSpec(np.dtype("float32"), (-1, *about["outputs"]))]
+    return ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs))
+
+
+def _save(model: ModelToRegister, folder: Path, saved: Path) -> None:
+    import mlflow
+    import pandas as pd
+    import torch
+
+    about, example = model.about, model.example
+    files = {
+        "program": ("model.pt2", model.program),
+        "about": ("model.json", json.dumps(about).encode()),
+        "encode": ("encode.py", model.encode),
+    }
+    for name, data in files.values():
+        (folder / name).write_bytes(data)
     mlflow.pyfunc.save_model(
         saved,
         python_model=str(_CODE),
-        artifacts={"program": str(program)},
-        signature=ModelSignature(inputs=Schema([inputs]), outputs=Schema([outputs])),
-        input_example=model.example,
+        artifacts={key: str(folder / name) for key, (name, _) in files.items()},
+        signature=_signature(model),
+        input_example=pd.DataFrame(example) if about["raw"] == "table" and example else example,
         pip_requirements=[
             f"torch=={torch.__version__.partition('+')[0]}",
             f"mlflow=={mlflow.__version__}",
             "numpy",
+            *(["pyarrow"] if about["raw"] == "table" else []),
         ],
-        metadata=about,
+        # The vocabulary and the levels are in model.json.
+        metadata={key: value for key, value in about.items() if key != "samples"},
     )

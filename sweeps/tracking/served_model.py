@@ -1,24 +1,53 @@
 """The code of a registered model. MLflow copies this file, so it must not import calsweep."""
 
+import json
+import runpy
+from pathlib import Path
 from typing import Any
 
 import mlflow
 import numpy as np
+import pandas as pd
 import torch
+
+_BATCH = 1024
 
 
 class CalibratedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
-    """Maps samples to calibrated probabilities."""
+    """Maps raw samples to calibrated probabilities."""
 
     def load_context(self, context: Any) -> None:
-        self._classify = torch.export.load(context.artifacts["program"]).module()
+        files = context.artifacts
+        self._classify = torch.export.load(files["program"]).module()
+        self._about = json.loads(Path(files["about"]).read_text("utf-8"))
+        self._encode = runpy.run_path(files["encode"])["encode"]
 
-    def predict(self, context: Any, model_input: np.ndarray, params: Any = None) -> np.ndarray:
-        """Samples (N, ...), of the signature's dtype, to probabilities (N, classes), float32."""
+    def predict(self, context: Any, model_input: Any, params: Any = None) -> Any:
+        """Raw samples to probabilities: a data frame with a column for each class.
+
+        With a class for each pixel, an array (N, classes, height, width).
+        """
+        about = self._about
+        if about["raw"] == "texts":
+            model_input = _texts(model_input, about["text_column"])
+        rows = self._encode(about["samples"], model_input)
         with torch.no_grad():
-            rows = torch.from_numpy(np.array(model_input, order="C"))  # the array may be read-only
-            probabilities: np.ndarray = self._classify(rows).numpy()
-        return probabilities
+            # Copied, because the array may be read-only.
+            pieces = [
+                self._classify(torch.from_numpy(np.array(rows[start : start + _BATCH], order="C")))
+                for start in range(0, max(len(rows), 1), _BATCH)
+            ]
+        probs = torch.cat(pieces).numpy()
+        return pd.DataFrame(probs, columns=about["classes"]) if probs.ndim == 2 else probs
+
+
+def _texts(frame: Any, column: str | None) -> list[str]:
+    """The texts of a data frame: in the column of training, else in its only one."""
+    if column in frame:
+        return list(frame[column])
+    if len(frame.columns) > 1:
+        raise ValueError(f"no column {column!r}; the columns: {', '.join(map(str, frame.columns))}")
+    return list(frame.iloc[:, 0])
 
 
 mlflow.models.set_model(CalibratedModel())

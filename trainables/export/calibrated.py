@@ -17,9 +17,10 @@ from trainables.data.core.bad_samples import BadSamples, settle
 from trainables.data.core.base import Dataset
 from trainables.data.core.samples import Samples
 from trainables.data.core.tasks import OneClass, Task
+from trainables.data.kinds.encode import as_table
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
-from trainables.data.kinds.table import Columns, TableRows, as_table
+from trainables.data.kinds.table import Columns, TableRows
 from trainables.data.kinds.tokens import Tokens
 from trainables.data.kinds.weighted_words import WeightedWords
 from trainables.data.readers.arrays import as_inputs

@@ -13,6 +13,7 @@ import pyarrow as pa
 from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs
+from trainables.data.kinds.encode import check_range
 from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
@@ -144,10 +145,16 @@ def _array(samples: Samples, path: Path) -> Inputs:
 
 
 def image_rows(samples: Images, images: npt.NDArray[Any]) -> Inputs:
-    """Images (N, H, W), (N, H, W, C) or (N, C, H, W) as (N, C, H, W); TypeError unless uint8."""
+    """Images (N, H, W), (N, H, W, C) or (N, C, H, W) as (N, C, H, W); TypeError unless uint8.
+
+    ``ValueError`` or a warning about a range that cannot be right.
+    """
     if images.dtype != np.uint8:
         raise TypeError(f"{samples} must be uint8, not {images.dtype}")
-    return as_inputs(images, "samples") if images.ndim in (3, 4) else images
+    rows = as_inputs(images, "samples") if images.ndim in (3, 4) else images
+    samples.check(rows)
+    check_range(rows, samples.mean)
+    return rows
 
 
 def _open_table(samples: Samples, path: Path) -> Rows:

@@ -18,10 +18,11 @@ from trainables.contract.config import Criterion
 from trainables.data.core.base import Dataset, Split
 from trainables.data.core.tasks import OneClass
 from trainables.data.core.types import Inputs
+from trainables.data.kinds.encode import PADDING
 from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
-from trainables.data.kinds.tokens import PADDING, Tokens
+from trainables.data.kinds.tokens import Tokens
 from trainables.data.kinds.weighted_words import NO_WORD, WeightedWords
 from trainables.metrics import EPOCH_METRICS
 from trainables.trials.outcome import summarise

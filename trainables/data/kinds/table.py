@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs, Stored
+from trainables.data.kinds.encode import float_array, level_codes, standardised
 from trainables.plugins.arguments import few
 
 if TYPE_CHECKING:
@@ -71,8 +72,8 @@ class TableRows(Samples):
         cls, columns: Columns, *, numeric: Sequence[str], categorical: Sequence[str]
     ) -> TableRows:
         """Creates this kind of sample with the statistics and levels of the training rows."""
-        values = np.stack([_numbers(columns, name) for name in numeric], 1) if numeric else None
-        mean, std, missing = ((), (), ()) if values is None else _statistics(values)
+        values = [float_array(columns.table[name]) for name in numeric]
+        mean, std, missing = _statistics(np.stack(values, 1)) if values else ((), (), ())
         levels = [
             tuple(sorted(pc.unique(columns.table[name]).drop_null().to_pylist()))
             for name in categorical
@@ -93,11 +94,11 @@ class TableRows(Samples):
     def encode(self, raw: Columns) -> Inputs:
         """Converts columns to rows (N, numeric + categorical)."""
         columns: list[npt.NDArray[Any]] = [
-            (_numbers(raw, name) - mean) / std
+            standardised(raw.table[name], mean, std)
             for name, mean, std in zip(self.numeric, self.mean, self.std, strict=True)
         ]
         columns += [
-            _codes(raw.table[name], levels)
+            level_codes(raw.table[name], levels)
             for name, levels in zip(self.categorical, self.levels, strict=True)
         ]
         return np.stack(columns, 1).astype(np.float32)
@@ -107,7 +108,7 @@ class TableRows(Samples):
         found = []
         for name, levels in zip(self.categorical, self.levels, strict=True):
             values = raw.table[name]
-            new = values.filter(pa.array(_codes(values, levels) == 0)).drop_null()
+            new = values.filter(pa.array(level_codes(values, levels) == 0)).drop_null()
             if len(new):
                 shown = few([repr(level) for level in new.unique().to_pylist()])
                 found.append(
@@ -136,37 +137,6 @@ class TableRows(Samples):
         places = tuple(place for place, has in enumerate(self.has_missing) if has)
         flags = missing.index_select(1, constant(places, torch.int64, batch.device))
         return torch.cat([numbers.nan_to_num(nan=0.0), flags.to(batch.dtype), categories], dim=1)
-
-
-def as_table(frame: Any) -> pa.Table:
-    """Converts a data frame (pandas, polars, Arrow) to an Arrow table, without its index.
-
-    Raises ``TypeError`` for another object, ``ValueError`` if a column cannot be read.
-    """
-    if isinstance(frame, pa.Table):
-        return frame
-    if hasattr(frame, "to_arrow"):
-        return frame.to_arrow()
-    if not hasattr(frame, "columns"):
-        raise TypeError(f"a data frame is expected, not a {type(frame).__name__}")
-    if not all(isinstance(name, str) for name in frame.columns):
-        frame = frame.rename(columns=str)
-    return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
-
-
-def _codes(values: pa.ChunkedArray, levels: tuple[str, ...]) -> npt.NDArray[np.int64]:
-    """The index of each level, from 1; 0 for missing and unknown ones."""
-    lower = [level.lower() for level in levels]
-    if set(lower) == {"true", "false"} and len(lower) == 2:  # each writer has its own spelling
-        values, levels = pc.utf8_lower(values), tuple(lower)
-    found = pc.index_in(values, value_set=pa.array(levels, pa.string()))
-    codes: npt.NDArray[np.int64] = pc.fill_null(found, -1).to_numpy().astype(np.int64) + 1
-    return codes
-
-
-def _numbers(columns: Columns, name: str) -> npt.NDArray[np.float64]:
-    values = pc.fill_null(columns.table[name], float("nan"))
-    return np.asarray(values.to_numpy(), dtype=np.float64)
 
 
 def _statistics(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,24 +11,12 @@ import numpy as np
 
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs, Stored
-
-PADDING: Final = 0
-"""Index of padding at the end of short texts."""
-
-UNKNOWN: Final = 1
-"""Index of words outside the vocabulary."""
+from trainables.data.kinds.encode import PADDING, UNKNOWN, split_words, token_rows
 
 FIRST_WORD: Final = 2
 """Number of the first word of the vocabulary."""
 
 _SHOWN_WORDS = 40
-
-_WORD = re.compile(r"\w+(?:'\w+)*")
-
-
-def split_words(text: str) -> list[str]:
-    """The lower-case words of a text, made of letters, digits and underscores."""
-    return _WORD.findall(text.lower())
 
 
 @dataclass(frozen=True)
@@ -75,12 +62,7 @@ class Tokens(Samples):
 
     def encode(self, raw: Inputs) -> Inputs:
         """Converts texts (N,) of ``str`` to rows (N, L); long texts are truncated at the end."""
-        length = self.shape[0]
-        rows = np.full((len(raw), length), PADDING, np.int32)
-        for row, text in zip(rows, raw, strict=True):
-            numbers = [self._numbers.get(word, UNKNOWN) for word in split_words(text)[:length]]
-            row[: len(numbers)] = numbers
-        return rows
+        return token_rows(raw, self.shape[0], self._numbers)
 
     def check(self, inputs: Stored) -> None:
         self.check_array(inputs, "int32")

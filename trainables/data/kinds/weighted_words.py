@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs, Stored
-from trainables.data.kinds.tokens import split_words
+from trainables.data.kinds.encode import split_words, weighted_rows
 
 NO_WORD: Final = 0
 """Index of padding in short texts; its weight is 0."""
@@ -78,14 +78,7 @@ class WeightedWords(Samples):
 
     def encode(self, raw: Inputs) -> Inputs:
         """Converts texts (N,) of ``str`` to rows (N, L, 2), with the largest weights of each."""
-        length = self.shape[0]
-        rows = np.zeros((len(raw), *self.shape), np.float32)
-        for row, text in zip(rows, raw, strict=True):
-            numbers, weights = self._weighted(text)
-            order = np.argsort(-weights, kind="stable")[:length]
-            row[: len(order), 0] = numbers[order]
-            row[: len(order), 1] = weights[order]
-        return rows
+        return weighted_rows(raw, self.shape[0], self._numbers, self._idf)
 
     def check(self, inputs: Stored) -> None:
         self.check_array(inputs, "float32")
@@ -101,15 +94,6 @@ class WeightedWords(Samples):
         numbers = row[row[:, 0] != NO_WORD, 0].astype(int).tolist()
         words = [self.vocabulary[number - FIRST_WORD] for number in numbers[:_SHOWN_WORDS]]
         return ", ".join([*words, "…"] if len(numbers) > _SHOWN_WORDS else words)
-
-    def _weighted(self, text: str) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-        """Indices and weights of those words of a text that are in the vocabulary."""
-        known = self._numbers
-        counts = Counter(known[word] for word in split_words(text) if word in known)
-        numbers = np.fromiter(counts.keys(), np.int64, len(counts))
-        times = np.fromiter(counts.values(), np.float64, len(counts))
-        weights = (1 + np.log(times)) * self._idf[numbers - FIRST_WORD]
-        return numbers, weights / max(float(np.linalg.norm(weights)), 1e-12)
 
     @cached_property
     def _numbers(self) -> dict[str, int]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.divisions import SPLITS, ByGroup, ByName, ByTime, Division
-from trainables.data.kinds.dates import as_dates
+from trainables.data.kinds.encode import as_dates
 from trainables.data.readers.rows import Rows
 from trainables.data.readers.table_columns import convert_each, numbers_of
 

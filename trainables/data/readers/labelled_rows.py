@@ -22,6 +22,7 @@ from trainables.data.core.splits import (
     build_from_parts,
     size_and_path,
 )
+from trainables.data.kinds.encode import as_numbers
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
@@ -35,7 +36,6 @@ from trainables.data.readers.images import Encoded
 from trainables.data.readers.rows import Content, File, Form, Rows, open_rows
 from trainables.data.readers.storing import Cache, ImagePart, Storage, hold_images
 from trainables.data.readers.table_columns import (
-    as_numbers,
     choose_features,
     convert_each,
     numbers_of,

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trainables.data.core.bad_samples import BadSamples
-from trainables.data.kinds.dates import as_dates, date_column, date_feature, date_features
+from trainables.data.kinds.dates import date_features
+from trainables.data.kinds.encode import NUMBER, as_dates, as_numbers, date_column, date_feature
 from trainables.data.kinds.table import Columns
 from trainables.data.readers.index_columns import index_columns, is_index
 from trainables.data.readers.rows import Content, Rows
@@ -21,8 +22,6 @@ Names: TypeAlias = tuple[str, ...] | None
 _MANY_LEVELS: Final = 100
 _MOSTLY: Final = 0.9
 _ALMOST_ALWAYS: Final = 0.95
-
-_NUMBER: Final = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^[-+]?(inf|Inf)$"
 
 _MARKED_NUMBER: Final = (
     r"^[-+]?[$€£]?\s?(\d{1,3}([,.' \x{A0}\x{202F}]\d{3})+([.,]\d+)?|\d+,\d+|\d+(\.\d+)?)\s?[%$€£]?$"
@@ -218,12 +217,6 @@ def convert_each(
     return values
 
 
-def as_numbers(texts: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Numbers, float64; null for other texts."""
-    numbers = pc.if_else(_matches(texts, _NUMBER), texts, pa.scalar(None, pa.string()))
-    return pc.utf8_trim_whitespace(numbers).cast(pa.float64())
-
-
 def _matches(texts: pa.ChunkedArray, pattern: str) -> pa.ChunkedArray:
     return pc.match_substring_regex(pc.utf8_trim_whitespace(texts), pattern)
 
@@ -236,7 +229,7 @@ def _share(texts: pa.ChunkedArray) -> float:
 def _other_notation(rows: Rows, name: str) -> str | None:
     """Why a column of text, whose values are numbers with marks, has no numbers."""
     values = rows.column(name, pa.string()).drop_null()
-    marked = values.filter(pc.invert(_matches(values, _NUMBER)))
+    marked = values.filter(pc.invert(_matches(values, NUMBER)))
     if not len(marked) or min(_share(each) for each in (values, marked)) < _MOSTLY:
         return None
     return (
@@ -260,7 +253,7 @@ def _no_category(rows: Rows, values: pa.ChunkedArray, name: str) -> str | None:
 
 def _mostly_numbers(values: pa.ChunkedArray, name: str) -> str | None:
     known = values.drop_null()
-    words = known.filter(pc.invert(_matches(known, _NUMBER)))
+    words = known.filter(pc.invert(_matches(known, NUMBER)))
     if not len(words) or len(words) > (1 - _MOSTLY) * len(known):
         return None
     shown = few([repr(each) for each in words.unique().to_pylist()])

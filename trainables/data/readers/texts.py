@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from trainables.data.core.bad_samples import BadSamples
-from trainables.data.kinds.tokens import split_words
+from trainables.data.kinds.encode import split_words
 from trainables.data.readers.rows import Rows
 
 

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from trainables.data import Dataset, Tokens, load_dataset
-from trainables.data.kinds.tokens import split_words
+from trainables.data.kinds.encode import split_words
 
 
 def write_csv(path: Path, header: str, lines: list[str]) -> Path:

@@ -7,7 +7,7 @@ import pytest
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from trainables.data import WeightedWords, load_dataset
-from trainables.data.kinds.tokens import split_words
+from trainables.data.kinds.encode import split_words
 from trainables.export.raw_samples import describe_samples, samples_of
 
 TEXTS = np.array(

@@ -1,0 +1,242 @@
+"""Exported and registered classifiers read raw samples, and give the sweep's probabilities."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import mlflow
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pytest
+import requests
+import torch
+from sklearn.datasets import load_digits
+
+from sweeps.planning.data import load_data
+from sweeps.results.explanation import answer
+from sweeps.results.judgement import NOT_YET
+from sweeps.search.ranking import Ranking
+from sweeps.search.rules import rule_of
+from sweeps.service.exporting import export_model, register_models
+from sweeps.service.trained import load_trained
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.tracking.address import tracking_uri
+from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.run_content import Ending
+from tests.builders import make_sweep
+from tests.harness.tracked import client_of
+from tests.harness.trained import train_sweep
+from trainables.data.kinds.encode import encode
+from trainables.export.calibrated import CalibratedClassifier
+from trainables.export.raw_samples import describe_samples
+
+ALONE = """
+import json, pickle, sys
+import numpy as np, torch
+from encode import encode
+about = json.load(open("model.json", encoding="utf-8"))
+raw = pickle.load(open("raw.pickle", "rb"))
+rows = torch.from_numpy(encode(about["samples"], raw))
+probs = torch.export.load("model.pt2").module()(rows)
+np.save("probs.npy", probs.detach().numpy())
+print([name for name in sys.modules if name.startswith(("trainables", "sweeps", "mlflow"))])
+"""
+FRAME = pd.DataFrame(
+    {
+        "size": [i % 7 for i in range(120)],
+        "weight": [None if i % 11 == 3 else i / 7 for i in range(120)],
+        "hue": [("red", "blue", None)[i % 3] for i in range(120)],
+        "member": [i % 4 == 0 for i in range(120)],
+        "since": [f"20{10 + i % 9}-0{1 + i % 8}-1{i % 10}" for i in range(120)],
+        "said": [f"it was {'very good' if i % 2 else 'bad'} on day {i}" for i in range(120)],
+        "label": [("no", "yes")[i % 2] for i in range(120)],
+    }
+)
+FEATURES: dict[str, dict[str, Any]] = {
+    "numbers": {"features": ["size", "weight"]},
+    "mixed": {"features": ["size", "weight", "hue", "member"], "dates": ["since"]},
+    "texts": {"text": "said"},
+}
+MODELS = {"texts": "text_mlp", "images": "small_cnn"}
+KINDS = [*FEATURES, "images"]
+UNSEEN = pytest.mark.filterwarnings("ignore:.* do not occur in training")
+
+
+def raw_samples(kind: str) -> Any:
+    """Raw samples as a user has them; some values did not occur in training."""
+    if kind == "images":
+        return load_digits().images[:9].astype(np.uint8)[:, None] * 15
+    if kind == "texts":
+        return [*FRAME["said"][:8], "Entirely new words"]
+    frame = FRAME[:9].drop(columns="label")
+    return frame.assign(hue=[*frame["hue"][:8], "green"])
+
+
+def sweep_of(kind: str, folder: Path) -> SweepFile:
+    FRAME.to_csv(folder / "data.csv", index=False)
+    data = str(folder / "data.csv")
+    dataset = {"name": "csv", "train": data, "test": data, "label": "label"}
+    return make_sweep(
+        kind,
+        dataset=(
+            {"name": "digits", "train_samples": 200}
+            if kind == "images"
+            else dataset | FEATURES[kind]
+        ),
+        model={"name": MODELS.get(kind, "table_mlp")},
+        losses=["focal"],
+        training={"epochs": 1, "batch_size": 64, "lr": 0.02},
+        search={"guard": 1.0},
+        selection={"finalists": 0, "seeds": 0},
+    )
+
+
+def trained(kind: str, folder: Path) -> SweepStore:
+    return train_sweep(folder / "store", sweep_of(kind, folder), [])
+
+
+def classifier_of(store: SweepStore) -> CalibratedClassifier:
+    sweep = store.load_sweep()
+    (record,) = store.load_records()
+    return load_trained(store, sweep, load_data(sweep), record)
+
+
+@UNSEEN
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_file_encodes_as_training_does(tmp_path: Path, kind: str) -> None:
+    samples = load_data(sweep_of(kind, tmp_path)).samples
+    described = json.loads(json.dumps(describe_samples(samples)))
+    classifier = CalibratedClassifier(torch.nn.Identity(), samples, 1.0, ("no", "yes"))
+    raw = raw_samples(kind)
+    np.testing.assert_array_equal(encode(described, raw), classifier.encode(raw))
+
+
+def test_values_that_cannot_be_encoded() -> None:
+    images = {"kind": "Images", "shape": [1, 2, 2], "mean": [0.4]}
+    dark = np.ones((3, 2, 2), np.uint8)
+    assert encode({**images, "mean": [0.002]}, dark).shape == (3, 1, 2, 2)  # as in training
+    assert encode(images, np.full((3, 2, 2, 1), 200, np.uint8)).shape == (3, 1, 2, 2)
+    with pytest.raises(ValueError, match="all values are 0 or 1"):
+        encode(images, dark)
+    with pytest.warns(UserWarning, match="the highest value is 16"):
+        encode(images, dark * 16)
+    with pytest.raises(TypeError, match="uint8 from 0 to 255, not float64"):
+        encode(images, dark / 2)
+    with pytest.raises(ValueError, match="not an array of shape"):
+        encode(images, np.zeros((3, 3, 2), np.uint8))
+    table = {"kind": "TableRows", "numeric": ["a"], "mean": [0], "std": [1]}
+    table |= {"categorical": [], "levels": []}
+    for values, error in (("x", "texts that are no numbers"), (np.inf, "infinite")):
+        with pytest.raises(ValueError, match=error):
+            encode(table, pd.DataFrame({"a": [values]}))
+    with pytest.raises(ValueError, match="no column 'a'; the columns: b"):
+        encode(table, pd.DataFrame({"b": [1]}))
+    words = {"kind": "Tokens", "vocabulary": ["good"], "shape": [3]}
+    assert encode(words, ["Good, bad"]).tolist() == [[2, 1, 0]]
+    with pytest.raises(TypeError, match="must be strings, not None"):
+        encode(words, ["a", None])
+
+
+@UNSEEN
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_folder_encodes_raw_samples_without_calsweep(tmp_path: Path, kind: str) -> None:
+    store = trained(kind, tmp_path)
+    folder, _ = export_model(kind, store.storage, str(tmp_path / "model"))
+    raw = raw_samples(kind)
+    pd.to_pickle(raw, Path(folder) / "raw.pickle")
+    done = subprocess.run(
+        [sys.executable, "-c", ALONE], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
+    expected = classifier_of(store).predict_proba(raw)
+    np.testing.assert_allclose(np.load(Path(folder) / "probs.npy"), expected, atol=1e-5)
+    assert "from encode import encode" in (Path(folder) / "README.md").read_text()
+
+
+def registered(store: SweepStore) -> str:
+    sweep, records = store.load_sweep(), store.load_records()
+    ranking = Ranking(records, rule_of(sweep))
+    ending = Ending(ranking, NOT_YET, answer(ranking, sweep))
+    mirror = Mirror(sweep, store)
+    for record in records:
+        mirror.sync(record)
+    mirror.answer(ending)
+    mirror.end(ending)
+    return register_models(sweep.name, store.storage)[0]
+
+
+def requested(kind: str, raw: Any) -> dict[str, Any]:
+    """The body of a request as clients write it."""
+    if kind in ("texts", "images"):
+        return {"inputs": raw if kind == "texts" else raw.tolist()}
+    return {"dataframe_records": json.loads(raw.to_json(orient="records"))}
+
+
+def answer_of(model: str, body: dict[str, Any], log: Path, **variables: str) -> requests.Response:
+    """The reply of `mlflow models serve` to one request."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    command = ["-m", "mlflow", "models", "serve", "-m", model, "-p", port, "--env-manager", "local"]
+    with log.open("wb") as output:
+        server = subprocess.Popen(
+            [sys.executable, *command],
+            env={**os.environ, **variables},
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+        try:
+            end = time.monotonic() + 240
+            while time.monotonic() < end and server.poll() is None:
+                try:
+                    requests.get(f"http://127.0.0.1:{port}/ping", timeout=5).raise_for_status()
+                    break
+                except requests.RequestException:
+                    time.sleep(0.5)
+            address = f"http://127.0.0.1:{port}/invocations"
+            return requests.post(address, json=body, timeout=60)
+        finally:
+            os.killpg(server.pid, 15)
+            server.wait()
+
+
+@UNSEEN
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_registered_model_reads_raw_samples_also_over_http(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = trained(kind, tmp_path)
+    classifier, raw, address = classifier_of(store), raw_samples(kind), registered(store)
+    expected = classifier.predict_proba(raw)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri(store.storage))
+    model = mlflow.pyfunc.load_model(address)
+    found = model.predict(raw)
+    assert list(found.columns) == list(classifier.classes)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    assert model.input_example is not None or kind == "mixed"
+    client = client_of(Path(store.storage))
+    version = client.get_model_version_by_alias(address.split("/")[1].split("@")[0], "champion")
+    outcome = store.load_records()[0].outcome
+    assert float(version.tags["test_ece"]) == pytest.approx(outcome["test_ece_scaled"], rel=1e-4)
+    body = requested(kind, raw)
+    reply = answer_of(
+        address, body, tmp_path / "log", MLFLOW_TRACKING_URI=tracking_uri(store.storage)
+    )
+    assert reply.status_code == 200, reply.text
+    served: npt.NDArray[Any] = np.array(pd.DataFrame(reply.json()["predictions"]))
+    np.testing.assert_allclose(served, expected, atol=1e-5)
+    if kind == "images":
+        with pytest.raises(ValueError, match="all values are 0 or 1"):
+            model.predict((raw > 128).astype(np.uint8))
+        with pytest.warns(UserWarning, match="the highest value is 15"):
+            model.predict(raw // 16)

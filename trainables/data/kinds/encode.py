@@ -1,0 +1,267 @@
+"""Encodes raw samples as the rows that a trained model reads, as in training.
+
+An export includes this file, so it imports nothing but NumPy, and PyArrow for tables.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Rows = np.ndarray[Any, np.dtype[Any]]
+
+PADDING, UNKNOWN = 0, 1  # indices of padding and of words outside the vocabulary
+_WORD = re.compile(r"\w+(?:'\w+)*")
+NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^[-+]?(inf|Inf)$"
+_ISO = r"^\s*(?P<date>\d{4}-\d{1,2}-\d{1,2})(?:[T ].*)?$"
+DATE_PARTS = "year", "month", "weekday"
+
+
+def encode(samples: Mapping[str, Any], raw: Any) -> Rows:
+    """Encodes raw samples as rows (N, ...) for the exported program.
+
+    Args:
+        samples: ``samples`` of ``model.json``.
+        raw: Tables: a data frame (pandas, polars, Arrow) with the columns of the data. Texts: a
+            sequence of strings. Images: uint8, 0 to 255, (N, H, W), (N, H, W, C) or (N, C, H, W).
+            Others: an array (N, ...) as in the data.
+
+    Raises:
+        TypeError: The type is wrong.
+        ValueError: A column is missing, a value cannot be read, or the shape or range is wrong.
+    """
+    return _KINDS.get(samples["kind"], _array)(samples, raw)
+
+
+def split_words(text: str) -> list[str]:
+    """The lower-case words of a text, made of letters, digits and underscores."""
+    return _WORD.findall(text.lower())
+
+
+def token_rows(texts: Collection[str], length: int, numbers: Mapping[str, int]) -> Rows:
+    """Word indices int32 (N, L), from the number of each word of the vocabulary."""
+    rows = np.full((len(texts), length), PADDING, np.int32)
+    for row, text in zip(rows, texts, strict=True):
+        found = [numbers.get(word, UNKNOWN) for word in split_words(text)[:length]]
+        row[: len(found)] = found
+    return rows
+
+
+def weighted_rows(
+    texts: Collection[str], length: int, numbers: Mapping[str, int], idf: Rows
+) -> Rows:
+    """Indices from 1 and TF-IDF weights of words, float32 (N, L, 2), the largest weights first."""
+    rows = np.zeros((len(texts), length, 2), np.float32)
+    for row, text in zip(rows, texts, strict=True):
+        counts = Counter(numbers[word] for word in split_words(text) if word in numbers)
+        found = np.fromiter(counts.keys(), np.int64, len(counts))
+        times = np.fromiter(counts.values(), np.float64, len(counts))
+        weights = (1 + np.log(times)) * idf[found - 1]
+        weights /= max(float(np.linalg.norm(weights)), 1e-12)
+        order = np.argsort(-weights, kind="stable")[:length]
+        row[: len(order), 0] = found[order]
+        row[: len(order), 1] = weights[order]
+    return rows
+
+
+def check_range(images: Rows, mean: Sequence[float]) -> None:
+    """Checks that uint8 images have the range 0 to 255, unless training images are as dark.
+
+    ``mean`` is that of each channel in training, on the scale 0..1. ``ValueError`` if all values
+    are 0 or 1, which scaled images become as integers; a warning if none is above 16.
+    """
+    highest, usual = int(images.max(initial=0)), 255 * max(mean)
+    if not images.size or highest > 16 or usual <= highest:
+        return
+    if highest <= 1 < usual:
+        raise ValueError(
+            f"all values are 0 or 1; images must be uint8 from 0 to 255 (mean in training: "
+            f"{usual:.0f}), not scaled to 0..1"
+        )
+    warnings.warn(
+        f"the highest value is {highest}, and the mean in training is {usual:.0f}: images must be "
+        "uint8 from 0 to 255",
+        stacklevel=2,
+    )
+
+
+def level_codes(values: pa.ChunkedArray, levels: Sequence[str]) -> Rows:
+    """The index of each level, from 1; 0 for missing and unknown ones."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    lower = [level.lower() for level in levels]
+    if set(lower) == {"true", "false"} and len(lower) == 2:  # each writer has its own spelling
+        values, levels = pc.utf8_lower(values), lower
+    found = pc.index_in(values, value_set=pa.array(levels, pa.string()))
+    codes: Rows = pc.fill_null(found, -1).to_numpy().astype(np.int64) + 1
+    return codes
+
+
+def standardised(values: pa.ChunkedArray, mean: float, std: float) -> Rows:
+    """Numbers float64, less their mean in training, divided by its deviation; NaN if missing."""
+    return (float_array(values) - mean) / std
+
+
+def float_array(values: pa.ChunkedArray) -> Rows:
+    """Numbers as float64; NaN if missing."""
+    import pyarrow.compute as pc
+
+    return np.asarray(pc.fill_null(values, float("nan")).to_numpy(), dtype=np.float64)
+
+
+def as_numbers(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Numbers, float64; null for other texts."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    is_number = pc.match_substring_regex(pc.utf8_trim_whitespace(texts), NUMBER)
+    numbers = pc.if_else(is_number, texts, pa.scalar(None, pa.string()))
+    return pc.utf8_trim_whitespace(numbers).cast(pa.float64())
+
+
+def as_dates(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Dates from words; null where a word is no date. Other types are returned unchanged."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return values
+    found = pc.struct_field(pc.extract_regex(values, _ISO), "date")
+    return pc.strptime(found, format="%Y-%m-%d", unit="s", error_is_null=True)
+
+
+def date_column(feature: str, columns: Collection[str]) -> str | None:
+    """The date column of a feature; None if the feature is a column itself, or unknown."""
+    column, _, part = feature.rpartition(".")
+    return column if feature not in columns and part in DATE_PARTS and column in columns else None
+
+
+def date_feature(feature: str, dates: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The numbers of a feature, float64: year, month from 1, or weekday from 0 for Monday.
+
+    Words that are no dates count as missing.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    parts = dict(zip(DATE_PARTS, (pc.year, pc.month, pc.day_of_week), strict=True))
+    return parts[feature.rpartition(".")[2]](as_dates(dates)).cast(pa.float64())
+
+
+def as_table(frame: Any) -> pa.Table:
+    """Converts a data frame (pandas, polars, Arrow) to an Arrow table, without its index.
+
+    Raises ``TypeError`` for another object, ``ValueError`` if a column cannot be read.
+    """
+    import pyarrow as pa
+
+    if isinstance(frame, pa.Table):
+        return frame
+    if hasattr(frame, "to_arrow"):
+        return frame.to_arrow()
+    if not hasattr(frame, "columns"):
+        raise TypeError(f"a data frame is expected, not a {type(frame).__name__}")
+    if not all(isinstance(name, str) for name in frame.columns):
+        frame = frame.rename(columns=str)
+    return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+
+
+def _array(samples: Mapping[str, Any], raw: Any) -> Rows:
+    rows = np.asarray(raw)
+    return rows.astype(np.float32) if samples["kind"] == "Arrays" else rows
+
+
+def _images(samples: Mapping[str, Any], raw: Any) -> Rows:
+    images = np.asarray(raw)
+    channels, height, width = samples["shape"]
+    if images.dtype != np.uint8:
+        raise TypeError(f"images must be uint8 from 0 to 255, not {images.dtype}")
+    if images.shape[1:] == (height, width) and channels == 1:
+        images = images[:, None]
+    elif images.shape[1:] == (height, width, channels) != (channels, height, width):
+        images = images.transpose(0, 3, 1, 2)
+    if images.shape[1:] != (channels, height, width):
+        raise ValueError(
+            f"images of shape {(channels, height, width)} (channels, height, width) are expected, "
+            f"not an array of shape {images.shape}"
+        )
+    check_range(images, samples["mean"])
+    return np.ascontiguousarray(images)
+
+
+def _tokens(samples: Mapping[str, Any], raw: Any) -> Rows:
+    numbers = {word: number for number, word in enumerate(samples["vocabulary"], start=2)}
+    return token_rows(_texts(raw), samples["shape"][0], numbers)
+
+
+def _weighted_words(samples: Mapping[str, Any], raw: Any) -> Rows:
+    numbers = {word: number for number, word in enumerate(samples["vocabulary"], start=1)}
+    return weighted_rows(_texts(raw), samples["shape"][0], numbers, np.array(samples["idf"]))
+
+
+def _texts(raw: Any) -> list[str]:
+    texts = list(raw)
+    if wrong := [text for text in texts if not isinstance(text, str)]:
+        raise TypeError(f"texts must be strings, not {wrong[0]!r}")
+    return texts
+
+
+def _table_rows(samples: Mapping[str, Any], raw: Any) -> Rows:
+    table = as_table(raw)
+    numbers = zip(samples["numeric"], samples["mean"], samples["std"], strict=True)
+    words = zip(samples["categorical"], samples["levels"], strict=True)
+    columns = [standardised(_numbers(table, name), mean, std) for name, mean, std in numbers]
+    columns += [level_codes(_words(table, name), levels) for name, levels in words]
+    return np.stack(columns, 1).astype(np.float32)
+
+
+def _numbers(table: pa.Table, name: str) -> pa.ChunkedArray:
+    import pyarrow as pa
+
+    if (column := date_column(name, table.column_names)) is not None:
+        return date_feature(name, _column(table, column))
+    values = _column(table, name)
+    if pa.types.is_boolean(values.type):
+        values = values.cast(pa.uint8())
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        numbers = as_numbers(values.cast(pa.string()))
+        if numbers.null_count > values.null_count:
+            raise ValueError(f"column {name!r} has texts that are no numbers")
+    else:
+        numbers = values.cast(pa.float64(), safe=False)
+    if np.isinf(float_array(numbers)).any():
+        raise ValueError(f"column {name!r} has an infinite number")
+    return numbers
+
+
+def _words(table: pa.Table, name: str) -> pa.ChunkedArray:
+    import pyarrow as pa
+
+    return _column(table, name).cast(pa.string())
+
+
+def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    import pyarrow as pa
+
+    if name not in table.column_names:
+        raise ValueError(f"no column {name!r}; the columns: {', '.join(table.column_names)}")
+    values = table[name]
+    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+
+
+_KINDS: dict[str, Callable[[Mapping[str, Any], Any], Rows]] = {
+    "Images": _images,
+    "SegmentedImages": _images,
+    "Tokens": _tokens,
+    "WeightedWords": _weighted_words,
+    "TableRows": _table_rows,
+}
