@@ -147,7 +147,15 @@ def test_a_model_that_may_not_be_registered_is_named(server: SecuredMlflow) -> N
         "label": "x",
         "sweep": "y",
     }
-    model = ModelToRegister("champion", "1", b"no program", about, np.zeros((2, 2), np.float32))
+    model = ModelToRegister(
+        "champion",
+        "1",
+        b"no program",
+        about | {"raw": "rows", "classes": ["a", "b"]},
+        b"",
+        (),
+        np.zeros((2, 2), np.float32),
+    )
     refused = (
         "MLflow does not register calsweep-owls: the user 'owl' has no right to register a model "
         "as calsweep-owls; ask for EDIT"
