@@ -24,6 +24,7 @@ import numpy as np
 from rich.console import Console
 
 from sweeps.planning.data import load_data
+from sweeps.results.result import SweepResult
 from sweeps.search.space import SearchSpace
 from sweeps.store.identity import identify, identity_files
 from sweeps.store.sweep_store import SweepStore
@@ -74,7 +75,7 @@ def read(command: str, storage: str) -> None:
         os.environ["MLFLOW_TRACKING_URI"] = "sqlite:////proc/none/mlflow.db"
     start = time.perf_counter()
 
-    def answered(answer: dict[str, Any]) -> None:
+    def answered(found: SweepResult) -> None:
         raise KeyboardInterrupt  # what follows is MLflow
 
     if command == "show":

@@ -28,6 +28,7 @@ from rich.console import Console
 
 from benchmarks.replay import CURVES, ReplayTrial
 from sweeps.cluster import connection
+from sweeps.results.result import SweepResult
 from sweeps.search.record import TrialRecord
 from sweeps.search.study import SweepStudy
 from sweeps.service import running
@@ -90,7 +91,7 @@ def replay(trials: int, max_hours: float | None, folder: Path, profile: Path | N
     meter, profiler = Meter(), cProfile.Profile(time.thread_time)
     answered = 0.0
 
-    def note(answer: dict[str, Any]) -> None:
+    def note(found: SweepResult) -> None:
         nonlocal answered
         answered = time.time()
 

@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
-from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.errors import UserError
@@ -16,7 +15,6 @@ from sweeps.evidence.comparison import Comparison
 from sweeps.messages.formatting import DEFAULT_STORAGE, format_loss
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.refinement import parts_of_nll
-from sweeps.results.verdicts import comparisons_of
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
@@ -84,15 +82,17 @@ class Result:
         self._store = SweepStore(storage, name)
         self.name = name
         self.storage = self._store.storage
-        self._answer, self.finished = read_answer(name, storage)
-        self.warnings: tuple[str, ...] = tuple(self._answer["warnings"])
-        self.why: tuple[str, ...] = tuple(self._answer["why"])
+        self._found, self.finished = read_answer(name, storage)
+        self.warnings: tuple[str, ...] = self._found.warnings
+        self.why: tuple[str, ...] = self._found.why
 
     @property
     def best(self) -> Best | None:
         """The selected setting; None if no trial passed the guard."""
-        chosen = self._answer.get("chosen")
-        return None if chosen is None else Best(**chosen, verdict=self._answer["verdict"])
+        found = self._found
+        return (
+            None if found.selected is None else Best(**vars(found.selected), verdict=found.verdict)
+        )
 
     @property
     def supported(self) -> bool:
@@ -124,7 +124,7 @@ class Result:
         fresh seeds, and the hyperparameters by name (``loss.<name>`` if a column has that name).
         """
         rows = []
-        for found in self._answer["rows"]:
+        for found in self._found.rows:
             row = {key: value for key, value in found.items() if key != "hyperparameters"}
             row["trials"] = sum(found["trials"].values())
             first = {key: row.pop(key) for key in ("loss", "note", "trials", "seeds")}
@@ -139,7 +139,7 @@ class Result:
         supported`` or ``worse``), ``seeds``, ``split``, and how it is corrected, see
         :class:`~sweeps.evidence.comparison.Comparison`.
         """
-        found = [vars(each) for each in comparisons_of(self._answer)]
+        found = [vars(each) for each in self._found.judgement.all_comparisons]
         return _frame(found, [each.name for each in fields(Comparison)])
 
     def prediction_sets(self) -> Any:
@@ -149,10 +149,8 @@ class Result:
         sets are made to hold the true class), and on the test split ``coverage`` and mean ``size``.
         Empty before the end of the sweep, and for several labels or pixels.
         """
-        ensemble = self._answer["ensemble"] or {}
-        several = ((each or {}).get("sets", ()) for each in (ensemble, ensemble.get("seeds")))
         return _frame(
-            [*self._answer["sets"], *chain(*several)],
+            self._found.judgement.all_sets,
             ["label", "method", "target", "coverage", "size"],
         )
 
@@ -193,8 +191,7 @@ class Result:
         It is cross-entropy with a temperature, unless the evidence says otherwise. :meth:`model`,
         ``calsweep export`` and MLflow's registry deliver it.
         """
-        found = self._answer["recommended"]
-        return None if found is None else Recommendation(**found)
+        return self._found.recommended
 
     def model(
         self, *, selected: bool = False, loss: str | None = None, trial: int | None = None
@@ -304,7 +301,7 @@ class Result:
     def _print(self, console: Any) -> None:
         from sweeps.terminal.answers import print_answer
 
-        print_answer(console, self._answer)
+        print_answer(console, self._found)
         if not self.finished:
             console.print(
                 f"Not finished: calsweep.resume({self.name!r}, storage={self.storage!r}) continues."

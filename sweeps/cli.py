@@ -24,7 +24,8 @@ from sweeps.terminal.encoding import print_what_they_can
 from sweeps.terminal.lasting import discard_unwritable
 
 if TYPE_CHECKING:
-    from sweeps.service.running import SweepResult
+    from sweeps.results.result import SweepResult
+    from sweeps.service.running import EndedSweep
     from sweeps.sweep_file.schema import SweepFile
 
 RUN, INSPECT, SELECT = "Run a sweep", "Inspect sweeps", "Select a setting"
@@ -848,22 +849,22 @@ def _tracking_variable(uri: str, storage: str) -> str:
     return f"MLFLOW_TRACKING_URI={uri} "
 
 
-def _print_result(answer: dict[str, Any]) -> None:
+def _print_result(found: SweepResult) -> None:
     """Print the result of a sweep that has just ended, as far as output can be written."""
-    _print_answer(answer, lasting=True)
+    _print_answer(found, lasting=True)
 
 
-def _print_answer(answer: dict[str, Any], lasting: bool = False) -> None:
+def _print_answer(found: SweepResult, lasting: bool = False) -> None:
     from sweeps.terminal.answers import print_answer
     from sweeps.terminal.console import plain_console
 
     console = plain_console(lasting=lasting)
     console.print()
-    print_answer(console, answer)
+    print_answer(console, found)
     console.file.flush()  # writing to MLflow follows, and may take long
 
 
-def _leaderboard(result: SweepResult) -> str:
+def _leaderboard(result: EndedSweep) -> str:
     """A line with the link to the leaderboard in MLflow; empty if MLflow has not answered."""
     from sweeps.messages.redaction import without_credentials
     from sweeps.tracking.address import is_server
@@ -876,7 +877,7 @@ def _leaderboard(result: SweepResult) -> str:
     return f"\n  leaderboard       {leaderboard_link(address, result.experiment_id)}"
 
 
-def _print_places(result: SweepResult, name: str, storage: str) -> None:
+def _print_places(result: EndedSweep, name: str, storage: str) -> None:
     from sweeps.terminal.console import plain_console
 
     console = plain_console(lasting=True)

@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from sweeps.evidence.comparison import verdict
@@ -21,6 +21,7 @@ from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.leaderboard import front_rows, leaderboard
 from sweeps.results.recommendation import recommend
 from sweeps.results.reference import reference_rows
+from sweeps.results.result import Evidence, Selected, SweepResult
 from sweeps.results.verdicts import conclusion
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
@@ -238,41 +239,43 @@ def _reasons(failed: Sequence[TrialRecord]) -> list[tuple[str, int]]:
     return Counter(record.reason or "unknown" for record in failed).most_common(5)
 
 
-def answer(ranking: Ranking, sweep: SweepFile, judgement: Judgement = NOT_YET) -> dict[str, Any]:
-    """The result as plain data: the selected setting with its metrics, the rows, the reasons."""
-    chosen = ranking.chosen
-    recommended = recommend(ranking, judgement, sweep.selection.ensemble == "if_supported")
-    summary: dict[str, Any] = {
-        "sweep": sweep.name,
-        "dataset": sweep.dataset.label,
-        "model": sweep.model_label,
-        "objective": ranking.rule.objective,
-        "recommended": None if recommended is None else asdict(recommended),
-        "warnings": list(judgement.warnings),
-        "why": reasons(ranking, sweep.training.adapt_share, judgement),
-        "candidates": judgement.candidates or len(ranking.candidates),
-        "comparisons": [asdict(each) for each in judgement.comparisons],
-        "pairs": [asdict(each) for each in judgement.pairs],
-        "verdict": None if _on_failed_finalists(ranking) else verdict(judgement.comparisons),
-        "guard_reference": ranking.reference,
-        "references": [asdict(each) for each in judgement.references],
-        "rows": [
+def result_of(
+    ranking: Ranking,
+    sweep: SweepFile,
+    judgement: Judgement = NOT_YET,
+    ends: Sequence[str] = (),
+) -> SweepResult:
+    """The result of a sweep's trials, with the evidence and what ended the search."""
+    return SweepResult(
+        sweep=sweep.name,
+        dataset=sweep.dataset.label,
+        model=sweep.model_label,
+        objective=ranking.rule.objective,
+        selected=_selected(ranking),
+        recommended=recommend(ranking, judgement, sweep.selection.ensemble == "if_supported"),
+        verdict=None if _on_failed_finalists(ranking) else verdict(judgement.comparisons),
+        why=(*reasons(ranking, sweep.training.adapt_share, judgement), *ends),
+        rows=(
             *leaderboard(ranking),
             *reference_rows(judgement.references, ranking.rule.objective),
             *judgement.rows,
-        ],
-        "ensemble": judgement.ensemble,
-        "sets": list(judgement.sets),
-        "on_data": list(judgement.on_data),
-        **({"front": front_rows(ranking)} if ranking.rule.others else {}),
-    }
+        ),
+        evidence=Evidence(judgement, tuple(ends)),
+        candidates=judgement.candidates or len(ranking.candidates),
+        guard_reference=ranking.reference,
+        front=tuple(front_rows(ranking)) if ranking.rule.others else None,
+    )
+
+
+def _selected(ranking: Ranking) -> Selected | None:
+    chosen = ranking.chosen
+    if chosen is None:
+        return None
     metrics = dict.fromkeys(("error", "ece", "nll", objective_metric(ranking.rule.objective)))
-    if chosen is not None:
-        summary["chosen"] = {
-            "loss": chosen.loss,
-            "hyperparameters": chosen.setting.hyperparameters,
-            "val": {n: chosen.mean(MetricName(n, "val")) for n in metrics},
-            "test": {n: chosen.mean(MetricName(n, "test")) for n in metrics},
-            "temperature": chosen.mean("temperature"),
-        }
-    return summary
+    return Selected(
+        loss=chosen.loss,
+        hyperparameters=chosen.setting.hyperparameters,
+        val={n: chosen.mean(MetricName(n, "val")) for n in metrics},
+        test={n: chosen.mean(MetricName(n, "test")) for n in metrics},
+        temperature=chosen.mean("temperature"),
+    )

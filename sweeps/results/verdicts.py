@@ -3,17 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from sweeps.evidence.comparison import CALIBRATION_PART, ENSEMBLE, SCALED, Comparison, deciding
 from sweeps.messages.formatting import counted, metric_heading
-
-
-def comparisons_of(answer: dict[str, Any]) -> list[Comparison]:
-    """All comparisons of a result: of the selected setting, the losses in pairs, the ensemble."""
-    of_ensemble = (answer["ensemble"] or {}).get("comparisons", ())
-    found = (*answer["comparisons"], *answer["pairs"], *of_ensemble)
-    return [Comparison(**each) for each in found]
 
 
 def basis(comparisons: Sequence[Comparison]) -> list[str]:

@@ -12,7 +12,7 @@ from sweeps.results.recommendation import Recommendation
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.service.trained import load_ensemble, load_trained, select_ensemble
-from sweeps.store.stored_sweeps import recommended_so_far
+from sweeps.store.stored_sweeps import result_so_far
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 
@@ -90,7 +90,7 @@ def deliver(
     Raises:
         UserError: There is none, or its files are damaged.
     """
-    recommended = recommended_so_far(store, sweep, ranking)
+    recommended = result_so_far(store, sweep, ranking)[0].recommended
     networks = _find(store, sweep, ranking, wanted, recommended)
     if recommended is not None and recommended.trials == _numbers(networks):
         return Delivered(networks, True, recommended.why)

@@ -15,7 +15,7 @@ from sweeps.evidence.prediction_sets import judge_sets
 from sweeps.messages.formatting import counted, format_value
 from sweeps.messages.reporter import Reporter
 from sweeps.results.columns import objective_metric
-from sweeps.results.explanation import answer
+from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
 from sweeps.results.reference import ReferenceResult, reference_warnings
 from sweeps.search.finalist_plan import Look
@@ -51,12 +51,8 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         warnings=(*judgement.warnings, *worse),
         on_data=_on_data(dataset),
     )
-    found = answer(ranking, queue.sweep, judgement)
     ends = [said for said in (_on_budget(queue), _on_further_seeds(queue, ranking)) if said]
-    if ends:
-        found["why"] += ends
-        found["on_budget"] = " ".join(ends)
-    return Ending(ranking, judgement, found)
+    return Ending(ranking, result_of(ranking, queue.sweep, judgement, ends))
 
 
 def _on_data(dataset: Data) -> tuple[str, ...]:

@@ -19,15 +19,16 @@ from sweeps.pages.paper_table import Form, paper_table
 from sweeps.pages.results_table import Key
 from sweeps.results.best import best_settings
 from sweeps.results.overview import Overview, overview
+from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside
 from sweeps.results.so_far import so_far
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.store.stored_sweeps import (
-    answer_so_far,
-    load_judgement,
+    load_evidence,
     of_each_sweep,
     read_stored_file,
+    result_so_far,
     stored_report,
     stored_sweeps,
     sweeps_on_test_split,
@@ -44,8 +45,8 @@ if TYPE_CHECKING:
 
 
 @tells_storage_faults
-def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
-    """The result, see :func:`~sweeps.results.explanation.answer`, and whether it is final."""
+def read_answer(name: str, storage: str) -> tuple[SweepResult, bool]:
+    """The result of a sweep, and whether it is final."""
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
     records = store.load_records()
@@ -55,8 +56,7 @@ def read_answer(name: str, storage: str) -> tuple[dict[str, Any], bool]:
     for record in records:
         if record.state == "running" and (done := store.epochs_done(record.number)):
             record.history = [{"epoch": done}]  # the record of a trial is written when it ends
-    _, found, final = answer_so_far(store, sweep, Ranking(records, rule_of(sweep)))
-    return found, final
+    return result_so_far(store, sweep, Ranking(records, rule_of(sweep)))
 
 
 @tells_storage_faults
@@ -286,5 +286,5 @@ def write_report(name: str, storage: str, output: str | None = None) -> str:
     """Write the report of a sweep, by default ``<name>-report.html``; returns its path."""
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
-    page = stored_report(store, sweep, store.load_records(), load_judgement(store))
+    page = stored_report(store, sweep, store.load_records(), load_evidence(store).judgement)
     return write_text(page, output or f"{name}-report.html")

@@ -24,6 +24,7 @@ from sweeps.planning.devices import settle_devices
 from sweeps.planning.quick_checks import check_at_once_if_doubtful
 from sweeps.planning.rehearsal import Rehearsal
 from sweeps.results.explanation import failure_summary
+from sweeps.results.result import SweepResult
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import Past, TrialQueue
@@ -65,10 +66,10 @@ logger = logging.getLogger("calsweep")
 _PATIENCE_SECONDS = 20.0
 
 
-OnAnswer = Callable[[dict[str, Any]], None]
+OnAnswer = Callable[[SweepResult], None]
 
 
-def _nothing(summary: dict[str, Any]) -> None: ...
+def _nothing(found: SweepResult) -> None: ...
 
 
 class RunOptions(TypedDict, total=False):
@@ -115,11 +116,11 @@ class _Session:
 
 
 @dataclass(frozen=True)
-class SweepResult:
+class EndedSweep:
     """How a sweep ended.
 
     Attributes:
-        answer: The result, see :func:`~sweeps.results.explanation.answer`.
+        result: What it has found.
         unsynced: Trials that are incomplete in MLflow, because it did not answer or their files are
             damaged.
         tracking_uri: MLflow's address.
@@ -127,14 +128,14 @@ class SweepResult:
     """
 
     records: list[TrialRecord]
-    answer: dict[str, Any]
+    result: SweepResult
     unsynced: int
     fault: str | None
     tracking_uri: str
     experiment_id: str | None = None
 
 
-def run_sweep(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> SweepResult:
+def run_sweep(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> EndedSweep:
     """Run a new sweep; for the options see :class:`_Session`.
 
     Raises:
@@ -154,7 +155,7 @@ def resume_sweep(
     storage: str,
     overrides: Sequence[str] | Mapping[str, Any] = (),
     **options: Unpack[RunOptions],
-) -> SweepResult:
+) -> EndedSweep:
     """Continue a sweep: finished trials stay, interrupted ones continue from their checkpoints.
 
     `overrides` are changed budgets, see :func:`~sweeps.sweep_file.loading.with_other_budgets`.
@@ -164,7 +165,7 @@ def resume_sweep(
     return _resume(SweepStore(storage, name), overrides, _Session(**options))
 
 
-def run_or_resume(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> SweepResult:
+def run_or_resume(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> EndedSweep:
     """Resume the sweep if one of this name exists, otherwise start it.
 
     A job that is killed, preempted or recreated can call this repeatedly. The sweep file's budgets
@@ -184,7 +185,7 @@ def _resume(
     overrides: Sequence[str] | Mapping[str, Any],
     session: _Session,
     given: SweepFile | None = None,
-) -> SweepResult:
+) -> EndedSweep:
     sweep = with_other_budgets(store.load_sweep(), overrides)
     check_storage(store.storage)
     if overrides and store.load_answer() is not None:
@@ -197,7 +198,7 @@ def _resume(
 
 def _run(
     sweep: SweepFile, store: SweepStore, session: _Session, *, new: bool, given: SweepFile | None
-) -> SweepResult:
+) -> EndedSweep:
     """Run or continue it; `given` is the sweep file, None if the stored one is continued."""
     backend = session.backend(sweep)
     check_at_once_if_doubtful(sweep)
@@ -264,7 +265,7 @@ def _carry_out(
     progress: Progress,
     on_answer: OnAnswer,
     log: Path,
-) -> SweepResult:
+) -> EndedSweep:
     first_epochs = FirstEpochs(dataset, progress, sweep)
     sweep, pilot = with_common_epochs(sweep, store, dataset, backend, progress, first_epochs, log)
     mirror, blocks, encoder, past = store.patiently(_read_store, sweep, store, dataset, progress)
@@ -299,13 +300,13 @@ def _carry_out(
         raise interrupted(store) from None
     ending = end_of(queue, store, dataset, progress)
     if not queue.cut_short:
-        store.save_answer(ending.answer)
+        store.save_answer(ending.result.to_json())
         keep_mistakes(store, ending.ranking, dataset)
     failed = ending.status == "FAILED"
     in_vain = queue.cut_short and not any(r.state == "finished" for r in queue.records)
     if not (failed or in_vain):
         progress.end()
-        on_answer(ending.answer)
+        on_answer(ending.result)
     unsynced = _write_the_rest(writer, None if queue.cut_short else ending, store)
     if failed:
         raise SweepFailedError(
@@ -313,12 +314,12 @@ def _carry_out(
             f"more is in the log, {log}"
         )
     if in_vain:
-        raise SweepFailedError(f"no trial has finished: {ending.answer['on_budget']}")
+        raise SweepFailedError(f"no trial has finished: {' '.join(ending.result.evidence.ends)}")
     if sweep.tracking.register_model and not queue.cut_short and ending.ranking.chosen is not None:
         _register(store, sweep, ending.ranking, dataset, writer.fault, progress)
     uri = tracking_uri_of(store, sweep)
-    return SweepResult(
-        queue.records, ending.answer, unsynced, writer.fault, uri, mirror.experiment_id
+    return EndedSweep(
+        queue.records, ending.result, unsynced, writer.fault, uri, mirror.experiment_id
     )
 
 

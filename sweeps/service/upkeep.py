@@ -9,7 +9,7 @@ from sweeps.messages.formatting import calsweep_command
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
-from sweeps.store.stored_sweeps import answer_so_far
+from sweeps.store.stored_sweeps import result_so_far
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.tracking.address import check_answers
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
@@ -66,9 +66,9 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
                 ) as error:
                     left.append(str(error))
             ranking = Ranking(records, rule_of(sweep))
-            judgement, found, final = answer_so_far(store, sweep, ranking)
+            found, final = result_so_far(store, sweep, ranking)
             if final:
-                ending = Ending(ranking, judgement, found)
+                ending = Ending(ranking, found)
                 persistently(mirror.answer, ending)
                 persistently(mirror.end, ending)
             else:

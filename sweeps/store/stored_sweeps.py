@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
-from typing import Any, TypeVar
+from dataclasses import replace
+from typing import TypeVar
 
 from sweeps.errors import UserError, first_line
-from sweeps.evidence.comparison import Comparison
 from sweeps.messages.redaction import redact
 from sweeps.results.best import TrackedSweep, data_unlike_all, named
-from sweeps.results.explanation import answer
-from sweeps.results.judgement import NOT_YET, Judgement
-from sweeps.results.recommendation import Recommendation, recommend
-from sweeps.results.reference import ReferenceResult
+from sweeps.results.explanation import result_of
+from sweeps.results.judgement import Judgement
+from sweeps.results.result import NO_EVIDENCE, Evidence, SweepResult
 from sweeps.search.ranking import Ranking
-from sweeps.search.record import TrialRecord, known_fields
+from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.store.candidates import read_earlier_candidates
 from sweeps.store.identity import Identity, read_environment, read_identity
@@ -105,47 +103,24 @@ def _has_evaluated(own: Identity, other: SweepStore) -> bool:
     return any(r.state == "finished" and r.role != "encoder" for r in other.load_records())
 
 
-def load_judgement(store: SweepStore) -> Judgement:
+def load_evidence(store: SweepStore) -> Evidence:
     kept = store.load_answer()
     if kept is None:
-        return NOT_YET
+        return NO_EVIDENCE
     try:
-        ensemble = kept.get("ensemble")
-        if ensemble is not None:
-            known = map(asdict, _comparisons(ensemble, "comparisons"))
-            ensemble = {**ensemble, "comparisons": list(known)}
-        return Judgement(
-            _comparisons(kept, "comparisons"),
-            tuple(kept.get("warnings", ())),
-            kept.get("candidates"),
-            tuple(ReferenceResult(**values) for values in kept.get("references", ())),
-            ensemble,
-            _comparisons(kept, "pairs"),
-            tuple(kept.get("sets", ())),
-            tuple(kept.get("on_data", ())),
-        )
+        return Evidence.from_json(kept)
     except TypeError:
         logger.warning("%s/answer.json is damaged; shown without comparisons", store.folder.uri)
-        return NOT_YET
+        return NO_EVIDENCE
 
 
-def answer_so_far(
+def result_so_far(
     store: SweepStore, sweep: SweepFile, ranking: Ranking
-) -> tuple[Judgement, dict[str, Any], bool]:
-    """The judgement and the result of a sweep, and whether it is final."""
-    stored, judgement = store.load_answer(), load_judgement(store)
-    found = answer(ranking, sweep, judgement)
-    if stored is not None and "on_budget" in stored:
-        found["why"].append(stored["on_budget"])
-    return judgement, found, stored is not None
-
-
-def recommended_so_far(
-    store: SweepStore, sweep: SweepFile, ranking: Ranking
-) -> Recommendation | None:
-    """What a sweep, finished or not, recommends."""
-    with_ensemble = sweep.selection.ensemble == "if_supported"
-    return recommend(ranking, load_judgement(store), with_ensemble)
+) -> tuple[SweepResult, bool]:
+    """The result of a sweep, and whether it is final."""
+    evidence = load_evidence(store)
+    found = result_of(ranking, sweep, evidence.judgement, evidence.ends)
+    return found, store.load_answer() is not None
 
 
 def stored_report(
@@ -164,10 +139,6 @@ def stored_report(
         read_skipped(store.folder),
         *class_and_label_names(store),
     )
-
-
-def _comparisons(kept: Mapping[str, Any], key: str) -> tuple[Comparison, ...]:
-    return tuple(Comparison(**known_fields(Comparison, values)) for values in kept.get(key, ()))
 
 
 def read_stored_file(storage: str, name: str) -> str:

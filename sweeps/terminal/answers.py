@@ -31,9 +31,9 @@ from sweeps.messages.redaction import redact
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric, shown_metrics
 from sweeps.results.overview import Overview
-from sweeps.results.recommendation import Recommendation
+from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside, best_by_loss
-from sweeps.results.verdicts import basis, comparisons_of, short_name
+from sweeps.results.verdicts import basis, short_name
 from sweeps.sweep_file.loading import FIRST_LINE, read_resolved, to_yaml
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.style import new_table
@@ -70,17 +70,16 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str, width: int
     return table
 
 
-def print_answer(console: Console, answer: dict[str, Any]) -> None:
+def print_answer(console: Console, found: SweepResult) -> None:
     """Print a sweep's result: warnings, recommendation, leaderboard, reasons, verdicts."""
-    print_warnings(console, answer["warnings"])
-    if answer["recommended"] is not None:
-        text = Recommendation(**answer["recommended"]).text
-        console.print(f"{redact(text)}\n", style="bold")
-    console.print(leaderboard_table(answer["rows"], answer["objective"], console.width))
+    print_warnings(console, found.warnings)
+    if found.recommended is not None:
+        console.print(f"{redact(found.recommended.text)}\n", style="bold")
+    console.print(leaderboard_table(found.rows, found.objective, console.width))
     console.print()
-    for line in answer["why"]:
+    for line in found.why:
         console.print(redact(line))
-    comparisons = comparisons_of(answer)
+    comparisons = found.judgement.all_comparisons
     if comparisons:
         console.print()
         console.print(verdict_table(comparisons))

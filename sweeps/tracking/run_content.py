@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ruamel.yaml import YAML
@@ -24,10 +24,9 @@ from sweeps.messages.formatting import (
 from sweeps.messages.redaction import redact
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import one_line, shown_metrics
-from sweeps.results.judgement import Judgement
-from sweeps.results.recommendation import Recommendation
+from sweeps.results.result import SweepResult
 from sweeps.results.so_far import so_far
-from sweeps.results.verdicts import basis, comparisons_of
+from sweeps.results.verdicts import basis
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import Identity, read_identity
 from sweeps.store.stored_sweeps import stored_report
@@ -44,11 +43,10 @@ REPORT = "report.html"
 
 @dataclass(frozen=True)
 class Ending:
-    """How a sweep ended; for the answer see :func:`~sweeps.results.explanation.answer`."""
+    """How a sweep ended: its trials, ranked, and the result."""
 
     ranking: Ranking
-    judgement: Judgement
-    answer: dict[str, Any]
+    result: SweepResult
 
     @property
     def status(self) -> str:
@@ -80,20 +78,20 @@ def _so_far(ranking: Ranking | None) -> str:
     )
 
 
-def description(sweep: SweepFile, answer: dict[str, Any]) -> str:
+def description(sweep: SweepFile, found: SweepResult) -> str:
     """The description of a finished sweep, in Markdown: result, table, how to use and repeat it."""
-    warnings = [f"**Warning:** {escaped_markdown(line)}" for line in answer["warnings"]]
-    why = "\n\n".join(map(escaped_markdown, answer["why"]))
-    comparisons = comparisons_of(answer)
-    recommended = [f"**{escaped_markdown(text)}**" for text in _recommended(answer)]
-    parts = [*warnings, *recommended, why, _table(sweep, answer["rows"])]
+    warnings = [f"**Warning:** {escaped_markdown(line)}" for line in found.warnings]
+    why = "\n\n".join(map(escaped_markdown, found.why))
+    comparisons = found.judgement.all_comparisons
+    recommended = [f"**{escaped_markdown(text)}**" for text in _recommended(found)]
+    parts = [*warnings, *recommended, why, _table(sweep, found.rows)]
     if comparisons:
         parts += [_verdict_table(comparisons), " ".join(basis(comparisons))]
-    if "chosen" in answer:
+    if found.selected is not None:
         parts.append(
             f"**Use it:** artifact `{BEST}` is a sweep file that trains just this setting: "
             f"`calsweep run {BEST}`. Divide the logits by T = "
-            f"{answer['chosen']['temperature']:.3f} before the softmax."
+            f"{found.selected.temperature:.3f} before the softmax."
         )
     parts.append(
         "**Repeat it:** artifact `sweep.yaml` is the whole sweep file, `environment.json` the "
@@ -102,9 +100,8 @@ def description(sweep: SweepFile, answer: dict[str, Any]) -> str:
     return "\n\n".join(parts)
 
 
-def _recommended(answer: dict[str, Any]) -> list[str]:
-    found = answer["recommended"]
-    return [] if found is None else [Recommendation(**found).text]
+def _recommended(found: SweepResult) -> list[str]:
+    return [] if found.recommended is None else [found.recommended.text]
 
 
 def result_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str, str]:
@@ -114,19 +111,19 @@ def result_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[st
     """
     from sweeps.pages import figures
 
-    ranking, answer = ending.ranking, ending.answer
+    ranking, found = ending.ranking, ending.result
     classifiers = [record for record in ranking.records if record.role != "encoder"]
     drawings: dict[str, Callable[[], str]] = {
         "figures/error_against_objective.svg": lambda: figures.error_against_objective(ranking),
         "figures/curves.svg": lambda: figures.curves(classifiers, sweep),
-        REPORT: lambda: stored_report(store, sweep, ranking.records, ending.judgement),
+        REPORT: lambda: stored_report(store, sweep, ranking.records, found.judgement),
     }
     files = {}
-    if "chosen" in answer:
+    if found.selected is not None:
         resolved = YAML(typ="safe", pure=True).load(store.folder.read("sweep.yaml").decode())
         identity = read_identity(store.folder)
         data = {} if identity is None else {"data": identity.digest}
-        entry = {**answer["chosen"], "candidates": answer["candidates"], **data}
+        entry = {**asdict(found.selected), "candidates": found.candidates, **data}
         files[BEST] = FIRST_LINE + redact(to_yaml(as_sweep_file(entry, resolved)))
     for name, draw in drawings.items():
         try:

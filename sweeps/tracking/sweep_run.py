@@ -99,7 +99,7 @@ class SweepRun:
         log(self._client, self.id, metrics=metrics)
 
     def answer(self, ending: Ending) -> None:
-        summary = finite(ending.answer)
+        summary = finite(ending.result.to_json())
         chosen = summary.get("chosen") or {}
         now = int(1000 * time.time())
         values = {
@@ -114,7 +114,7 @@ class SweepRun:
             values |= {f"ensemble_{name}": ensemble["row"].get(name) for name in shown}
             values["ensemble_networks"] = ensemble["networks"]
         metrics = [(name, value, now, 0) for name, value in values.items() if value is not None]
-        tags = {DESCRIPTION: description(self._sweep, ending.answer)}
+        tags = {DESCRIPTION: description(self._sweep, ending.result)}
         if chosen:
             tags["best_loss"] = chosen["loss"]
         if summary["recommended"]:

@@ -6,7 +6,7 @@ from typing import Any
 from rich.console import Console
 
 from sweeps.search.record import TrialRecord
-from sweeps.service.running import SweepResult, run_sweep
+from sweeps.service.running import EndedSweep, run_sweep
 from sweeps.sweep_file.loading import parse_sweep
 
 OWN_LOSSES = '''
@@ -80,12 +80,12 @@ def sweep_of(name: str, **sections: Any) -> dict[str, Any]:
     }
 
 
-def run(folder: Path, name: str, debug: bool = True, **sections: Any) -> SweepResult:
+def run(folder: Path, name: str, debug: bool = True, **sections: Any) -> EndedSweep:
     """Run a small sweep in the storage of a folder; in this process, or with Ray."""
     sweep = parse_sweep(sweep_of(name, **sections))
     return run_sweep(sweep, str(folder / "store"), debug=debug, console=Console(quiet=True))
 
 
-def of(result: SweepResult, loss: str) -> TrialRecord:
+def of(result: EndedSweep, loss: str) -> TrialRecord:
     """The trial of an own loss."""
     return next(record for record in result.records if record.loss == f"own_losses:{loss}")

@@ -9,8 +9,7 @@ import torch
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
-from sweeps.results.explanation import answer
-from sweeps.results.judgement import NOT_YET
+from sweeps.results.explanation import result_of
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
@@ -107,12 +106,12 @@ def make_mirror(
 def ending_of(records: list[TrialRecord], sweep: SweepFile) -> Ending:
     """How a sweep with these trials ends."""
     ranking = Ranking(records, rule_of(sweep))
-    return Ending(ranking, NOT_YET, answer(ranking, sweep))
+    return Ending(ranking, result_of(ranking, sweep))
 
 
 def keep_answer(store: SweepStore, records: list[TrialRecord], sweep: SweepFile) -> None:
     """Write the end of a sweep with these trials to its store."""
-    store.save_answer(ending_of(records, sweep).answer)
+    store.save_answer(ending_of(records, sweep).result.to_json())
 
 
 def client_of(storage: Path) -> MlflowClient:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from sweeps.planning.data import load_data
-from sweeps.results.explanation import answer
+from sweeps.results.explanation import result_of
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
@@ -53,5 +53,5 @@ def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]
         record.state, record.ended = "finished", 1e9 + 60
         store.save(record)
         records.append(record)
-    store.save_answer(answer(Ranking(records, rule_of(sweep)), sweep))
+    store.save_answer(result_of(Ranking(records, rule_of(sweep)), sweep).to_json())
     return store

@@ -18,7 +18,7 @@ from sweeps.planning.quick_checks import check_at_once_if_doubtful
 from sweeps.results.best import as_sweep_file
 from sweeps.service.exporting import export_model
 from sweeps.service.reading import find_best
-from sweeps.service.running import SweepResult, _fitted_data, run_sweep
+from sweeps.service.running import EndedSweep, _fitted_data, run_sweep
 from sweeps.store.identity import identify
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import load_sweep, parse_sweep
@@ -107,7 +107,7 @@ def sweep_of(**sections: Any) -> SweepFile:
     )
 
 
-def run(folder: Path, sweep: SweepFile) -> SweepResult:
+def run(folder: Path, sweep: SweepFile) -> EndedSweep:
     return run_sweep(sweep, str(folder / "store"), console=Console(quiet=True))
 
 
@@ -122,12 +122,12 @@ def test_an_example_loop_is_swept_like_a_model(folder: Path, ray_session: None, 
         record.reason for record in result.records
     ]
     assert {record.role for record in result.records} >= {"baseline", "published", "finalist"}
-    chosen = result.answer["chosen"]
-    assert chosen["test"]["error"] < 0.5 and result.answer["verdict"] is not None
+    chosen = result.result.selected
+    assert chosen is not None and chosen.test["error"] < 0.5 and result.result.verdict is not None
     assert result.unsynced == 0
     storage = str(folder / "store")
     (best,) = find_best(storage, None, f"{name}:train", None).entries
-    assert (best["dataset"], best["loss"]) == ("digits", chosen["loss"])
+    assert (best["dataset"], best["loss"]) == ("digits", chosen.loss)
     run_of_baseline = runs_of(folder / "store", name)["0"]
     assert run_of_baseline.data.params["model"] == f"{name}:train"
     assert run_of_baseline.data.params["epochs"] == "6"

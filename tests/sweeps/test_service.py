@@ -18,10 +18,11 @@ from rich.console import Console
 
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.results.best import best_settings
+from sweeps.results.result import SweepResult
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.reading import write_report
-from sweeps.service.running import SweepResult, _fitted_data, resume_sweep
+from sweeps.service.running import EndedSweep, _fitted_data, resume_sweep
 from sweeps.service.upkeep import sync_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
@@ -45,11 +46,11 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def first(workplace: Path) -> SweepResult:
+def first(workplace: Path) -> EndedSweep:
     return run(workplace, "first")
 
 
-def test_the_baseline_and_the_published_settings_come_first(first: SweepResult) -> None:
+def test_the_baseline_and_the_published_settings_come_first(first: EndedSweep) -> None:
     roles = [record.role for record in first.records]
     assert roles[0] == "baseline"
     assert roles[1:6] == ["published"] * 5
@@ -61,7 +62,7 @@ def test_the_baseline_and_the_published_settings_come_first(first: SweepResult) 
     assert ("focal", {"gamma": 3.0}) in published
 
 
-def test_every_trial_ends_with_all_metrics(first: SweepResult) -> None:
+def test_every_trial_ends_with_all_metrics(first: EndedSweep) -> None:
     for record in first.records:
         assert record.state in ("finished", "stopped")
         assert 0 <= record.outcome["val_ece"] <= 1
@@ -70,13 +71,13 @@ def test_every_trial_ends_with_all_metrics(first: SweepResult) -> None:
     assert first.records[0].epochs == 3
 
 
-def test_finalists_have_fresh_seeds(first: SweepResult) -> None:
+def test_finalists_have_fresh_seeds(first: EndedSweep) -> None:
     seeds = {record.seed for record in first.records if record.role == "finalist"}
     assert seeds == {1}
 
 
 def test_mlflow_has_one_run_per_trial_with_all_artifacts(
-    workplace: Path, first: SweepResult
+    workplace: Path, first: EndedSweep
 ) -> None:
     from mlflow import MlflowClient
 
@@ -99,7 +100,7 @@ def test_mlflow_has_one_run_per_trial_with_all_artifacts(
     assert [metric.step for metric in history] == [1, 2, 3]
 
 
-def test_best_from_mlflow_is_what_the_records_say(workplace: Path, first: SweepResult) -> None:
+def test_best_from_mlflow_is_what_the_records_say(workplace: Path, first: EndedSweep) -> None:
     (sweep,) = [
         s for s in tracked_sweeps(tracking_uri(str(workplace / "store"))) if s.name == "first"
     ]
@@ -112,14 +113,14 @@ def test_best_from_mlflow_is_what_the_records_say(workplace: Path, first: SweepR
     assert {"error", "ece", "nll"} <= entry["test"].keys()
 
 
-def test_a_finished_sweep_resumes_to_the_same(workplace: Path, first: SweepResult) -> None:
+def test_a_finished_sweep_resumes_to_the_same(workplace: Path, first: EndedSweep) -> None:
     again = resume_sweep("first", str(workplace / "store"), debug=True, console=Console(quiet=True))
     assert again.records == first.records
-    assert json.dumps(again.answer["why"]) == json.dumps(first.answer["why"])
+    assert json.dumps(again.result.why) == json.dumps(first.result.why)
 
 
 @pytest.fixture
-def unmirrored(workplace: Path, first: SweepResult, tmp_path: Path) -> SweepStore:
+def unmirrored(workplace: Path, first: EndedSweep, tmp_path: Path) -> SweepStore:
     """The first sweep, finished, but not in MLflow."""
     shutil.copytree(workplace / "store/sweeps", tmp_path / "sweeps")
     shutil.copyfile(workplace / "store/mlflow.db", tmp_path / "mlflow.db")
@@ -148,11 +149,11 @@ def statuses(store: SweepStore) -> set[str]:
 
 
 def test_the_result_is_printed_before_mlflow_is_complete(
-    unmirrored: SweepStore, locked: sqlite3.Connection, first: SweepResult
+    unmirrored: SweepStore, locked: sqlite3.Connection, first: EndedSweep
 ) -> None:
     answers = []
 
-    def on_answer(answer: dict[str, Any]) -> None:
+    def on_answer(answer: SweepResult) -> None:
         answers.append(answer)
         locked.rollback()
 
@@ -161,7 +162,7 @@ def test_the_result_is_printed_before_mlflow_is_complete(
     again = resume_sweep(
         "first", unmirrored.storage, debug=True, console=console, on_answer=on_answer
     )
-    assert json.dumps(answers) == json.dumps([first.answer])
+    assert json.dumps([each.to_json() for each in answers]) == json.dumps([first.result.to_json()])
     assert (again.unsynced, again.fault) == (0, None)
     assert f"Writing to MLflow, {len(first.records)} trials left ..." in said.getvalue()
     assert statuses(unmirrored) == {"FINISHED"}
@@ -185,7 +186,7 @@ def test_missing_mlflow_runs_are_written_later(
     assert statuses(unmirrored) == {"FINISHED"}
 
 
-def test_a_taken_name_is_refused(workplace: Path, first: SweepResult) -> None:
+def test_a_taken_name_is_refused(workplace: Path, first: EndedSweep) -> None:
     with pytest.raises(UserError, match="a sweep of this name exists"):
         run(workplace, "first")
 
@@ -207,20 +208,18 @@ def test_a_custom_metric_is_the_objective(workplace: Path) -> None:
         selection={"finalists": 1, "seeds": 1},
     )
     finished = [r.outcome for r in result.records if r.state == "finished"]
-    chosen = result.answer["chosen"]
-    assert result.answer["objective"] == "val_cost_scaled"
+    chosen, front = result.result.selected, result.result.front
+    assert chosen is not None and front
+    assert result.result.objective == "val_cost_scaled"
     assert all(o["val_cost"] <= o["val_cost_high"] and "test_cost_scaled" in o for o in finished)
-    assert (
-        result.answer["front"][0]["val_cost_scaled"]
-        <= result.answer["front"][-1]["val_cost_scaled"]
-    )
+    assert front[0]["val_cost_scaled"] <= front[-1]["val_cost_scaled"]
     (sweep,) = [
         s for s in tracked_sweeps(tracking_uri(str(workplace / "store"))) if s.name == "own_metric"
     ]
     (entry,) = best_settings([sweep])
-    assert entry["front"] == result.answer["front"]
-    assert chosen["val"]["cost"] in [o["val_cost"] for o in finished]
-    assert {"val_cost_scaled", "test_cost"} <= result.answer["rows"][0].keys()
+    assert entry["front"] == list(front)
+    assert chosen.val["cost"] in [o["val_cost"] for o in finished]
+    assert {"val_cost_scaled", "test_cost"} <= result.result.rows[0].keys()
     write_report("own_metric", str(workplace / "store"), str(workplace / "own_metric.html"))
     assert "cost" in (workplace / "own_metric.html").read_text()
 
@@ -234,18 +233,19 @@ TWO_STAGES: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def two_stages(workplace: Path) -> SweepResult:
+def two_stages(workplace: Path) -> EndedSweep:
     return run(workplace, "two_stages", **TWO_STAGES)
 
 
 def test_a_sweep_of_two_stages_trains_its_encoders_once(
-    workplace: Path, two_stages: SweepResult
+    workplace: Path, two_stages: EndedSweep
 ) -> None:
     roles = [record.role for record in two_stages.records]
     assert roles[:3] == ["encoder", "encoder", "baseline"]
     assert [r.epochs for r in two_stages.records[:2]] == [6, 6]
-    assert two_stages.answer["chosen"]["val"]["error"] < 0.3
-    assert "supcon" not in {row["loss"] for row in two_stages.answer["rows"]}
+    selected = two_stages.result.selected
+    assert selected is not None and selected.val["error"] < 0.3
+    assert "supcon" not in {row["loss"] for row in two_stages.result.rows}
     (sweep,) = [
         s for s in tracked_sweeps(tracking_uri(str(workplace / "store"))) if s.name == "two_stages"
     ]
@@ -269,7 +269,7 @@ def test_all_trials_train_for_the_epochs_that_the_baseline_needs(workplace: Path
         resume_sweep, "patient", str(workplace / "store"), debug=True, console=Console(quiet=True)
     )
     spent = resume(overrides=["search.max_hours=0.00001"])
-    assert "search.max_hours = 1e-05 is spent: 0 of " in spent.answer["why"][-1]
+    assert "search.max_hours = 1e-05 is spent: 0 of " in spent.result.why[-1]
     store = SweepStore(str(workplace / "store"), "patient")
     (pilot,) = store.pilot().load_records()
     assert (pilot.state, store.load_sweep().training.epochs) == ("running", 60)
@@ -318,6 +318,6 @@ def test_batches_too_small_for_the_workers_are_refused_once_the_data_are_known()
         _fitted_data(sweep)
 
 
-def test_metrics_are_finite(first: SweepResult) -> None:
+def test_metrics_are_finite(first: EndedSweep) -> None:
     for record in first.records:
         assert all(math.isfinite(value) for entry in record.history for value in entry.values())

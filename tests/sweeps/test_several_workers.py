@@ -18,7 +18,7 @@ from rich.console import Console
 from sweeps.planning.data import load_data
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
-from sweeps.service.running import SweepResult, run_sweep
+from sweeps.service.running import EndedSweep, run_sweep
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from tests.harness.interrupting import interrupted, wait_for_cpus
@@ -99,15 +99,15 @@ def sweep_of(**sections: Any) -> SweepFile:
 
 
 @pytest.fixture(scope="module")
-def result(workplace: Path) -> SweepResult:
+def result(workplace: Path) -> EndedSweep:
     return run_sweep(sweep_of(), str(workplace / "store"), console=Console(quiet=True))
 
 
-def with_alpha(result: SweepResult, alpha: float) -> list[TrialRecord]:
+def with_alpha(result: EndedSweep, alpha: float) -> list[TrialRecord]:
     return [r for r in result.records if r.hyperparameters.get("alpha") == alpha]
 
 
-def test_two_workers_give_what_one_gives(workplace: Path, result: SweepResult) -> None:
+def test_two_workers_give_what_one_gives(workplace: Path, result: EndedSweep) -> None:
     sweep = sweep_of()
     setup = TrialSetup(
         model=sweep.model.name,
@@ -128,7 +128,7 @@ def test_two_workers_give_what_one_gives(workplace: Path, result: SweepResult) -
 
 
 def test_a_trial_that_loses_a_worker_continues_from_its_checkpoint(
-    workplace: Path, result: SweepResult
+    workplace: Path, result: EndedSweep
 ) -> None:
     assert (workplace / "died").exists()
     (record,) = with_alpha(result, 1.0)
@@ -136,13 +136,13 @@ def test_a_trial_that_loses_a_worker_continues_from_its_checkpoint(
     assert [entry["epoch"] for entry in record.history] == [1, 2, 3]
 
 
-def test_a_fault_on_one_worker_fails_the_trial_with_its_reason(result: SweepResult) -> None:
+def test_a_fault_on_one_worker_fails_the_trial_with_its_reason(result: EndedSweep) -> None:
     (record,) = (r for r in result.records if r.loss == "own_losses:Broken")
     assert record.state == "failed"
     assert record.reason == "KeyError: 'a bug on one worker'"
 
 
-def test_a_stopped_trial_releases_its_workers(result: SweepResult) -> None:
+def test_a_stopped_trial_releases_its_workers(result: EndedSweep) -> None:
     (record,) = with_alpha(result, 0.0)
     assert (record.state, record.epochs) == ("stopped", 2)  # after epoch 1 it is at chance level
     wait_for_cpus()

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 import calsweep
 from sweeps.cli import app
 from sweeps.evidence.learning import FirstEpochs, constant_classifier, learning_warnings
-from sweeps.results.explanation import answer
+from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
 from sweeps.results.reference import ReferenceResult
 from sweeps.search.record import TrialRecord
@@ -119,8 +119,8 @@ def test_the_result_starts_with_it_everywhere(
     records = [baseline(history=curve(2.99, 2.98)), trial(1, val_error=0.92)]
     store = new_store(tmp_path, sweep, records)
     warnings = learning_warnings(ranked(records), predictions(tmp_path / "predictions"), SGD)
-    found = answer(ranked(records), sweep, Judgement(warnings=tuple(warnings)))
-    store.save_answer(found)
+    found = result_of(ranked(records), sweep, Judgement(warnings=tuple(warnings)))
+    store.save_answer(found.to_json())
     said = "Nothing was learned"
 
     assert description(sweep, found).startswith(f"**Warning:** {said}")

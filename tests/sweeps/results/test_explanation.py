@@ -3,7 +3,7 @@
 from typing import Any
 
 from sweeps.evidence.comparison import SCALED, Comparison
-from sweeps.results.explanation import answer, explain_choice, failure_summary, reasons
+from sweeps.results.explanation import explain_choice, failure_summary, reasons, result_of
 from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.leaderboard import leaderboard
 from sweeps.search.ranking import Ranking
@@ -80,24 +80,24 @@ def test_of_several_objectives_the_front_is_the_answer() -> None:
         trial(1, "focal", {"gamma": 3.0}, val_ece=0.01, val_error=0.1),
         trial(2, "mbls", val_ece=0.05, val_error=0.05),
     ]
-    found = answer(ranked(records, search=search), make_sweep(search=search))
-    assert [(each["loss"], each["val_error"]) for each in found["front"]] == [
+    found = result_of(ranked(records, search=search), make_sweep(search=search))
+    assert [(each["loss"], each["val_error"]) for each in found.front or ()] == [
         ("focal", 0.1),
         ("cross_entropy", 0.02),
     ]
     assert (
         "Pareto front of val_ece and val_error: 2 settings that no other setting beats in every "
-        "objective." in (found["why"])
+        "objective." in (found.why)
     )
-    assert "On the front: focal γ=3 – val_ece 0.0100, val_error 0.1000." in found["why"]
-    assert "front" not in answer(ranked(records), make_sweep())
+    assert "On the front: focal γ=3 – val_ece 0.0100, val_error 0.1000." in found.why
+    assert result_of(ranked(records), make_sweep()).front is None
 
 
 def test_no_choice_is_reported() -> None:
     stopped = [baseline(state="failed"), trial(1, "focal", epochs=1, state="stopped")]
     (line,) = explain_choice(ranked(stopped, search={"guard": 0.02}))
     assert "No setting is selected" in line
-    assert "chosen" not in answer(ranked(stopped), make_sweep())
+    assert result_of(ranked(stopped), make_sweep()).selected is None
 
 
 def test_reasons_of_failure_are_counted() -> None:
@@ -133,10 +133,10 @@ def test_if_all_fresh_seeds_fail_cross_entropy_is_recommended() -> None:
     better = Comparison(
         "focal", f"cross_entropy{SCALED}", "ece", -0.02, -0.05, -0.01, "supported", 1
     )
-    found = answer(ranked(records), make_sweep(), Judgement((better,)))
-    assert "(one seed; no trial of it with a fresh seed has finished)" in found["why"][0]
-    assert found["why"][-1].startswith("Every trial with a fresh seed failed, so no setting is ")
-    assert found["verdict"] is None
+    found = result_of(ranked(records), make_sweep(), Judgement((better,)))
+    assert "(one seed; no trial of it with a fresh seed has finished)" in found.why[0]
+    assert found.why[-1].startswith("Every trial with a fresh seed failed, so no setting is ")
+    assert found.verdict is None
 
 
 def test_a_lower_mean_of_fewer_seeds_that_is_not_selected_is_explained() -> None:

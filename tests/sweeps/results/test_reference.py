@@ -2,7 +2,7 @@
 
 import pytest
 
-from sweeps.results.explanation import answer
+from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
 from sweeps.results.reference import ReferenceResult, reference_rows, reference_warnings
 from sweeps.search.ranking import Ranking
@@ -37,10 +37,10 @@ def test_the_best_reference_counts_and_few_samples_show_little() -> None:
 
 
 def test_references_are_rows_below_the_leaderboard() -> None:
-    found = answer(ranking(0.2), make_sweep(), Judgement(references=(GOOD,)))
-    assert [row["note"] for row in found["rows"]][-1] == "reference"
-    assert found["rows"][-1]["test_error"] == 0.1
-    assert found["references"] == [
+    found = result_of(ranking(0.2), make_sweep(), Judgement(references=(GOOD,)))
+    assert [row["note"] for row in found.rows][-1] == "reference"
+    assert found.rows[-1]["test_error"] == 0.1
+    assert found.to_json()["references"] == [
         {"name": GOOD.name, "outcome": GOOD.outcome, "test_samples": 2_000}
     ]
     assert "gradient" in shown(leaderboard_table(reference_rows([GOOD], "val_ece"), "val_ece"))

@@ -84,7 +84,8 @@ def test_a_constant_classifier_is_never_selected(result: SweepResult) -> None:
     assert constant.state == "finished"
     assert constant.outcome["val_ece"] < result.records[0].outcome["val_ece"] + 0.1
     assert constant.outcome["val_error"] > 0.5
-    assert result.answer["chosen"]["loss"] != "own_losses:Constant"
+    selected = result.result.selected
+    assert selected is not None and selected.loss != "own_losses:Constant"
 
 
 @pytest.mark.slow

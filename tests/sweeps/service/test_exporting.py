@@ -19,8 +19,8 @@ from sweeps.errors import SweepFailedError, UserError
 from sweeps.evidence.comparison import SCALED, Comparison, Verdict
 from sweeps.evidence.ensemble import Pool, Selected
 from sweeps.planning.data import load_data
-from sweeps.results.explanation import answer
-from sweeps.results.judgement import NOT_YET, Judgement
+from sweeps.results.explanation import result_of
+from sweeps.results.judgement import Judgement
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.delivered import Wanted, deliver
@@ -118,7 +118,7 @@ def keep_verdict(store: SweepStore, verdict: Verdict) -> None:
     found = Comparison("focal", theirs, "ece", -0.01, -0.02, 0.0, verdict, 1, "test")
     sweep = store.load_sweep()
     ranking = Ranking(store.load_records(), rule_of(sweep))
-    store.save_answer(answer(ranking, sweep, Judgement((found,))))
+    store.save_answer(result_of(ranking, sweep, Judgement((found,))).to_json())
 
 
 @pytest.fixture(scope="module")
@@ -329,7 +329,7 @@ def test_it_is_registered_with_signature_example_and_aliases(
     sweep, records = store.load_sweep(), store.load_records()
     ranking = Ranking(records, rule_of(sweep))
     assert ranking.chosen is not None
-    ending = Ending(ranking, NOT_YET, answer(ranking, sweep))
+    ending = Ending(ranking, result_of(ranking, sweep))
     mirror = Mirror(sweep, store)
     for record in records:
         mirror.sync(record)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.results.explanation import answer
+from sweeps.results.explanation import result_of
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.reading import look_at, read_answer
@@ -22,7 +22,7 @@ def folder(tmp_path: Path) -> Path:
     records = [baseline(val_ece=0.05), trial(1, val_ece=0.02)]
     store = new_store(tmp_path / "calsweep-store", done, records)
     ended = {"on_budget": "The search ended by search.max_epochs = 9, after 2 settings."}
-    store.save_answer(answer(Ranking(records, rule_of(done)), done) | ended)
+    store.save_answer(result_of(Ranking(records, rule_of(done)), done).to_json() | ended)
     (store.trial_folder(1) / "checkpoints").write("epoch_000001-0.pt", b"weights")
     cut_off = [baseline(), trial(1, state="running", history=[])]
     store = new_store(tmp_path / "calsweep-store", make_sweep("cut-off"), cut_off)
@@ -39,7 +39,7 @@ def test_show_prints_the_answer_again(folder: Path) -> None:
     cut_off = calsweep(folder, "show", "cut-off")
     assert "not finished; `calsweep resume cut-off` continues it" in cut_off.stdout
     found, _ = read_answer("cut-off", str(folder / "calsweep-store"))
-    assert found["rows"][-1]["note"] == "not finished, at epoch 2"
+    assert found.rows[-1]["note"] == "not finished, at epoch 2"
 
 
 def test_list_has_a_line_for_each_sweep(folder: Path) -> None:
@@ -94,7 +94,7 @@ def test_watch_follows_a_sweep_until_its_answer(folder: Path) -> None:
     assert said.read_text().startswith("1/58 trials · 1 running · 0 stopped early")
     records = [baseline(), trial(1, val_ece=0.02)]
     store.save(records[1])
-    store.save_answer(answer(Ranking(records, rule_of(sweep)), sweep))
+    store.save_answer(result_of(Ranking(records, rule_of(sweep)), sweep).to_json())
     assert exit_code(process) == 0
     assert "2/58 trials · 0 running" in said.read_text()
     assert "Selected: focal γ=1" in said.read_text()

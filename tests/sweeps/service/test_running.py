@@ -51,8 +51,8 @@ def test_the_answer_is_for_good_once_the_sweep_has_ended(tmp_path: Path) -> None
     store = new_store(tmp_path, make_sweep("ended"), records)
     answer, final = read_answer("ended", str(tmp_path))
     assert not final
-    assert answer["chosen"]["loss"] == "focal"
-    store.save_answer(answer)
+    assert answer.selected is not None and answer.selected.loss == "focal"
+    store.save_answer(answer.to_json())
     assert read_answer("ended", str(tmp_path))[1]
 
 

@@ -14,11 +14,11 @@ from sweeps import cli
 from sweeps.evidence.comparison import Comparison
 from sweeps.jobs.jobs import Job
 from sweeps.jobs.tables import job_facts, jobs_table
-from sweeps.results.explanation import answer
+from sweeps.results.explanation import result_of
 from sweeps.results.leaderboard import leaderboard
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
-from sweeps.service.running import SweepResult
+from sweeps.service.running import EndedSweep
 from sweeps.terminal.answers import leaderboard_table, verdict_table
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.plan_tables import plan_tables
@@ -78,8 +78,8 @@ def test_the_end_of_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:
     sweep = make_sweep(losses=["focal"])
     lost: dict[str, Any] = {"state": "failed", "reason": HOSTILE, "history": []}
     records = [baseline(**lost), trial(1, **lost), trial(2)]
-    summary = answer(Ranking(records, rule_of(sweep)), sweep)
-    result = SweepResult(records, summary, 1, HOSTILE, "http://h/[/x]")
+    summary = result_of(Ranking(records, rule_of(sweep)), sweep)
+    result = EndedSweep(records, summary, 1, HOSTILE, "http://h/[/x]")
     cli._print_answer(summary)
     cli._print_places(result, "small", "/[old]")
     printed = flat(capsys.readouterr().out)

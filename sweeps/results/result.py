@@ -1,0 +1,143 @@
+"""What a sweep has found: the one type that every page, table and file renders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from sweeps.evidence.comparison import Comparison
+from sweeps.results.judgement import NOT_YET, Judgement
+from sweeps.results.recommendation import Recommendation
+from sweeps.results.reference import ReferenceResult
+from sweeps.search.record import known_fields
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The setting that a sweep selected.
+
+    Attributes:
+        val: Metrics on the validation split, means over the fresh seeds.
+        test: The same metrics on the test split, which is never used for selection.
+        temperature: Mean over the fresh seeds.
+    """
+
+    loss: str
+    hyperparameters: dict[str, Any]
+    val: dict[str, float]
+    test: dict[str, float]
+    temperature: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a sweep's end adds to its trials: the part of a result that is read from its file.
+
+    Attributes:
+        judgement: Verdicts and warnings.
+        ends: Sentences about what ended the search, such as a budget.
+    """
+
+    judgement: Judgement = NOT_YET
+    ends: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Evidence:
+        """Read it from :meth:`SweepResult.to_json`, also of earlier versions.
+
+        Raises:
+            TypeError: The file is damaged.
+        """
+        ensemble = kept.get("ensemble")
+        if ensemble is not None:
+            known = map(asdict, _comparisons(ensemble, "comparisons"))
+            ensemble = {**ensemble, "comparisons": list(known)}
+        judgement = Judgement(
+            _comparisons(kept, "comparisons"),
+            tuple(kept.get("warnings", ())),
+            kept.get("candidates"),
+            tuple(ReferenceResult(**values) for values in kept.get("references", ())),
+            ensemble,
+            _comparisons(kept, "pairs"),
+            tuple(kept.get("sets", ())),
+            tuple(kept.get("on_data", ())),
+        )
+        return cls(judgement, (kept["on_budget"],) if "on_budget" in kept else ())
+
+
+NO_EVIDENCE = Evidence()
+"""Of a sweep that has not ended, or whose file is damaged."""
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """The result of a sweep, finished or not; see :func:`~sweeps.results.explanation.result_of`.
+
+    Attributes:
+        selected: The best setting by validation; None if no trial passed the guard.
+        recommended: What to deploy; None while no setting is selected.
+        verdict: Whether the selected setting beats cross-entropy with a temperature.
+        why: The reasons for the selection, the conclusion from the verdicts, how the sweep ended.
+        rows: The leaderboard: settings, reference models, ensembles.
+        candidates: Number of settings that the selection considered.
+        guard_reference: The validation error that the guard is relative to.
+        front: The Pareto front, if there are several objectives.
+    """
+
+    sweep: str
+    dataset: str
+    model: str
+    objective: str
+    selected: Selected | None
+    recommended: Recommendation | None
+    verdict: str | None
+    why: tuple[str, ...]
+    rows: tuple[dict[str, Any], ...]
+    evidence: Evidence
+    candidates: int
+    guard_reference: float | None
+    front: tuple[dict[str, Any], ...] | None
+
+    @property
+    def judgement(self) -> Judgement:
+        return self.evidence.judgement
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Reasons not to use the result."""
+        return self.judgement.warnings
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain data for ``answer.json`` and MLflow; :meth:`Evidence.from_json` reads them."""
+        judgement, selected = self.judgement, self.selected
+        values: dict[str, Any] = {
+            "sweep": self.sweep,
+            "dataset": self.dataset,
+            "model": self.model,
+            "objective": self.objective,
+            "recommended": None if self.recommended is None else asdict(self.recommended),
+            "warnings": list(self.warnings),
+            "why": list(self.why),
+            "candidates": self.candidates,
+            "comparisons": [asdict(each) for each in judgement.comparisons],
+            "pairs": [asdict(each) for each in judgement.pairs],
+            "verdict": self.verdict,
+            "guard_reference": self.guard_reference,
+            "references": [asdict(each) for each in judgement.references],
+            "rows": list(self.rows),
+            "ensemble": judgement.ensemble,
+            "sets": list(judgement.sets),
+            "on_data": list(judgement.on_data),
+        }
+        if self.front is not None:
+            values["front"] = list(self.front)
+        if selected is not None:
+            values["chosen"] = asdict(selected)
+        if self.evidence.ends:
+            values["on_budget"] = " ".join(self.evidence.ends)
+        return values
+
+
+def _comparisons(kept: Mapping[str, Any], key: str) -> tuple[Comparison, ...]:
+    return tuple(Comparison(**known_fields(Comparison, values)) for values in kept.get(key, ()))
