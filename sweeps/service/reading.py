@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
 from sweeps.messages.formatting import calsweep_command
-from sweeps.pages import results_table
 from sweeps.pages.paper_table import Form, paper_table
-from sweeps.pages.results_table import Key
 from sweeps.results.best import best_settings
 from sweeps.results.overview import Overview, overview
 from sweeps.results.result import SweepResult
@@ -41,6 +39,8 @@ from trainables.contract.metric_names import MetricName
 
 if TYPE_CHECKING:
     from sweeps.drafting.draft import Draft
+    from sweeps.pages.results_table import Form as TableForm
+    from sweeps.pages.results_table import Key
     from sweeps.sweep_file.schema import SweepFile
 
 
@@ -190,7 +190,7 @@ def results_table_of(
     rows: Key,
     columns: Key,
     metrics: str,
-    form: results_table.Form,
+    form: TableForm,
 ) -> str:
     """One table of several sweeps; `metrics` are names such as ``ece_scaled``, with commas.
 
@@ -198,18 +198,20 @@ def results_table_of(
         UserError: There is no such sweep or metric, its predictions are missing or damaged, or two
             values belong in one cell.
     """
+    from sweeps.pages.results_table import results_table, values_of  # they import NumPy
+
     asked = [_metric(name.strip()) for name in metrics.split(",")]
     values = []
     for each in side_by_side(list(dict.fromkeys(names)), storage):
         store = SweepStore(storage, each.sweep.name)
         read, sweeps = store.rows, sweeps_on_test_split(store)
         try:
-            values += results_table.values_of(each.sweep, each.ranking, asked, read, sweeps)
+            values += values_of(each.sweep, each.ranking, asked, read, sweeps)
         except (FileNotFoundError, ValueError) as error:
             raise UserError(
                 f"sweep {store.name!r}: its predictions cannot be used: {error}"
             ) from None
-    return results_table.results_table(values, rows, columns, form)
+    return results_table(values, rows, columns, form)
 
 
 def _metric(name: str) -> MetricName:

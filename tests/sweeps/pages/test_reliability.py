@@ -77,9 +77,10 @@ def test_a_bin_of_fewer_than_five_samples_is_hollow() -> None:
     confidence = torch.tensor([0.95] * 5 + [0.75] * 4).double()
     logits = torch.stack([confidence, 1 - confidence], dim=1).log()
     labels = torch.zeros(9, dtype=torch.int64)
-    drawing = ET.fromstring(reliability_svg(logits, labels, None, "few"))
+    rows = Rows(logits.numpy(), labels.numpy())
+    drawing = ET.fromstring(reliability_svg(rows, None, "few"))
     bars = [each.get("class", "") for each in drawing.iter(f"{SVG}rect")]
     assert [each for each in bars if each.startswith("accuracy")] == ["accuracy small", "accuracy"]
     figure = new_figure((7, 4))
-    draw_reliability(figure, logits, labels, 1.0)
+    draw_reliability(figure, rows, 1.0)
     assert [bar.get_fill() for bar in figure.axes[0].patches] == [False, True]

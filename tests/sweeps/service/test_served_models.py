@@ -19,8 +19,7 @@ import torch
 from sklearn.datasets import load_digits
 
 from sweeps.planning.data import load_data
-from sweeps.results.explanation import answer
-from sweeps.results.judgement import NOT_YET
+from sweeps.results.explanation import result_of
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.exporting import export_model, register_models
@@ -164,7 +163,7 @@ def test_the_folder_encodes_raw_samples_without_calsweep(tmp_path: Path, kind: s
 def registered(store: SweepStore) -> str:
     sweep, records = store.load_sweep(), store.load_records()
     ranking = Ranking(records, rule_of(sweep))
-    ending = Ending(ranking, NOT_YET, answer(ranking, sweep))
+    ending = Ending(ranking, result_of(ranking, sweep))
     mirror = Mirror(sweep, store)
     for record in records:
         mirror.sync(record)

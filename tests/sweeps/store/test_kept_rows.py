@@ -72,12 +72,13 @@ def test_the_end_of_a_sweep_decodes_each_file_at_most_once(
         collect_artifacts(store, record, {}, artifacts)
         assert (artifacts / "reliability.svg").exists()
     ending = end_of(queue_of(sweep, store), store, data, LOG)
-    assert {each.split for each in ending.judgement.comparisons} == {"validation", "test"}
-    assert ending.judgement.pairs and ending.judgement.sets and ending.judgement.ensemble
+    judgement = ending.result.judgement
+    assert {each.split for each in judgement.comparisons} == {"validation", "test"}
+    assert judgement.pairs and judgement.sets and judgement.ensemble
     take_look(sweep, store, ending.ranking)
     keep_mistakes(store, ending.ranking, data)
     assert load_mistakes(store)
-    page = stored_report(store, sweep, records, ending.judgement)
+    page = stored_report(store, sweep, records, judgement)
     assert "Risk–coverage curve on the test split" in page
     assert len(decoded) == 18  # both splits of 9 trials
     assert set(decoded.values()) == {1}
