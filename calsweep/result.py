@@ -11,10 +11,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.errors import UserError
-from sweeps.evidence.comparison import Comparison
 from sweeps.messages.formatting import DEFAULT_STORAGE, format_loss
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.refinement import parts_of_nll
+from sweeps.results.verdicts import Comparison
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of

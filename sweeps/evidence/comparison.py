@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sweeps.evidence.scaling import cross_scaled, double_tensors
+from sweeps.results.verdicts import (
+    CALIBRATION_PART,
+    SCALED,
+    UNCHANGED_BY_TEMPERATURE,
+    Comparison,
+    Split,
+    Verdict,
+)
 from sweeps.search.finalist_plan import Look
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
@@ -22,12 +29,6 @@ if TYPE_CHECKING:
 
     from trainables.metrics import Difference
 
-SCALED = " + temperature scaling"
-ENSEMBLE = "ensemble"
-UNCHANGED_BY_TEMPERATURE = ("error",)  # a temperature does not change the most probable class
-CALIBRATION_PART = "nll_calibration"  # NLL - NLL after a temperature
-Verdict = Literal["supported", "not supported", "worse"]
-Split = Literal["validation", "test"]
 
 _OPPOSITE: Mapping[Verdict, Verdict] = {
     "supported": "worse",
@@ -37,44 +38,6 @@ _OPPOSITE: Mapping[Verdict, Verdict] = {
 NO_LOOKS: Mapping[int, float] = {}
 LEAST_CHANCE = 0.02  # of a supported verdict; below it, no further seeds are trained
 ERROR = 0.05  # the probability that an interval misses, over all sweeps on a test split
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The selected setting compared with another one.
-
-    Attributes:
-        value: Difference of the metric, ours minus theirs; means over the runs.
-        low: Lower end of its interval over samples and seeds.
-        verdict: ``supported`` (ours is better), ``not supported`` (it may be chance) or ``worse``.
-        seeds: Number of runs of each.
-        split: The split of the samples; ``test`` took no part in the selection.
-        corrected_for: On the validation split, the number of settings that ours was selected from;
-            on the test split, the number of sweeps that were evaluated on it. The interval is
-            corrected for this: all of them together miss in at most 5 % of cases.
-        looks: Number of times that this verdict may be computed, each time with more seeds. All
-            looks share the allowed error.
-        chance: If further looks are possible, the predicted probability of ``supported`` at the
-            last one; otherwise None.
-    """
-
-    ours: str
-    theirs: str
-    metric: str
-    value: float
-    low: float
-    high: float
-    verdict: Verdict
-    seeds: int
-    split: Split = "validation"
-    corrected_for: int | None = None  # None in results of older versions
-    looks: int = 1
-    chance: float | None = None
-
-    @property
-    def difference(self) -> str:
-        """``-0.0123 [-0.0200, -0.0046]``."""
-        return f"{self.value:+.4f} [{self.low:+.4f}, {self.high:+.4f}]"
 
 
 def compare(
@@ -396,23 +359,3 @@ class _Runs:
                 "another order"
             )
         return rows
-
-
-def deciding(comparisons: Sequence[Comparison]) -> Comparison | None:
-    """The comparison that decides the verdict, if there is one.
-
-    This is the comparison with cross-entropy after a temperature; for a metric that no temperature
-    changes, with cross-entropy as it is. The test split takes precedence.
-    """
-    found = [
-        each
-        for each in comparisons
-        if each.theirs.endswith(SCALED) or each.metric in UNCHANGED_BY_TEMPERATURE
-    ]
-    return next((each for each in found if each.split == "test"), found[0] if found else None)
-
-
-def verdict(comparisons: Sequence[Comparison]) -> Verdict | None:
-    """Whether the selected setting beats cross-entropy with a temperature, by :func:`deciding`."""
-    found = deciding(comparisons)
-    return None if found is None else found.verdict

@@ -12,10 +12,11 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sweeps.evidence.comparison import ENSEMBLE, ERROR, SCALED, Comparison, Split, Verdict
+from sweeps.evidence.comparison import ERROR
 from sweeps.evidence.prediction_sets import COVERAGE, one_class, set_rows
 from sweeps.messages.formatting import counted
 from sweeps.results.columns import shown_metrics
+from sweeps.results.verdicts import ENSEMBLE, SCALED, Comparison, Split, Verdict
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.metric_names import MetricName

@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 
-from sweeps.evidence.comparison import Comparison
 from sweeps.messages.formatting import (
     format_fraction,
     format_hyperparameters,
@@ -17,6 +16,7 @@ from sweeps.messages.formatting import (
 from sweeps.pages.svg import COLOURS, GREY, Axis, Chart, Mark, axis, marks
 from sweeps.results.importance import finished_searches
 from sweeps.results.side_by_side import Beside
+from sweeps.results.verdicts import Comparison
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper

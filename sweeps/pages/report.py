@@ -15,7 +15,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from sweeps.errors import first_line
-from sweeps.evidence.comparison import Comparison
 from sweeps.messages.formatting import counted, format_hyperparameters, format_loss, metric_heading
 from sweeps.messages.redaction import redact
 from sweeps.pages import figures
@@ -35,7 +34,7 @@ from sweeps.results.recommendation import recommend
 from sweeps.results.reference import reference_rows
 from sweeps.results.refinement import refinement_rows
 from sweeps.results.side_by_side import Beside, best_by_loss
-from sweeps.results.verdicts import basis, short_name
+from sweeps.results.verdicts import Comparison, basis, short_name
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of

@@ -12,9 +12,10 @@ from statistics import stdev
 from typing import Any, Final, Literal
 
 from sweeps.errors import UserError
-from sweeps.evidence.comparison import Verdict, verdicts_in_pairs
+from sweeps.evidence.comparison import verdicts_in_pairs
 from sweeps.messages.formatting import MARKDOWN, finite, format_loss, markdown_table, metric_heading
 from sweeps.pages.paper_table import LATEX, NOT_PERCENT
+from sweeps.results.verdicts import Verdict
 from sweeps.search.ranking import Ranking
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName

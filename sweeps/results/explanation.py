@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from sweeps.evidence.comparison import verdict
 from sweeps.messages.formatting import (
     counted,
     format_hyperparameters,
@@ -22,7 +21,7 @@ from sweeps.results.leaderboard import front_rows, leaderboard
 from sweeps.results.recommendation import recommend
 from sweeps.results.reference import reference_rows
 from sweeps.results.result import Evidence, Selected, SweepResult
-from sweeps.results.verdicts import conclusion
+from sweeps.results.verdicts import conclusion, verdict
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import SweepFile

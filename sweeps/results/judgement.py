@@ -7,8 +7,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from sweeps.evidence.comparison import Comparison
 from sweeps.results.reference import ReferenceResult
+from sweeps.results.verdicts import Comparison
 
 
 @dataclass(frozen=True)

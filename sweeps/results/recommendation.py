@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from sweeps.evidence.comparison import SCALED, Comparison, deciding
 from sweeps.messages.formatting import (
     counted,
     format_hyperparameters,
@@ -17,6 +16,7 @@ from sweeps.messages.formatting import (
     objective_heading,
 )
 from sweeps.results.judgement import Judgement
+from sweeps.results.verdicts import SCALED, Comparison, deciding
 from sweeps.search.ranking import Candidate, Ranking
 from trainables.contract.setting import BASELINE_LOSS
 

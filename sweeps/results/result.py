@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sweeps.evidence.comparison import Comparison
 from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.reference import ReferenceResult
+from sweeps.results.verdicts import Comparison
 from sweeps.search.record import known_fields
 
 

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 from sweeps.errors import UserError
-from sweeps.evidence.comparison import Comparison
 from sweeps.messages.formatting import (
     format_fraction,
     format_hyperparameters,
@@ -33,7 +32,7 @@ from sweeps.results.columns import objective_metric, shown_metrics
 from sweeps.results.overview import Overview
 from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside, best_by_loss
-from sweeps.results.verdicts import basis, short_name
+from sweeps.results.verdicts import Comparison, basis, short_name
 from sweeps.sweep_file.loading import FIRST_LINE, read_resolved, to_yaml
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.style import new_table

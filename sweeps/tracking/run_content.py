@@ -11,7 +11,6 @@ from typing import Any
 from ruamel.yaml import YAML
 
 from sweeps.errors import first_line
-from sweeps.evidence.comparison import Comparison
 from sweeps.messages.formatting import (
     counted,
     escaped_markdown,
@@ -26,7 +25,7 @@ from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import one_line, shown_metrics
 from sweeps.results.result import SweepResult
 from sweeps.results.so_far import so_far
-from sweeps.results.verdicts import basis
+from sweeps.results.verdicts import Comparison, basis
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import Identity, read_identity
 from sweeps.store.stored_sweeps import stored_report

@@ -8,16 +8,8 @@ from typing import Any
 import pytest
 import torch
 
-from sweeps.evidence.comparison import (
-    SCALED,
-    Comparison,
-    compare,
-    compare_losses,
-    compare_on_test_split,
-    look,
-    verdict,
-)
-from sweeps.results.verdicts import basis, conclusion
+from sweeps.evidence.comparison import compare, compare_losses, compare_on_test_split, look
+from sweeps.results.verdicts import SCALED, Comparison, basis, conclusion, verdict
 from sweeps.search.record import TrialRecord
 from tests.builders import baseline, finalist, ranked, trial
 from trainables import metrics as M

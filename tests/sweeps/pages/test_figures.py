@@ -10,10 +10,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sweeps.evidence.comparison import Comparison
 from sweeps.pages import figures, held_out
 from sweeps.pages.svg import Axis, axis
 from sweeps.results.importance import importances
+from sweeps.results.verdicts import Comparison
 from sweeps.search.record import TrialRecord
 from tests.builders import baseline, finalist, make_sweep, ranked, trial
 from trainables import metrics as M

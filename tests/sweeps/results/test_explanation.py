@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from sweeps.evidence.comparison import SCALED, Comparison
 from sweeps.results.explanation import explain_choice, failure_summary, reasons, result_of
 from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.leaderboard import leaderboard
+from sweeps.results.verdicts import SCALED, Comparison
 from sweeps.search.ranking import Ranking
 from tests.builders import baseline, finalist, make_sweep, ranked, trial
 

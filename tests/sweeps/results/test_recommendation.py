@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from sweeps.evidence.comparison import SCALED, Comparison, Verdict
 from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.recommendation import Recommendation, recommend
+from sweeps.results.verdicts import SCALED, Comparison, Verdict
 from sweeps.search.record import TrialRecord
 from tests.builders import baseline, ranked, trial
 

@@ -16,11 +16,11 @@ from PIL import Image
 
 from calsweep import load as load_result
 from sweeps.errors import SweepFailedError, UserError
-from sweeps.evidence.comparison import SCALED, Comparison, Verdict
 from sweeps.evidence.ensemble import Pool, Selected
 from sweeps.planning.data import load_data
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
+from sweeps.results.verdicts import SCALED, Comparison, Verdict
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.delivered import Wanted, deliver

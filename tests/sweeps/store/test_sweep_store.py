@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 
 from sweeps.cli import app
 from sweeps.errors import NameTakenError, UserError
-from sweeps.evidence.comparison import Comparison
 from sweeps.jobs.jobs import submit_resume
+from sweeps.results.verdicts import Comparison
 from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.service.reading import overviews, read_answer

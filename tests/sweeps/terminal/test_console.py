@@ -11,11 +11,11 @@ from rich.console import Console
 
 import sweeps
 from sweeps import cli
-from sweeps.evidence.comparison import Comparison
 from sweeps.jobs.jobs import Job
 from sweeps.jobs.tables import job_facts, jobs_table
 from sweeps.results.explanation import result_of
 from sweeps.results.leaderboard import leaderboard
+from sweeps.results.verdicts import Comparison
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.running import EndedSweep
