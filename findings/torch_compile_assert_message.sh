@@ -10,7 +10,7 @@ set -euo pipefail
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 uv venv -q "$folder"
-uv pip install -q --python "$folder" torch==2.15.0 numpy
+uv pip install -q --python "$folder" torch==2.15.0 numpy==2.4.6
 cat > "$folder/seen.py" <<'PYTHON'
 import torch
 
