@@ -22,7 +22,8 @@ class CalibratedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         self._about = json.loads(Path(files["about"]).read_text("utf-8"))
         self._encode = runpy.run_path(files["encode"])["encode"]
 
-    def predict(self, context: Any, model_input: Any, params: Any = None) -> Any:
+    # Without type hints, as MLflow would validate the samples by them and warns about `Any`.
+    def predict(self, context, model_input, params=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
         """Raw samples to probabilities: a data frame with a column for each class.
 
         With a class for each pixel, an array (N, classes, height, width).

@@ -15,7 +15,6 @@ import torch
 ROOT = Path(__file__).parents[2]
 DIGITS = "benchmarks/tabular/digits.yaml"
 QUICK = {
-    "differences": "--repetitions 2 --samples 100 --laws 'label noise'",
     "fast_recipes": "cifar10 --print",
     "intervals": "--repetitions 2 --samples 100 --classes 2 --metrics ece --pool 300 --results TMP",
     "losses": "focal --rounds 1",
@@ -28,6 +27,7 @@ SLOW = {
     "batched_trials": "--shape 1 8 8 --batch-size 4 --trials 1 2",
     "clustered": "--repetitions 2 --images 3",
     "detectable": "--repetitions 2 --samples 100",
+    "differences": "--repetitions 2 --samples 100 --laws 'label noise'",
     "growth": "records 3",
     "judging": "--samples 200 --classes 3",
     "memory": "--images 64",
@@ -42,7 +42,10 @@ SLOW = {
 }
 COMMANDS = [
     *(pytest.param(name, text, id=name) for name, text in QUICK.items()),
-    *(pytest.param(name, text, id=name, marks=pytest.mark.slow) for name, text in SLOW.items()),
+    *(
+        pytest.param(name, text, id=name, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])
+        for name, text in SLOW.items()
+    ),
 ]
 
 
