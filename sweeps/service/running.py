@@ -371,7 +371,7 @@ def _register(
     from trainables.data.core.base import Dataset
 
     assert isinstance(dataset, Dataset)  # custom loops are refused
-    progress.stage("Registering the selected setting in MLflow")
+    progress.stage("Registering the recommended classifier in MLflow")
     try:
         if fault is not None:
             raise UserError("MLflow is not up to date")
