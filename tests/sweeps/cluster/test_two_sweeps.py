@@ -59,7 +59,8 @@ def test_a_sweep_shares_while_trials_of_another_wait(
 @pytest.mark.timeout(900)
 def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
-    (tmp_path / "logged.py").write_text(LOGGED_LOSS.format(log=str(tmp_path / "epochs")))
+    code = LOGGED_LOSS.format(log=str(tmp_path / "epochs"), variants=0)
+    (tmp_path / "logged.py").write_text(code)
     cluster = RayCluster(head_cpus=4)
     place = ("--address", cluster.address, "--storage", str(tmp_path / "store"))
 
