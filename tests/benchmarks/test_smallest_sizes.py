@@ -35,16 +35,20 @@ SLOW = {
     "overhead": "--trials 2 --peer-trials 2",
     "power": "--repetitions 1 --samples 200 --truths 0.02",
     "selection": "--repetitions 2 --samples 300 --finalists 2",
-    "tabular.posthoc": DIGITS,
     "tabular.regret": f"{DIGITS} --replays 1 --only",
     "tabular.temperatures": DIGITS,
     "training": "--samples 64 --batch-size 32 --shape 1 8 8 --seeds 1",
 }
+BY_HAND = {"tabular.posthoc": DIGITS}  # takes minutes
 COMMANDS = [
     *(pytest.param(name, text, id=name) for name, text in QUICK.items()),
     *(
         pytest.param(name, text, id=name, marks=[pytest.mark.slow, pytest.mark.timeout(1200)])
         for name, text in SLOW.items()
+    ),
+    *(
+        pytest.param(name, text, id=name, marks=[pytest.mark.by_hand, pytest.mark.timeout(1200)])
+        for name, text in BY_HAND.items()
     ),
 ]
 
