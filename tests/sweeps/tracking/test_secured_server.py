@@ -71,7 +71,7 @@ def test_a_sweep_needs_no_more_than_its_experiment(server: SecuredMlflow, tmp_pa
 
     mlflow.set_tracking_uri(server.uri)
     try:
-        images = load_digits().images[:5].astype(np.uint8)[:, None]
+        images = (load_digits().images[:5] * 15).astype(np.uint8)[:, None]
         model = mlflow.pyfunc.load_model(address)
         expected = model.metadata.signature.inputs.inputs[0]
         found = model.predict(np.resize(images, (5, *expected.shape[1:])).astype(expected.type))
