@@ -22,7 +22,7 @@ API_SERVER: Final = "RAY_API_SERVER_ADDRESS"  # an environment variable
 _DEFAULT_URL = "http://127.0.0.1:8265"
 _THIS_MACHINE = ("auto", "local")  # RAY_ADDRESS need not be a URL
 _PATIENCE_SECONDS = 5.0
-_LONGEST_ANSWER_SECONDS = 30.0  # a dashboard on a busy machine needs more than 10
+_LONGEST_ANSWER_SECONDS = 8.0  # a command reports a dashboard that hangs within 10 seconds
 
 
 def dashboard_url(address: str | None) -> str:
@@ -60,15 +60,16 @@ def _is_allowed(url: str) -> bool:
     return bool(known and parts.hostname)
 
 
-def ask(address: str | None, call: str) -> Any:
+def ask(address: str | None, call: str, longest: float | None = None) -> Any:
     """The reply of the job server to a REST call such as ``/api/jobs/``; errors as below.
 
     Ray's own client is used only for changes, because importing it takes longer than any reply.
+    `longest` is the time for an answer, in seconds, if it takes longer than usual.
     """
     import requests
 
     url = dashboard_url(address)
-    patience = _PATIENCE_SECONDS, _LONGEST_ANSWER_SECONDS
+    patience = _PATIENCE_SECONDS, longest or _LONGEST_ANSWER_SECONDS
     try:
         reply = requests.get(url + call, headers=token_header(), timeout=patience)
         if reply.status_code in (401, 403):

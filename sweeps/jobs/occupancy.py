@@ -10,6 +10,7 @@ from sweeps.cluster.slots import ANNOUNCEMENT
 from sweeps.jobs.client import ask
 from sweeps.jobs.jobs import ENDED, JOBS, is_ours
 
+_SECONDS_FOR_GROUPS = 30.0  # Ray collects them, which takes longer on a busy machine
 _GROUPS = (
     "/api/v0/placement_groups?detail=1&limit=10000"
     "&filter_keys=state&filter_predicates=!%3D&filter_values=REMOVED"
@@ -39,7 +40,7 @@ class SweepOnCluster:
 def sweeps_on(address: str | None) -> list[SweepOnCluster]:
     """The sweeps on a cluster that have not ended, sorted by their start."""
     jobs = [job for job in ask(address, JOBS) if job["status"] not in ENDED]
-    groups = ask(address, _GROUPS)["data"]["result"]["result"]
+    groups = ask(address, _GROUPS, _SECONDS_FOR_GROUPS)["data"]["result"]["result"]
     names = {
         group["creator_job_id"]: group["name"].removeprefix(ANNOUNCEMENT)
         for group in groups

@@ -9,7 +9,7 @@ from sweeps.tracking.run import RANK, SWEEP, word_columns
 
 _KEY = "calsweep"
 TAG = f"mlflow.sharedViewState.{_KEY}"  # of the experiment
-LOCAL = "http://127.0.0.1:5000"  # where `calsweep ui` serves unless told otherwise
+LOCAL = "http://127.0.0.1:5000"  # where `calsweep ui` serves by default
 
 
 def leaderboard_view(sweep: SweepFile) -> str:

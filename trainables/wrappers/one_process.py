@@ -93,4 +93,4 @@ class TuneTrial(tune.Trainable):
             report = Failed(f"{type(error).__name__}: {error}", traceback.format_exc())
         if isinstance(report, Waiting):
             time.sleep(SECONDS_BETWEEN_TRIES)
-        return to_tune(self._warned.told(report))
+        return to_tune(self._warned.added_to(report))

@@ -38,7 +38,7 @@ class Warned:
             self._new.append(f"{category.__name__}: {said} ({_short(filename)}, line {lineno})")
         self._show(message, category, filename, lineno, *more, **named)
 
-    def told(self, report: R) -> R:
+    def added_to(self, report: R) -> R:
         """A report of an epoch or a failure, with the warnings since the previous one."""
         if not self._new or not isinstance(report, Progressed | Failed):
             return report

@@ -101,7 +101,7 @@ def run_worker(loop_config: dict[str, Work]) -> None:
                 raise
             reason = f"{type(error).__name__}: {error}"
             raise TrialFailedError(reason, traceback.format_exc()) from None
-        report = warned.told(report)
+        report = warned.added_to(report)
         if isinstance(report, Failed):
             raise TrialFailedError(report.reason, report.traceback, report.warnings)
         if rank == 0:

@@ -64,7 +64,7 @@ def test_a_stopped_job_can_be_resumed_once_its_sweep_exists(
 
 
 def test_a_dashboard_that_hangs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert client._LONGEST_ANSWER_SECONDS <= 30
+    assert client._LONGEST_ANSWER_SECONDS < 10
     monkeypatch.setattr(client, "_LONGEST_ANSWER_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"

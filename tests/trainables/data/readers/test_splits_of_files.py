@@ -13,7 +13,7 @@ ROWS = np.arange(COUNT)
 
 
 def write(folder: Path, rows: np.ndarray = ROWS, name: str = "a", **columns: Any) -> Path:
-    """A CSV file with a feature ``row`` that tells rows apart, a label, and other columns."""
+    """A CSV file with a feature ``row`` that identifies rows, a label, and other columns."""
     labels = np.array(["no", "yes"])[rows % 2]
     columns = {"row": rows * 2.5, "label": labels, **columns}
     lines = [",".join(map(str, values)) for values in zip(*columns.values(), strict=True)]
