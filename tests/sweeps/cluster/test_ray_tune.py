@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.service.running import SweepResult
+from sweeps.service.running import EndedSweep
 from tests.harness import small_sweeps
 from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.recording_losses import RECORDING, recorded_processes
@@ -26,12 +26,12 @@ def workplace(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> It
         yield folder
 
 
-def run(folder: Path, name: str, **sections: Any) -> SweepResult:
+def run(folder: Path, name: str, **sections: Any) -> EndedSweep:
     return small_sweeps.run(folder, name, debug=False, **sections)
 
 
 @pytest.fixture(scope="module")
-def mortal(workplace: Path) -> SweepResult:
+def mortal(workplace: Path) -> EndedSweep:
     """Trials that lose their process or device once."""
     once = [
         {"name": f"own_losses:{name}", "space": {"alpha": {"choices": [1.0]}}}
@@ -49,7 +49,7 @@ def mortal(workplace: Path) -> SweepResult:
 
 
 def test_a_trial_whose_process_dies_continues_from_its_checkpoint(
-    workplace: Path, mortal: SweepResult
+    workplace: Path, mortal: EndedSweep
 ) -> None:
     assert (workplace / "died").exists()
     record = of(mortal, "Mortal")
@@ -58,7 +58,7 @@ def test_a_trial_whose_process_dies_continues_from_its_checkpoint(
 
 
 def test_a_trial_whose_accelerator_fails_continues_in_another_process(
-    workplace: Path, mortal: SweepResult
+    workplace: Path, mortal: EndedSweep
 ) -> None:
     assert (workplace / "broken").exists()
     record = of(mortal, "Asserting")

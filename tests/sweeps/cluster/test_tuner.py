@@ -11,7 +11,7 @@ from sweeps.cluster.slots import Slots
 from sweeps.cluster.tune_hooks import QueueCallback
 from sweeps.errors import SweepFailedError
 from sweeps.search.trial_queue import TrialQueue
-from sweeps.service.running import SweepResult, run_sweep
+from sweeps.service.running import EndedSweep, run_sweep
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import Noted, make_sweep, new_store, queue_of
 from trainables.contract.report import OutOfMemory, to_tune
@@ -122,7 +122,7 @@ def test_fewer_trials_run_after_a_shortage_and_later_as_many_again() -> None:
 
 def run_with_faults(
     folder: Path, patch: pytest.MonkeyPatch, faults: list[bool], concurrent: int
-) -> SweepResult:
+) -> EndedSweep:
     """A small sweep in which Tune fails at some results: True before recording, False after."""
     note = QueueCallback.on_trial_result
 

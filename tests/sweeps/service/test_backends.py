@@ -9,7 +9,7 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.search.record import TrialRecord
-from sweeps.service.running import SweepResult, resume_sweep, run_sweep
+from sweeps.service.running import EndedSweep, resume_sweep, run_sweep
 from tests.builders import make_sweep
 from tests.harness.interrupting import interrupted
 from tests.harness.small_sweeps import OWN_LOSSES, of, run
@@ -26,7 +26,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
-def mixed(folder: Path, debug: bool) -> SweepResult:
+def mixed(folder: Path, debug: bool) -> EndedSweep:
     """Trials that fail, learn nothing, or are stopped."""
     return run(
         folder,
@@ -39,12 +39,12 @@ def mixed(folder: Path, debug: bool) -> SweepResult:
 
 
 @pytest.fixture(scope="module")
-def here(workplace: Path) -> SweepResult:
+def here(workplace: Path) -> EndedSweep:
     return mixed(workplace, True)
 
 
 @pytest.fixture(scope="module")
-def on_ray(workplace: Path, ray_session: None) -> SweepResult:
+def on_ray(workplace: Path, ray_session: None) -> EndedSweep:
     return mixed(workplace, False)
 
 
@@ -55,9 +55,9 @@ RESULTS = [
 
 
 @pytest.fixture
-def result(request: pytest.FixtureRequest) -> SweepResult:
+def result(request: pytest.FixtureRequest) -> EndedSweep:
     found = request.getfixturevalue(request.param)
-    assert isinstance(found, SweepResult)
+    assert isinstance(found, EndedSweep)
     return found
 
 
@@ -71,7 +71,7 @@ def result(request: pytest.FixtureRequest) -> SweepResult:
     ],
 )
 def test_a_trial_that_cannot_continue_is_failed_with_its_reason(
-    result: SweepResult, loss: str, reason: str
+    result: EndedSweep, loss: str, reason: str
 ) -> None:
     record = of(result, loss)
     assert record.state == "failed"
@@ -79,7 +79,7 @@ def test_a_trial_that_cannot_continue_is_failed_with_its_reason(
 
 
 @pytest.mark.parametrize("result", RESULTS, indirect=True)
-def test_a_constant_classifier_is_never_selected(result: SweepResult) -> None:
+def test_a_constant_classifier_is_never_selected(result: EndedSweep) -> None:
     constant = of(result, "Constant")
     assert constant.state == "finished"
     assert constant.outcome["val_ece"] < result.records[0].outcome["val_ece"] + 0.1
@@ -91,13 +91,13 @@ def test_a_constant_classifier_is_never_selected(result: SweepResult) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["here", "ray"])
 def test_the_log_has_the_traceback_of_a_failed_trial(
-    workplace: Path, here: SweepResult, on_ray: SweepResult, name: str
+    workplace: Path, here: EndedSweep, on_ray: EndedSweep, name: str
 ) -> None:
     assert "own_losses.py" in (workplace / f"store/sweeps/{name}/driver.log").read_text()
 
 
 @pytest.mark.slow
-def test_both_give_the_same_trials_and_numbers(here: SweepResult, on_ray: SweepResult) -> None:
+def test_both_give_the_same_trials_and_numbers(here: EndedSweep, on_ray: EndedSweep) -> None:
     def known(record: TrialRecord) -> object:
         history = [
             {name: value for name, value in entry.items() if name not in COSTS}
