@@ -254,7 +254,7 @@ class Result:
         Raises:
             UserError: No setting was selected, or no trial of the loss finished.
         """
-        from calsweep.pictures import draw_reliability, new_figure
+        from sweeps.pages.matplotlib_figures import draw_reliability, new_figure
 
         trial = self._judged() if loss is None else self._judged_of(loss)
         figure = new_figure((7.2, 3.8))
@@ -269,7 +269,7 @@ class Result:
         marks are finalists with fresh seeds; their guard is relative to the baseline with fresh
         seeds, not to the limit in the figure.
         """
-        from calsweep.pictures import draw_search, new_figure
+        from sweeps.pages.matplotlib_figures import draw_search, new_figure
 
         figure = new_figure((7.2, 3.8))
         draw_search(figure, Ranking(self._records, rule_of(self._sweep)))
@@ -277,7 +277,7 @@ class Result:
 
     def plot_curves(self) -> Figure:
         """The scheduler's metric by epoch; stopped trials are grey, rungs are dotted lines."""
-        from calsweep.pictures import draw_curves, new_figure
+        from sweeps.pages.matplotlib_figures import draw_curves, new_figure
 
         figure = new_figure((7.2, 3.4))
         draw_curves(figure, self._records, self._sweep)

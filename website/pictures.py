@@ -20,7 +20,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import calsweep
-from calsweep.pictures import draw_reliability, new_figure
+from sweeps.pages.matplotlib_figures import draw_reliability, new_figure
 from trainables import metrics as M
 from trainables.contract.config import TrainingConfig
 from trainables.data import load_dataset

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy.stats import binomtest
 
-from calsweep.pictures import draw_reliability, new_figure
+from sweeps.pages.matplotlib_figures import draw_reliability, new_figure
 from sweeps.pages.reliability import reliability_svg
 from trainables import metrics as M
 from trainables.files.rows import Rows
