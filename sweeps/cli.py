@@ -665,7 +665,7 @@ def export(
         bool,
         typer.Option(
             "--register",
-            help="Register it in MLflow instead, as champion, with the next best as challenger.",
+            help="Register it in MLflow instead; it becomes champion if the evidence allows.",
         ),
     ] = False,
     onnx: Annotated[bool, typer.Option("--onnx", help="Add model.onnx, for ONNX Runtime.")] = False,
@@ -684,7 +684,8 @@ def export(
 ) -> None:
     """Export the recommended classifier, calibrated, for PyTorch or ONNX."""
     from sweeps.service.delivered import RECOMMENDED, Wanted
-    from sweeps.service.exporting import export_model, reads_files, register_models
+    from sweeps.service.exporting import export_model, reads_files
+    from sweeps.service.registering import register as register_model
 
     wanted = Wanted(selected, loss, trial, ensemble)
     if register and wanted != RECOMMENDED:
@@ -694,13 +695,20 @@ def export(
     if register and onnx:
         raise UserError("--onnx: with --register it is not allowed; MLflow gets PyTorch's program")
     if register:
-        for address in register_models(name, storage):
-            print(f"registered: {address}")
+        print(f"registered: {register_model(name, storage)}")
         return
     folder, label = export_model(name, storage, output, onnx, wanted)
     print(f"written: {folder} ({label})")
     if reads_files(folder):
         print(f"`calsweep predict {shlex.quote(folder)} FILE` predicts new samples")
+
+
+@app.command(rich_help_panel=USE)
+def promote(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
+    """Make a sweep's recommended classifier the champion in MLflow."""
+    from sweeps.service.registering import promote as move_champion
+
+    print(f"promoted: {move_champion(name, storage)}")
 
 
 @app.command(rich_help_panel=USE)

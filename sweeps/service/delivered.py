@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from sweeps.errors import UserError
 from sweeps.messages.formatting import calsweep_command, counted, format_loss
@@ -15,6 +17,7 @@ from sweeps.service.trained import load_ensemble, load_trained, select_ensemble
 from sweeps.store.stored_sweeps import result_so_far
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
+from trainables.files.rows import Rows
 
 if TYPE_CHECKING:
     from sweeps.evidence.ensemble import Selected
@@ -106,6 +109,19 @@ def load_delivered(
     if isinstance(networks, TrialRecord):
         return load_trained(store, sweep, dataset, networks)
     return load_ensemble(store, sweep, dataset, networks)
+
+
+def read_on_test(store: SweepStore, delivered: Delivered) -> Rows | None:
+    """Its predictions on the test split, with its temperature; None if they cannot be read."""
+    networks = delivered.networks
+    try:
+        if isinstance(networks, TrialRecord):
+            rows = store.rows("test", networks.number)
+            return replace(rows, logits=rows.logits / np.float32(networks.outcome["temperature"]))
+        logits, labels = networks.on_test(store.rows)
+    except (OSError, ValueError):
+        return None
+    return Rows(logits.float().numpy(), labels.numpy())
 
 
 def _find(

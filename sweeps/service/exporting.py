@@ -15,19 +15,16 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TextIO, TypeVar
 
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.evidence.prediction_sets import sets_of_trial
-from sweeps.messages.formatting import calsweep_command
 from sweeps.messages.redaction import redact
 from sweeps.planning.checks import use_working_folder
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
-from sweeps.service.delivered import RECOMMENDED, Delivered, Wanted, deliver
+from sweeps.service.delivered import RECOMMENDED, Delivered, Wanted, deliver, read_on_test
 from sweeps.service.trained import load_ensemble, load_same_data, load_trained
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
-from sweeps.tracking.address import check_answers
-from sweeps.tracking.kept_address import tracking_uri_of
-from sweeps.tracking.registered_models import ModelToRegister, Registry
+from sweeps.tracking.registered_models import ModelToRegister
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -50,7 +47,9 @@ _CHECKED: Final = 256  # test samples
 
 
 @dataclass(frozen=True)
-class _Built:
+class Built:
+    """An exported classifier: its files by name, and their description ``model.json``."""
+
     files: dict[str, bytes]
     program: ExportedProgram  # as it is read back from its file
     about: dict[str, Any]
@@ -79,9 +78,9 @@ def export_model(
         raise UserError(f"--output {folder}: already exists; name another folder, or delete it")
     if onnx:
         _check_onnx_is_there()
-    store, sweep, ranking = _ranked(name, storage)
+    store, sweep, ranking = ranked(name, storage)
     delivered = deliver(store, sweep, ranking, wanted)
-    builder = _Builder(store, sweep, load_same_data(store, sweep))
+    builder = Builder(store, sweep, load_same_data(store, sweep))
     built = builder.build(delivered)
     if onnx:
         built.files[_ONNX] = builder.as_onnx(built.program)
@@ -106,68 +105,17 @@ def reads_files(folder: str) -> bool:
     return len(about["outputs"]) == 1  # otherwise it classifies pixels
 
 
-def register_models(name: str, storage: str) -> list[str]:
-    """Register the recommended classifier in MLflow as ``champion``, the next as ``challenger``.
-
-    Returns their addresses, ``models:/calsweep-digits@champion``.
-
-    Raises:
-        UserError: See :func:`export_model`; or MLflow does not answer, or does not have the sweep.
-    """
-    store, sweep, ranking = _ranked(name, storage)
-    check_answers(tracking_uri_of(store, sweep))
-    return register_choice(store, sweep, ranking, lambda: load_same_data(store, sweep))
-
-
-def register_choice(
-    store: SweepStore, sweep: SweepFile, ranking: Ranking, load: Callable[[], Dataset]
-) -> list[str]:
-    """Like :func:`register_models`, for a sweep that has just ended, whose data `load` returns.
-
-    A classifier that this sweep has already registered is not built again.
-    """
-    parent, _ = store.load_run_ids()
-    if parent is None:
-        sync = calsweep_command(f"sync {sweep.name}", store.storage)
-        raise UserError(f"MLflow does not have sweep {sweep.name!r} yet; {sync} writes it")
-    uri = tracking_uri_of(store, sweep)
-    registry = Registry(uri, parent, f"calsweep-{sweep.dataset.label}")
-    champion = deliver(store, sweep, ranking)
-    wanted = {"champion": champion, "challenger": _next_best(ranking, champion)}
-    builder: _Builder | None = None
-    registered = []
-    for alias, delivered in wanted.items():
-        if delivered is None:
-            continue
-        if not registry.has(alias, delivered.number):
-            builder = builder or _Builder(store, sweep, load())
-            built = builder.build(delivered)
-            registry.register(builder.to_register(built, alias, delivered.number))
-        registered.append(registry.address(alias))
-    return registered
-
-
-def _ranked(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
+def ranked(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
+    """A sweep of the storage, its file, and the ranking of its trials."""
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
     use_working_folder()
     return store, sweep, Ranking(store.load_records(), rule_of(sweep))
 
 
-def _next_best(ranking: Ranking, champion: Delivered) -> Delivered | None:
-    """The best other setting that passes the guard."""
-    others = (c.judged[0] for c in ranking.candidates[:2] if c.feasible)
-    return next(
-        (
-            Delivered(trial, False, f"The best other classifier. {champion.why}")
-            for trial in others
-            if trial != champion.networks
-        ),
-        None,
-    )
+class Builder:
+    """Builds the classifiers of a sweep, for a folder or for MLflow."""
 
-
-class _Builder:
     def __init__(self, store: SweepStore, sweep: SweepFile, dataset: Dataset) -> None:
         self._store = store
         self._sweep = sweep
@@ -182,29 +130,30 @@ class _Builder:
     def example(self) -> Any:
         return self._dataset.test.rows(slice(2))
 
-    def to_register(self, built: _Built, alias: str, trial: str) -> ModelToRegister:
+    def to_register(self, delivered: Delivered) -> ModelToRegister:
         from trainables.data.kinds.table import TableRows
         from trainables.export.raw_forms import columns_of, encode_code, raw_example
 
-        samples = self._dataset.samples
+        built, samples = self.build(delivered), self._dataset.samples
         return ModelToRegister(
-            alias,
-            trial,
+            delivered.number,
             built.files[PROGRAM],
             built.about,
             encode_code(),
             tuple(columns_of(samples)) if isinstance(samples, TableRows) else (),
             raw_example(samples, self.example),
+            read_on_test(self._store, delivered),
+            self._dataset.test_digest(),
         )
 
-    def build(self, delivered: Delivered) -> _Built:
+    def build(self, delivered: Delivered) -> Built:
         networks = delivered.networks
         own = {"recommended": delivered.recommended, "why": delivered.why}
         if isinstance(networks, TrialRecord):
             return self._build_one(networks, own)
         return self._build_ensemble(networks, own)
 
-    def _build_one(self, record: TrialRecord, own: dict[str, Any]) -> _Built:
+    def _build_one(self, record: TrialRecord, own: dict[str, Any]) -> Built:
         from trainables.export.prediction_sets import COVERAGES
 
         read, criterion = self._store.rows, self._sweep.scaling_method.criterion
@@ -226,7 +175,7 @@ class _Builder:
         state = classifier.network.state_dict()
         return self._build(record.label, classifier, state, expected, about)
 
-    def _build_ensemble(self, selected: Selected, own: dict[str, Any]) -> _Built:
+    def _build_ensemble(self, selected: Selected, own: dict[str, Any]) -> Built:
         from trainables.export.prediction_sets import COVERAGES
 
         ensemble = load_ensemble(self._store, self._sweep, self._dataset, selected)
@@ -251,7 +200,7 @@ class _Builder:
         state: dict[str, Any],
         expected: Tensor | None,
         own: dict[str, Any],
-    ) -> _Built:
+    ) -> Built:
         """The exported files; checks the program against the trials' stored test logits."""
         import torch
 
@@ -282,7 +231,7 @@ class _Builder:
         }
         if about["raw"] != "rows":
             files[ENCODE_FILE] = encode_code()
-        return _Built(files, program, about)
+        return Built(files, program, about)
 
     def as_onnx(self, program: ExportedProgram) -> bytes:
         """The program as ONNX, checked on the first test samples."""

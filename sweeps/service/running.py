@@ -367,7 +367,7 @@ def _register(
     fault: str | None,
     progress: Progress,
 ) -> None:
-    from sweeps.service.exporting import register_choice
+    from sweeps.service.registering import register_recommended
     from trainables.data.core.base import Dataset
 
     assert isinstance(dataset, Dataset)  # custom loops are refused
@@ -375,15 +375,15 @@ def _register(
     try:
         if fault is not None:
             raise UserError("MLflow is not up to date")
-        registered = register_choice(store, sweep, ranking, lambda: dataset)
+        registered = register_recommended(store, sweep, ranking, lambda: dataset)
     except Exception as error:  # the model cannot be traced, or MLflow fails
-        logger.error("the selected setting is not registered", exc_info=error)
+        logger.error("the recommended classifier is not registered", exc_info=error)
         progress.notice(
             f"not registered in MLflow: {first_line(error)}; "
             f"{calsweep_command(f'export {sweep.name} --register', store.storage)} tries again"
         )
     else:
-        progress.notice(f"registered: {', '.join(registered)}")
+        progress.notice(f"registered: {registered}")
 
 
 def _fitted_data(sweep: SweepFile) -> tuple[SweepFile, Data]:

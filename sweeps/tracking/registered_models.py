@@ -11,16 +11,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, get_args
 
 from sweeps.errors import UserError, first_line
 from sweeps.tracking.address import make_client
 from sweeps.tracking.refusals import persistently
 from sweeps.tracking.rights import NoRightError, needs_right
+from trainables.files.rows import Rows
 
 _CODE = Path(__file__).with_name("served_model.py")
 _ASK = "ask for EDIT on that registered model, or for the right to make it"
 _TRIAL = "calsweep.trial"  # the tag of a version with the number of its trial
+_TEST_SPLIT = "calsweep.test_split"  # the tag with the digest of its test split
+_ON_TEST = "predictions_test.parquet"
+logger = logging.getLogger("calsweep")
+
+Alias = Literal["champion", "challenger"]
 
 
 @dataclass(frozen=True)
@@ -28,22 +34,34 @@ class ModelToRegister:
     """A classifier for the registry.
 
     Attributes:
-        alias: ``champion`` or ``challenger``.
         trial: The number of its trial; of several networks all numbers, ``1-4``.
         program: See :func:`~trainables.export.exported.export_program`.
         about: Its description: ``dtype``, ``shape``, ``classes``, ``outputs``, ``label``, ....
         encode: The content of ``encode.py``, which turns raw samples into rows.
         columns: Columns of a table.
         example: A few raw samples: columns by name, strings, or an array (N, ...); or None.
+        on_test: Its predictions on the test split; None if they cannot be read.
+        test_split: Digest of the test split.
     """
 
-    alias: str
     trial: str
     program: bytes
     about: dict[str, Any]
     encode: bytes
     columns: tuple[str, ...]
     example: Any
+    on_test: Rows | None
+    test_split: str
+
+
+@dataclass(frozen=True)
+class Version:
+    """A registered version: its number, run and trial, and the digest of its test split."""
+
+    number: str
+    run_id: str
+    trial: str | None
+    test_split: str | None
 
 
 class Registry:
@@ -57,39 +75,78 @@ class Registry:
         self._run_id = run_id
         self._name = re.sub(r"[/:]+", "-", name)
 
-    def address(self, alias: str) -> str:
+    def address(self, alias: Alias) -> str:
         """``models:/calsweep-digits@champion``."""
         return f"models:/{self._name}@{alias}"
 
-    def has(self, alias: str, trial: str) -> bool:
-        """Whether an alias points to the model of this trial."""
+    def at(self, alias: Alias) -> Version | None:
+        """The version that has this alias, if there is one."""
         from mlflow.exceptions import MlflowException
 
         try:
-            version = persistently(self._client.get_model_version_by_alias, self._name, alias)
+            found = persistently(self._client.get_model_version_by_alias, self._name, alias)
         except MlflowException:  # there is none, or the error will recur below
-            return False
-        known: dict[str, str] = version.tags
-        return bool(version.run_id == self._run_id) and known.get(_TRIAL) == trial
+            return None
+        return _version(found)
 
-    def register(self, model: ModelToRegister) -> None:
-        """Log a classifier to the run and register it as a new version, which gets the alias."""
+    def version_of(self, trial: str) -> Version | None:
+        """The version of this trial that the run has added, if there is one."""
+        found = persistently(self._client.search_model_versions, f"run_id = '{self._run_id}'")
+        own = (each for each in found if each.name == self._name)
+        return next((each for each in map(_version, own) if each.trial == trial), None)
+
+    def on_test(self, version: Version) -> Rows | None:
+        """A version's predictions on the test split; None if there are none, or no right."""
+        place = f"{_place(version.trial)}/{_ON_TEST}"
+        with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
+            try:
+                path = persistently(self._client.download_artifacts, version.run_id, place, folder)
+                return Rows.decode(Path(path).read_bytes())
+            except Exception as error:  # each kind of artifact storage raises others
+                logger.warning("no predictions of version %s: %s", version.number, error)
+                return None
+
+    def add(self, model: ModelToRegister) -> Version:
+        """Log a classifier to the run and register it as a new version.
+
+        Raises:
+            UserError: MLflow refuses.
+        """
+        with self._refusals(), tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
+            saved = Path(folder) / "saved"
+            with _silenced():
+                _save(model, Path(folder), saved)
+            if model.on_test is not None:
+                (saved / _ON_TEST).write_bytes(model.on_test.encode())
+            # A folder of its own, so that an earlier version of another trial keeps its files.
+            place = _place(model.trial)
+            persistently(self._client.log_artifacts, self._run_id, str(saved), place)
+            return self._add_version(model, place)
+
+    def move(self, alias: Alias, version: Version) -> None:
+        """Let an alias point to a version, which loses the others of calsweep.
+
+        Raises:
+            UserError: MLflow refuses.
+        """
+        with self._refusals():
+            persistently(self._client.set_registered_model_alias, self._name, alias, version.number)
+            for other in get_args(Alias):
+                if other != alias and self.at(other) == version:
+                    persistently(self._client.delete_registered_model_alias, self._name, other)
+
+    @contextmanager
+    def _refusals(self) -> Iterator[None]:
+        """Context: MLflow's errors are the user's, in one line."""
         from mlflow.exceptions import MlflowException
 
-        # A separate folder, so that an earlier version of another trial keeps its files.
-        place = f"{model.alias}-trial-{model.trial}"
         try:
-            with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
-                saved = Path(folder) / "saved"
-                with _silenced():
-                    _save(model, Path(folder), saved)
-                persistently(self._client.log_artifacts, self._run_id, str(saved), place)
             with needs_right(f"register a model as {self._name}", _ASK):
-                self._add_version(model, place)
+                yield
         except (MlflowException, NoRightError) as error:
             raise UserError(f"MLflow does not register {self._name}: {first_line(error)}") from None
 
-    def _add_version(self, model: ModelToRegister, place: str) -> None:
+    def _add_version(self, model: ModelToRegister, place: str) -> Version:
         from mlflow.exceptions import MlflowException
 
         try:
@@ -98,17 +155,28 @@ class Registry:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
         run = persistently(self._client.get_run, self._run_id)
-        version = persistently(
-            self._client.create_model_version,
-            self._name,
-            f"{run.info.artifact_uri}/{place}",
-            self._run_id,
-            tags={_TRIAL: model.trial, **_metrics(model.about)},
-            description=f"{model.about['label']}, {model.about['sweep']}",
+        own = {_TRIAL: model.trial, _TEST_SPLIT: model.test_split}
+        return _version(
+            persistently(
+                self._client.create_model_version,
+                self._name,
+                f"{run.info.artifact_uri}/{place}",
+                self._run_id,
+                tags={**own, **_metrics(model.about)},
+                description=f"{model.about['label']}, {model.about['sweep']}",
+            )
         )
-        persistently(
-            self._client.set_registered_model_alias, self._name, model.alias, version.version
-        )
+
+
+def _version(found: Any) -> Version:
+    """Of MLflow's ``ModelVersion``."""
+    tags: dict[str, str] = found.tags
+    return Version(str(found.version), found.run_id, tags.get(_TRIAL), tags.get(_TEST_SPLIT))
+
+
+def _place(trial: str | None) -> str:
+    """The folder of a version among the artifacts of its run."""
+    return f"model-of-trial-{trial}"
 
 
 @contextmanager

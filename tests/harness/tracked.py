@@ -128,3 +128,15 @@ def runs_of(storage: Path, sweep: str) -> dict[str, Run]:
     runs = {run.data.tags.get("calsweep.trial", ""): run for run in found}
     assert len(runs) == len(found), "a trial has two runs"
     return runs
+
+
+def mirrored(store: SweepStore) -> None:
+    """Write a stored sweep to its MLflow."""
+    sweep, records = store.load_sweep(), store.load_records()
+    ranking = Ranking(records, rule_of(sweep))
+    ending = Ending(ranking, result_of(ranking, sweep))
+    mirror = Mirror(sweep, store)
+    for record in records:
+        mirror.sync(record)
+    mirror.answer(ending)
+    mirror.end(ending)

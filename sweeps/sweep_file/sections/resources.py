@@ -47,8 +47,8 @@ class TrackingSection(Section):
         uri: Address of the tracking server; by default SQLite in the sweep store.
         experiment: Name of the experiment; by default derived from the dataset's name and content.
             Set it if you may write to only one experiment.
-        register_model: Whether the recommended classifier is registered at the end as ``champion``
-            of the dataset, and the next best as ``challenger``.
+        register_model: Whether the recommended classifier is registered at the end. It becomes the
+            ``champion`` of the dataset if the evidence allows, else ``challenger``.
         system_metrics: Whether the sweep's run records the load of the machines: CPUs, memory,
             disk, network and GPUs.
     """

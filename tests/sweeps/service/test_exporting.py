@@ -24,18 +24,15 @@ from sweeps.results.verdicts import SCALED, Comparison, Verdict
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.delivered import Wanted, deliver
-from sweeps.service.exporting import export_model, predict, register_choice, register_models
+from sweeps.service.exporting import export_model, predict
+from sweeps.service.registering import register
 from sweeps.service.running import _register
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
-from sweeps.tracking.address import tracking_uri
-from sweeps.tracking.mirror import Mirror
-from sweeps.tracking.run_content import Ending
 from tests.builders import make_sweep
 from tests.harness.command import calsweep
-from tests.harness.tracked import client_of
 from tests.harness.trained import train_sweep
 from trainables.export.exported import run_onnx
 from trainables.files.rows import Rows
@@ -298,7 +295,7 @@ def test_what_cannot_be_exported_is_reported(
         predict(str(tmp_path), "x.npy", sys.stdout)
     away = train_sweep(tmp_path / "store", small("away"), [])
     with pytest.raises(UserError, match=r"`calsweep sync away --storage \S+` writes it"):
-        register_models("away", away.storage)
+        register("away", away.storage)
     identity = json.loads(away.folder.read("identity.json"))
     away.folder.write("identity.json", json.dumps({**identity, "digest": "0"}).encode())
     with pytest.raises(UserError, match="the data are not those"):
@@ -320,51 +317,6 @@ def test_what_cannot_be_exported_is_reported(
     assert not (tmp_path / "model").exists()
 
 
-@pytest.mark.slow
-def test_it_is_registered_with_signature_example_and_aliases(
-    store: SweepStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import mlflow
-
-    sweep, records = store.load_sweep(), store.load_records()
-    ranking = Ranking(records, rule_of(sweep))
-    assert ranking.chosen is not None
-    ending = Ending(ranking, result_of(ranking, sweep))
-    mirror = Mirror(sweep, store)
-    for record in records:
-        mirror.sync(record)
-    mirror.answer(ending)
-    mirror.end(ending)
-    registered = register_models("small", store.storage)
-    assert registered == [
-        "models:/calsweep-digits@champion",
-        "models:/calsweep-digits@challenger",
-    ]
-    assert register_models("small", store.storage) == registered  # does not create another version
-    client = client_of(Path(store.storage))
-    first = client.get_model_version_by_alias("calsweep-digits", "champion").version
-    assert len(client.search_model_versions("name = 'calsweep-digits'")) == 2
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri(store.storage))
-    model = mlflow.pyfunc.load_model("models:/calsweep-digits@champion")
-    rows = load_data(sweep).test.inputs[:20]
-    expected, _ = recommended(store)
-    assert np.allclose(model.predict(rows), expected[:20], atol=1e-5)
-    (given,) = model.metadata.signature.inputs.inputs
-    assert (str(given.type), given.shape) == ("uint8", (-1, 1, 8, 8))
-    assert model.metadata.saved_input_example_info is not None
-    assert model.metadata.metadata["temperature"] > 0
-    second = mlflow.pyfunc.load_model("models:/calsweep-digits@challenger")
-    assert not np.allclose(second.predict(rows), expected[:20], atol=1e-5)
-    # The selected setting may be another when the sweep has gone on; what was registered stays as
-    # it was.
-    other = Ranking([r for r in records if r.setting != ranking.chosen.setting], rule_of(sweep))
-    register_choice(store, sweep, other, lambda: load_data(sweep))
-    newer = mlflow.pyfunc.load_model("models:/calsweep-digits@champion")
-    assert np.allclose(newer.predict(rows), second.predict(rows), atol=1e-5)
-    again = mlflow.pyfunc.load_model(f"models:/calsweep-digits/{first}")
-    assert np.allclose(again.predict(rows), expected[:20], atol=1e-5)
-
-
 def test_a_sweep_that_cannot_register_its_choice_says_so(
     store: SweepStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -384,7 +336,7 @@ def test_a_sweep_that_cannot_register_its_choice_says_so(
         f"{where} writes it; {again} {away.storage}` tries again",
         f"not registered in MLflow: MLflow is not up to date; {again} {store.storage}` tries again",
     ]
-    assert "the selected setting is not registered" in caplog.text
+    assert "the recommended classifier is not registered" in caplog.text
 
 
 @pytest.fixture

@@ -19,18 +19,14 @@ import torch
 from sklearn.datasets import load_digits
 
 from sweeps.planning.data import load_data
-from sweeps.results.explanation import result_of
-from sweeps.search.ranking import Ranking
-from sweeps.search.rules import rule_of
-from sweeps.service.exporting import export_model, register_models
+from sweeps.service.exporting import export_model
+from sweeps.service.registering import register
 from sweeps.service.trained import load_trained
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import tracking_uri
-from sweeps.tracking.mirror import Mirror
-from sweeps.tracking.run_content import Ending
 from tests.builders import make_sweep
-from tests.harness.tracked import client_of
+from tests.harness.tracked import client_of, mirrored
 from tests.harness.trained import train_sweep
 from trainables.data.kinds.encode import encode
 from trainables.export.calibrated import CalibratedClassifier
@@ -161,15 +157,10 @@ def test_the_folder_encodes_raw_samples_without_calsweep(tmp_path: Path, kind: s
 
 
 def registered(store: SweepStore) -> str:
-    sweep, records = store.load_sweep(), store.load_records()
-    ranking = Ranking(records, rule_of(sweep))
-    ending = Ending(ranking, result_of(ranking, sweep))
-    mirror = Mirror(sweep, store)
-    for record in records:
-        mirror.sync(record)
-    mirror.answer(ending)
-    mirror.end(ending)
-    return register_models(sweep.name, store.storage)[0]
+    mirrored(store)
+    sentence = register(store.name, store.storage)
+    assert "@champion is version 1: the sweep has no warnings" in sentence
+    return sentence.split()[0]
 
 
 def requested(kind: str, raw: Any) -> dict[str, Any]:

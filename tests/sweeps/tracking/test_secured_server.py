@@ -148,20 +148,21 @@ def test_a_model_that_may_not_be_registered_is_named(server: SecuredMlflow) -> N
         "sweep": "y",
     }
     model = ModelToRegister(
-        "champion",
         "1",
         b"no program",
         about | {"raw": "rows", "classes": ["a", "b"]},
         b"",
         (),
         np.zeros((2, 2), np.float32),
+        None,
+        "0",
     )
     refused = (
         "MLflow does not register calsweep-owls: the user 'owl' has no right to register a model "
         "as calsweep-owls; ask for EDIT"
     )
     with pytest.raises(UserError, match=refused):
-        registry.register(model)
+        registry.add(model)
 
 
 def test_unknown_users_and_certificates_are_reported(

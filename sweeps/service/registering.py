@@ -1,0 +1,144 @@
+"""Registers the recommended classifier in MLflow; the alias in production follows the evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sweeps.errors import UserError
+from sweeps.evidence.succession import compare_with_champion
+from sweeps.messages.formatting import calsweep_command, counted
+from sweeps.search.ranking import Ranking
+from sweeps.service.delivered import Delivered, deliver, read_on_test
+from sweeps.service.exporting import Builder, ranked
+from sweeps.service.trained import load_same_data
+from sweeps.store.stored_sweeps import result_so_far, sweeps_on_test_split
+from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.tracking.address import check_answers
+from sweeps.tracking.kept_address import tracking_uri_of
+from sweeps.tracking.registered_models import Alias, Registry, Version
+
+if TYPE_CHECKING:
+    from trainables.data.core.base import Dataset
+
+
+@dataclass(frozen=True)
+class Succession:
+    """Whether a new version becomes the champion, and why."""
+
+    moves: bool
+    why: str
+
+
+def register(name: str, storage: str) -> str:
+    """Register the recommended classifier of a sweep in MLflow; see :func:`register_recommended`.
+
+    Raises:
+        UserError: See :func:`~sweeps.service.exporting.export_model`; or MLflow does not answer, or
+            does not have the sweep.
+    """
+    store, sweep, ranking = _tracked(name, storage)
+    return register_recommended(store, sweep, ranking, lambda: load_same_data(store, sweep))
+
+
+def register_recommended(
+    store: SweepStore, sweep: SweepFile, ranking: Ranking, load: Callable[[], Dataset]
+) -> str:
+    """Register the recommended classifier of a sweep, whose data `load` returns, as a new version.
+
+    It becomes ``champion`` if the sweep has ended without warnings, and it is not worse than the
+    present champion on the same test split; otherwise ``challenger``. A classifier that this sweep
+    has already registered is not built again. Returns one sentence about what happened and why.
+    """
+    registry = _registry(store, sweep)
+    delivered = deliver(store, sweep, ranking)
+    version = _version_of(registry, store, sweep, delivered, load)
+    champion = registry.at("champion")
+    if champion == version:
+        return f"{registry.address('champion')} is this classifier, version {version.number}"
+    found = _succession(registry, store, sweep, ranking, delivered, version, champion)
+    alias: Alias = "champion" if found.moves else "challenger"
+    registry.move(alias, version)
+    registered = f"{registry.address(alias)} is version {version.number}"
+    if found.moves:
+        return f"{registered}: {found.why}"
+    stays = "there is no champion" if champion is None else f"@champion stays {champion.number}"
+    promote_it = calsweep_command(f"promote {sweep.name}", store.storage)
+    return f"{registered}; {stays}: {found.why}; {promote_it} moves it"
+
+
+def promote(name: str, storage: str) -> str:
+    """Make a sweep's recommended classifier the champion, in spite of warnings or comparisons.
+
+    Returns one sentence about what happened. Raises UserError as :func:`register` does.
+    """
+    store, sweep, ranking = _tracked(name, storage)
+    registry, delivered = _registry(store, sweep), deliver(store, sweep, ranking)
+    version = _version_of(registry, store, sweep, delivered, lambda: load_same_data(store, sweep))
+    before = registry.at("champion")
+    registry.move("champion", version)
+    was = f", after version {before.number}" if before not in (None, version) else ""
+    return f"{registry.address('champion')} is version {version.number}{was}"
+
+
+def _tracked(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
+    store, sweep, ranking = ranked(name, storage)
+    check_answers(tracking_uri_of(store, sweep))
+    return store, sweep, ranking
+
+
+def _registry(store: SweepStore, sweep: SweepFile) -> Registry:
+    parent, _ = store.load_run_ids()
+    if parent is None:
+        sync = calsweep_command(f"sync {sweep.name}", store.storage)
+        raise UserError(f"MLflow does not have sweep {sweep.name!r} yet; {sync} writes it")
+    return Registry(tracking_uri_of(store, sweep), parent, f"calsweep-{sweep.dataset.label}")
+
+
+def _version_of(
+    registry: Registry,
+    store: SweepStore,
+    sweep: SweepFile,
+    delivered: Delivered,
+    load: Callable[[], Dataset],
+) -> Version:
+    """The registered version of a classifier, which is built only if there is none."""
+    known = registry.version_of(delivered.number)
+    if known is not None:
+        return known
+    return registry.add(Builder(store, sweep, load()).to_register(delivered))
+
+
+def _succession(
+    registry: Registry,
+    store: SweepStore,
+    sweep: SweepFile,
+    ranking: Ranking,
+    delivered: Delivered,
+    version: Version,
+    champion: Version | None,
+) -> Succession:
+    result, has_ended = result_so_far(store, sweep, ranking)
+    if not has_ended:
+        return Succession(False, "the sweep has not ended")
+    if result.warnings:
+        return Succession(False, f"the sweep has {counted(len(result.warnings), 'warning')}")
+    if champion is None:
+        return Succession(True, "the sweep has no warnings, and there was no champion")
+    if champion.test_split != version.test_split:
+        return Succession(False, f"version {champion.number} was evaluated on another test split")
+    ours, theirs = read_on_test(store, delivered), registry.on_test(champion)
+    if ours is None or theirs is None:
+        return Succession(False, f"predictions to compare it with {champion.number} are missing")
+    try:
+        found = compare_with_champion(ours, theirs, sweeps_on_test_split(store))
+    except ValueError as error:  # other classes
+        return Succession(False, f"compared with version {champion.number}, {error}")
+    words = "worse" if found.verdict == "worse" else "not worse"
+    return Succession(
+        found.verdict != "worse",
+        f"it is {words} than version {champion.number} by NLL on the test split "
+        f"({found.difference})",
+    )
