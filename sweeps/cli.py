@@ -152,6 +152,9 @@ def run(
         typer.Option("--or-resume", help="Resume the sweep if it exists, otherwise start it."),
     ] = False,
     debug: Debug = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Run it in the background, and return at once.")
+    ] = False,
 ) -> None:
     """Run a sweep on this machine, or on the Ray cluster at --address."""
     from sweeps.planning.compared_losses import with_comparison
@@ -159,9 +162,30 @@ def run(
     from sweeps.sweep_file.loading import load_sweep
 
     sweep = with_comparison(load_sweep(file, overrides or (), name), compare, seeds)
+    if detach:
+        if debug:
+            raise UserError("--detach: with --debug it is not allowed; leave one of them out")
+        _detach(sweep.name, storage)
+        return
     begin = run_or_resume if or_resume else run_sweep
     result = begin(sweep, storage, address=address, debug=debug, on_answer=_print_result)
     _print_places(result, sweep.name, storage)
+
+
+def _detach(name: str, storage: str) -> None:
+    """Run this command again in the background, without the option."""
+    from sweeps.service.background import start_detached
+
+    print(f"Starting {name} in the background ...", file=sys.stderr)
+    arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
+    begun = start_detached(name, storage, arguments)
+    where = redact(storage_option(storage))
+    print(
+        f"{name} runs in the background, as process {begun.pid}\n"
+        f"  progress  calsweep watch {name}{where}\n"
+        f"  stop      calsweep stop {name}{where}\n"
+        f"  log       {begun.log}"
+    )
 
 
 @app.command(rich_help_panel=RUN)
@@ -245,11 +269,22 @@ def logs(
 
 
 @app.command(rich_help_panel=CLUSTER)
-def stop(job: JobName, address: Url = None) -> None:
-    """Stop a job cleanly; its sweep can be resumed."""
-    from sweeps.jobs import jobs
-    from sweeps.jobs.client import dashboard_url
+def stop(job: JobName, address: Url = None, storage: Storage = DEFAULT_STORAGE) -> None:
+    """Stop a sweep that runs here, or a job, cleanly; the sweep can be resumed.
 
+    Without --address, a sweep of this name in the storage is stopped.
+    """
+    from sweeps.jobs import jobs
+    from sweeps.jobs.client import dashboard_url, names_cluster
+
+    if not names_cluster(address):
+        from sweeps.service.background import stop_here
+        from sweeps.store.sweep_store import is_name
+
+        if is_name(job) and stop_here(job, storage):
+            again = redact(calsweep_command(f"resume {job}", storage))
+            print(f"{job}: stopped; {again} continues it")
+            return
     ended = jobs.stop(jobs.find_job(job, address), address)
     print(f"{ended.id}: {ended.state}")
     if ended.state == "STOPPED" and not jobs.has_begun(ended, address):
@@ -344,7 +379,11 @@ def _facts_of_data(
 @app.command(rich_help_panel=INSPECT)
 def show(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     """Print the result of a sweep, or its state so far."""
-    from sweeps.service.reading import read_answer, read_pilot
+    _show(name, storage)
+
+
+def _show(name: str, storage: str) -> None:
+    from sweeps.service.reading import read_answer, read_pilot, read_state
 
     finished = False
     if (pilot := read_pilot(name, storage)) is not None:
@@ -352,7 +391,11 @@ def show(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
     else:
         answer, finished = read_answer(name, storage)
         _print_answer(answer)
-    if not finished:
+    if finished:
+        return
+    if read_state(name, storage) == "running":
+        print(f"\nstill running; {redact(calsweep_command(f'watch {name}', storage))} follows it")
+    else:
         print(f"\nnot finished; {redact(calsweep_command(f'resume {name}', storage))} continues it")
 
 
@@ -396,16 +439,16 @@ def compare(names: SweepNames, storage: Storage = DEFAULT_STORAGE) -> None:
 
 @app.command(rich_help_panel=INSPECT)
 def watch(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
-    """Follow a running sweep until it has a result.
+    """Follow a running sweep until it ends, and print its result.
 
     Ctrl-C ends the view, not the sweep.
     """
-    from sweeps.service.reading import look_at, read_answer
+    from sweeps.service.reading import look_at
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.watching import watch as follow
 
     follow(lambda: look_at(name, storage), plain_console())
-    _print_answer(read_answer(name, storage)[0])
+    _show(name, storage)
 
 
 @app.command(rich_help_panel=RUN)

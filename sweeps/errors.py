@@ -32,7 +32,7 @@ class SweepFailedError(CommandError):
 
 
 class SweepInterruptedError(CommandError):
-    """Ctrl-C or SIGTERM: exit code 130; the message says how to continue."""
+    """Ctrl-C, SIGTERM or SIGHUP: exit code 130; the message says how to continue."""
 
 
 _FRAME: Final = re.compile(r'^  File "(.+)", line (\d+).*', re.MULTILINE)

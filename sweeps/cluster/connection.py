@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,7 +57,7 @@ def _start(reporter: Reporter) -> None:
 
     for left in reversed(range(_START_TRIES)):
         try:
-            with agents_may_be_slow():
+            with agents_may_be_slow(), _hangup_blocked():
                 ray.init(
                     address="local",
                     include_dashboard=False,
@@ -74,6 +75,19 @@ def _start(reporter: Reporter) -> None:
                     "memory; Ray's own logs are in /tmp/ray/session_latest/logs"
                 ) from None
             reporter.stage(f"Ray did not start ({reason}), trying again")
+
+
+@contextmanager
+def _hangup_blocked() -> Iterator[None]:
+    """Context: processes that start in it are not ended when the terminal is closed.
+
+    Ray does the same with SIGINT. So the driver can end the sweep cleanly.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _join(address: str) -> None:

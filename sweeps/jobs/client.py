@@ -40,6 +40,11 @@ def dashboard_url(address: str | None) -> str:
     return url.rstrip("/")
 
 
+def names_cluster(address: str | None) -> bool:
+    """Whether the option or a variable names a cluster."""
+    return bool(address or {API_SERVER, "RAY_ADDRESS"} & os.environ.keys())
+
+
 def _find_address(address: str | None) -> tuple[str, str]:
     """The option or variable that gives the address, and the address."""
     if address:

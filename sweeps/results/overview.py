@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Literal
 
 from sweeps.messages.formatting import objective_heading
 from sweeps.search.ranking import Ranking
 from sweeps.sweep_file.schema import SweepFile
+
+SweepState = Literal["running", "finished", "failed", "stopped"]
 
 
 @dataclass(frozen=True)
@@ -15,6 +18,7 @@ class Overview:
     """A sweep in short.
 
     Attributes:
+        state: Whether it runs now, or how it ended; a stopped sweep can be resumed.
         states: Number of trials in each state.
         started: When its first trial began, in seconds since the epoch; None before.
         best: The best setting so far, with its objective; empty if none passes the guard.
@@ -23,21 +27,21 @@ class Overview:
     name: str
     dataset: str
     model: str
+    state: SweepState
     states: dict[str, int]
     started: float | None
-    finished: bool
     best: str
 
 
-def overview(sweep: SweepFile, ranking: Ranking, finished: bool) -> Overview:
+def overview(sweep: SweepFile, ranking: Ranking, state: SweepState) -> Overview:
     records, chosen = ranking.records, ranking.chosen
     heading = objective_heading(sweep.objective)
     return Overview(
         name=sweep.name,
         dataset=sweep.dataset.label,
         model=sweep.model_label,
+        state=state,
         states=dict(Counter(record.state for record in records)),
         started=min((record.started for record in records), default=None),
-        finished=finished,
         best=f"{chosen.trials[0].label}, {heading} {chosen.objective:.4f}" if chosen else "",
     )

@@ -16,12 +16,13 @@ from sweeps.errors import UserError
 from sweeps.messages.formatting import calsweep_command
 from sweeps.pages.paper_table import Form, paper_table
 from sweeps.results.best import best_settings
-from sweeps.results.overview import Overview, overview
+from sweeps.results.overview import Overview, SweepState, overview
 from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside
 from sweeps.results.so_far import so_far
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
+from sweeps.store.state import state_of
 from sweeps.store.stored_sweeps import (
     load_evidence,
     of_each_sweep,
@@ -57,6 +58,11 @@ def read_answer(name: str, storage: str) -> tuple[SweepResult, bool]:
         if record.state == "running" and (done := store.epochs_done(record.number)):
             record.history = [{"epoch": done}]  # the record of a trial is written when it ends
     return result_so_far(store, sweep, Ranking(records, rule_of(sweep)))
+
+
+@tells_storage_faults
+def read_state(name: str, storage: str) -> SweepState:
+    return state_of(SweepStore(storage, name))
 
 
 @tells_storage_faults
@@ -98,7 +104,7 @@ def look_at(name: str, storage: str) -> Glimpse:
     done = sum(r.epochs for r in records if r.state != "running")
     ranking = Ranking(records, rule_of(sweep))
     return Glimpse(
-        overview(sweep, ranking, store.load_answer() is not None),
+        overview(sweep, ranking, state_of(store)),
         so_far(ranking),
         planned_trials(sweep),
         running,
@@ -170,7 +176,7 @@ def _read_from_mlflow(uri: str) -> Callable[[dict[str, Any]], str]:
 def overviews(storage: str) -> list[Overview]:
     def glance(store: SweepStore, sweep: SweepFile) -> Overview:
         ranking = Ranking(store.load_records(), rule_of(sweep))
-        return overview(sweep, ranking, store.load_answer() is not None)
+        return overview(sweep, ranking, state_of(store))
 
     found = of_each_sweep(storage, glance)
     return sorted(found, key=lambda each: each.started or math.inf, reverse=True)

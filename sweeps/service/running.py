@@ -43,6 +43,7 @@ from sweeps.store.mistakes import keep_mistakes
 from sweeps.store.recorded_sweeps import read_recorded, recorded_files, recorded_for
 from sweeps.store.resuming import interrupted, load_records
 from sweeps.store.skipped import skipped_files
+from sweeps.store.state import failure_noted
 from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.store.warm_starts import on_other_data, sweeps_to_learn_from
 from sweeps.sweep_file.loading import budgets_asked, with_other_budgets
@@ -141,7 +142,7 @@ def run_sweep(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> 
     Raises:
         UserError: The input is wrong; nothing was started or written.
         SweepFailedError: Every trial failed, or a budget was spent before the first one finished.
-        SweepInterruptedError: By Ctrl-C or SIGTERM; :func:`resume_sweep` continues.
+        SweepInterruptedError: By Ctrl-C, SIGTERM or SIGHUP; :func:`resume_sweep` continues.
     """
     store = SweepStore(storage, sweep.name)
     check_storage(storage)
@@ -247,7 +248,7 @@ def _run(
                     store.change(sweep)
                     if given is not None:
                         keep_given(store.folder, given)
-                with driver_log(store) as log:
+                with driver_log(store) as log, failure_noted(store):
                     known = store.folder, identity
                     for line in () if new else changes_since_start(sweep.name, *known):
                         progress.notice(line)
@@ -292,16 +293,16 @@ def _carry_out(
         if not queue.exhausted:
             with _machines_watched(sweep, backend, writer, progress):
                 train(backend, queue, dataset, store, encoder, progress)
+        ending = end_of(queue, store, dataset, progress)
+        if not queue.cut_short:
+            store.save_answer(ending.result.to_json())
+            keep_mistakes(store, ending.ranking, dataset)
     except BaseException as error:
         progress.stage("Writing to MLflow")
         writer.close(_PATIENCE_SECONDS)
         if not isinstance(error, KeyboardInterrupt):
             raise
         raise interrupted(store) from None
-    ending = end_of(queue, store, dataset, progress)
-    if not queue.cut_short:
-        store.save_answer(ending.result.to_json())
-        keep_mistakes(store, ending.ranking, dataset)
     failed = ending.status == "FAILED"
     in_vain = queue.cut_short and not any(r.state == "finished" for r in queue.records)
     if not (failed or in_vain):
@@ -340,7 +341,7 @@ def _read_store(
 def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepStore) -> int:
     """Bring MLflow up to date; returns the number of trials that failed.
 
-    Without an ending (the sweep can be resumed), the sweep's own run in MLflow stays open.
+    Without an ending (the sweep can be resumed), open runs in MLflow end as killed.
     """
     try:
         return writer.close(_PATIENCE_SECONDS, ending)
@@ -398,7 +399,9 @@ def _fitted_data(sweep: SweepFile) -> tuple[SweepFile, Data]:
 
 @contextmanager
 def _terminated_as_interrupted() -> Iterator[Callable[[], None]]:
-    """Context: SIGTERM ends a sweep like Ctrl-C, cleanly and resumable.
+    """Context: SIGTERM and SIGHUP end a sweep like Ctrl-C, cleanly and resumable.
+
+    SIGHUP comes when the terminal is closed; if it is ignored, as under ``nohup``, it stays so.
 
     Yields:
         A function that does so from another thread. Outside the main thread, where signals cannot
@@ -409,14 +412,21 @@ def _terminated_as_interrupted() -> Iterator[Callable[[], None]]:
         raise KeyboardInterrupt
 
     try:
-        previous = signal.signal(signal.SIGTERM, interrupt)
+        previous = {number: signal.signal(number, interrupt) for number in _ending_signals()}
     except ValueError:  # only the main thread may handle signals
         yield lambda: None
         return
     try:
         yield _terminate_main_thread
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _ending_signals() -> Iterator[signal.Signals]:
+    yield signal.SIGTERM
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        yield signal.SIGHUP
 
 
 def _terminate_main_thread() -> None:

@@ -72,7 +72,7 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
                 persistently(mirror.answer, ending)
                 persistently(mirror.end, ending)
             else:
-                mirror.tell_progress()
+                mirror.suspend()
         except RunRefusedError as error:  # the sweep's own run
             left.append(str(error))
         except Exception as error:  # any error of MLflow or the network

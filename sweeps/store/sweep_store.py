@@ -8,6 +8,7 @@ import json
 import logging
 import os
 import re
+import socket
 import time
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -44,7 +45,8 @@ _SECONDS_BETWEEN_TRIES = 2.0
 _BLOCK = 4096  # bytes
 _TRIALS = "trials"
 _PILOT = "pilot"
-_LOCK = "driver.lock"
+LOCK = "driver.lock"
+_LOCK_SECONDS = 0.2  # a process that looks whether it is free holds it for a moment
 _FORMAT = b"1"  # of a sweep's files; raised when an older calsweep would misread them
 _SWEEP_ID = re.compile("[0-9a-f]{32}")
 _MARKS = ("format", "sweep_id")  # the first files of a sweep, and the last that are deleted
@@ -142,7 +144,7 @@ class SweepStore:
         self.check_free()
         try:
             self.folder.create()
-            self.folder.clear(besides=(_LOCK, LEASE, *_MARKS))
+            self.folder.clear(besides=(LOCK, LEASE, *_MARKS))
             self.folder.write("format", _FORMAT)
             self.folder.write("sweep_id", uuid.uuid4().hex.encode())
             if earlier:
@@ -166,7 +168,7 @@ class SweepStore:
 
     def _check_own(self) -> None:
         """Refuse a folder that calsweep has not written: its files would be deleted."""
-        others = [name for name in self.folder.names() if name not in (_LOCK, LEASE)]
+        others = [name for name in self.folder.names() if name not in (LOCK, LEASE)]
         if others and not self.is_left():
             raise NameTakenError(
                 f"name = {self.name!r}: {self.folder.uri} holds other files ({few(others)}); move "
@@ -270,7 +272,7 @@ class SweepStore:
         self.check_held()
         self._deleted = True
         self.folder.delete("sweep.yaml")
-        self.folder.clear(besides=(_LOCK, LEASE, *_MARKS))
+        self.folder.clear(besides=(LOCK, LEASE, *_MARKS))
         if self._lease is not None:
             self._lease.stop_renewing()
             self.check_held()
@@ -405,7 +407,7 @@ class SweepStore:
     def _drop_empty(self, parents: Iterable[Path]) -> None:
         """Delete the folder, and the parents created with it, if it has nothing but the lock."""
         with suppress(OSError, UserError):
-            if not self._deleted and not set(self.folder.names()) - {_LOCK, LEASE}:
+            if not self._deleted and not set(self.folder.names()) - {LOCK, LEASE}:
                 self.delete()
                 for parent in parents:
                     parent.rmdir()  # unless it contains another sweep by now
@@ -421,9 +423,11 @@ class SweepStore:
 
     def _lock(self, held: ExitStack) -> bool:
         """Whether the file system supports locks; if so, ``held`` acquires one."""
-        path = Path(self.folder.path) / _LOCK
+        path = Path(self.folder.path) / LOCK
         try:
-            held.enter_context(FileLock(path, fallback_to_soft=False).acquire(timeout=0))
+            held.enter_context(
+                FileLock(path, fallback_to_soft=False).acquire(timeout=_LOCK_SECONDS)
+            )
         except Timeout:
             holder = "another process"
             with suppress(OSError):  # a process that has just ended and deleted the sweep
@@ -436,7 +440,7 @@ class SweepStore:
                 return False
             raise UserError(storage_fault(self.storage, error)) from None
         with suppress(OSError):  # the file is only for a message
-            path.write_text(str(os.getpid()))
+            path.write_text(f"{os.getpid()} on {socket.gethostname()}")
         return True
 
 

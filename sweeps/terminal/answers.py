@@ -120,19 +120,20 @@ def print_warnings(console: Console, warnings: Sequence[str]) -> None:
 def overview_table(overviews: Sequence[Overview]) -> Table:
     table = new_table()
     table.add_column("sweep", no_wrap=True)
-    for heading in ("dataset", "model", "started", "trials", "best so far"):
+    for heading in ("state", "dataset", "model", "started", "trials", "best so far"):
         table.add_column(heading, overflow="fold")
     for each in overviews:
         started = time.localtime(each.started) if each.started is not None else None
         ended = sum(count for state, count in each.states.items() if state != "running")
         table.add_row(
             each.name,
+            each.state,
             each.dataset,
             each.model,
             time.strftime("%Y-%m-%d %H:%M", started) if started is not None else "not yet",
-            f"{ended}{'' if each.finished else ', not finished'}",
+            str(ended),
             each.best or "–",
-            style=None if each.finished else "dim",
+            style={"running": "bold", "failed": "red"}.get(each.state),
         )
     return table
 

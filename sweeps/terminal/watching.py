@@ -44,7 +44,7 @@ class Glimpse:
 
 
 def watch(look: Callable[[], Glimpse], console: Console) -> None:
-    """Show a sweep until it has finished: live on a terminal, else a line after each change."""
+    """Show a sweep until it has ended: live on a terminal, else a line after each change."""
     if not console.is_terminal:
         said = ""
         for line in (_line(glimpse) for glimpse in _looks(look)):
@@ -64,7 +64,7 @@ def _looks(look: Callable[[], Glimpse]) -> Iterator[Glimpse]:
         began = time.monotonic()
         glimpse = look()
         yield glimpse
-        if glimpse.overview.finished:
+        if glimpse.overview.state != "running":
             return
         time.sleep(max(_SECONDS, _REST * (time.monotonic() - began)))
 

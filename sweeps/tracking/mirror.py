@@ -30,6 +30,7 @@ from sweeps.tracking.kept_address import tracking_uri_of
 from sweeps.tracking.refusals import RunDeletedError, RunRefusedError, RunUnansweredError, blamed
 from sweeps.tracking.rights import needs_right, writes_to
 from sweeps.tracking.run import (
+    KILLED,
     RANK,
     end_tags,
     ranks,
@@ -59,6 +60,7 @@ class _TrialRun:
         state: The state of the trial that was written.
         times: Time stamps of epochs that an earlier process wrote, in milliseconds.
         closed: Whether the run has ended with all its files.
+        killed: Whether an interrupted sweep ended it, so that it must be reopened.
         deleted: Whether a user deleted it.
         rank: The rank that was written.
     """
@@ -71,6 +73,7 @@ class _TrialRun:
     state: str | None = None
     times: dict[int, int] = field(default_factory=dict)
     closed: bool = False
+    killed: bool = False
     deleted: bool = False
     rank: str | None = None
 
@@ -222,6 +225,20 @@ class Mirror:
             there = {n: run.id for n, run in self._runs.items() if run.id and not run.deleted}
             self._store.save_run_ids(own.id, there)
 
+    def suspend(self) -> None:
+        """End the runs that are open as killed; :meth:`connect` and :meth:`show` reopen them.
+
+        Call it if the sweep has ended without a result, so that it can be resumed.
+        """
+        self.tell_progress()
+        for number, run in self._runs.items():
+            if run.id and not (run.closed or run.killed or run.deleted):
+                with suppress(RunRefusedError, RunUnansweredError), self._attributed_to(number):
+                    self._client.set_terminated(run.id, KILLED)
+                    run.killed = True
+        with suppress(RunRefusedError, RunUnansweredError), self._attributed_to(None):
+            self.connect().suspend()
+
     def _find_runs(self, condition: str = "") -> Any:
         """Find this sweep's runs in MLflow, with a further filter; returns its own run, or None."""
         from mlflow.entities import ViewType
@@ -243,7 +260,8 @@ class Mirror:
             name=run.info.run_name or "",
             params=set(run.data.params),
             found=True,
-            closed=run.info.end_time is not None,
+            closed=run.info.status in ("FINISHED", "FAILED"),
+            killed=run.info.status == KILLED,
             deleted=deleted(run),
         )
         known = self._runs.get(number, _TrialRun(deleted=True))
@@ -255,6 +273,9 @@ class Mirror:
         run = self._run_of(record, parent)
         if run.found:
             run.times, run.found = self._epoch_times(run.id), False
+        if run.killed:
+            self._client.update_run(run.id, status="RUNNING")
+            run.killed = False
         parameters = missing(run_parameters(self._sweep, record), run.params)
         # The record may change during the write.
         history, state = list(record.history), record.state

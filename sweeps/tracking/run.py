@@ -25,6 +25,7 @@ _DIGITS = 4
 RANK = "rank"
 SWEEP = "sweep"
 DESCRIPTION = "mlflow.note.content"
+KILLED = "KILLED"  # MLflow's status of runs of an interrupted sweep
 METRICS = "metrics.json"  # the artifact with all metrics of a trial
 _MOST_METRICS = 40  # of a run: MLflow draws a chart for each
 _METRICS = ("error", "ece", "nll", "brier", "adaptive_ece", "classwise_ece", "auroc", "aurc")

@@ -15,7 +15,7 @@ from sweeps.store.identity import Identity, read_environment, read_identity
 from sweeps.store.skipped import SKIPPED, read_skipped
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
-from sweeps.tracking.run import DESCRIPTION, RANK, SWEEP, is_statistic, sweep_parameters
+from sweeps.tracking.run import DESCRIPTION, KILLED, RANK, SWEEP, is_statistic, sweep_parameters
 from sweeps.tracking.run_content import (
     Ending,
     dataset_entity,
@@ -89,6 +89,11 @@ class SweepRun:
             return
         text = running_description(self._sweep, ranking)
         log(self._client, self.id, tags={DESCRIPTION: text})
+
+    def suspend(self) -> None:
+        """End the run as killed, unless the sweep has a result."""
+        if not self._has_answer:
+            self._client.set_terminated(self.id, KILLED)
 
     def machines(self, samples: Sequence[MachineSample]) -> None:
         metrics = [

@@ -58,6 +58,7 @@ class MlflowWriter:
         self._lock = threading.Lock()
         self._wake = threading.Event()
         self._closing = False
+        self._suspended = False  # closed without an ending: the sweep can be resumed
         self._abandoned = False  # the caller no longer waits; another process may write
         self._thread: threading.Thread | None = None
         self._refused: str | None = None  # the last run that was given up, and why
@@ -92,11 +93,12 @@ class MlflowWriter:
     def close(self, patience: float, ending: Ending | None = None) -> int:
         """Write the remaining changes and stop, or after so many seconds without progress.
 
-        Without an ending, the sweep's own run stays open. Returns the number of trials that could
-        not be brought up to date, without those whose runs were deleted in MLflow; :attr:`fault`
-        says why.
+        Without an ending, the sweep's own run and those of unfinished trials end as killed. Returns
+        the number of trials that could not be brought up to date, without those whose runs were
+        deleted in MLflow; :attr:`fault` says why.
         """
         self._ending = ending
+        self._suspended = ending is None
         self._closing = True
         if self._thread is None and (self.behind or ending is not None):
             self._start()
@@ -152,9 +154,9 @@ class MlflowWriter:
                     pause = _PAUSE_SECONDS
                 time.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
-        if not (self._answered or self._abandoned or self._refused or self.fault):
-            with suppress(Exception):  # the sweep will be resumed, and so will its run
-                self._mirror.tell_progress()
+        if self._suspended and not self._abandoned and self.fault == self._refused:
+            with suppress(Exception):  # MLflow has all results, as far as it takes them
+                self._mirror.suspend()
 
     def _show_all(self) -> None:
         with self._lock:

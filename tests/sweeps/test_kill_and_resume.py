@@ -1,4 +1,4 @@
-"""SIGKILL of the driver at any moment, or Ctrl-C, then ``calsweep resume``: no loss."""
+"""SIGKILL at any moment, Ctrl-C or a closed terminal, then ``calsweep resume``: no loss."""
 
 import json
 import signal
@@ -15,7 +15,7 @@ from sweeps.search.space import SearchSpace
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from tests.builders import facts
-from tests.harness.command import exit_code, send_signal, start_calsweep
+from tests.harness.command import calsweep, exit_code, send_signal, start_calsweep
 from tests.harness.tracked import runs_of
 
 SWEEP = """
@@ -78,7 +78,7 @@ def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
     for moment, number in (
         (in_the_first_trial, signal.SIGKILL),
         (in_the_search, signal.SIGINT),
-        (in_the_finals, signal.SIGKILL),
+        (in_the_finals, signal.SIGHUP),
     ):
         process = start_calsweep(tmp_path, *command, output=tmp_path / "said.txt")
         deadline = time.monotonic() + 200
@@ -87,13 +87,13 @@ def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
             assert time.monotonic() < deadline
             time.sleep(0.02)
         send_signal(process, number)
-        assert exit_code(process, 90) == (130 if number == signal.SIGINT else -signal.SIGKILL)
+        assert exit_code(process, 90) == (-9 if number == signal.SIGKILL else 130)
         ended_before |= {r.number: r.ended for r in store.load_records() if r.state != "running"}
         command = ("resume", "fragile")
     finish(tmp_path, *command)
 
     said = (tmp_path / "said.txt").read_text()
-    assert said.count("calsweep: interrupted; `calsweep resume fragile") == 1
+    assert said.count("calsweep: interrupted; `calsweep resume fragile") == 2
     assert "Traceback" not in said
 
     records = store.load_records()
@@ -107,3 +107,19 @@ def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
         record.number: record.state for record in records
     }
     json.dumps([dict(record.outcome) for record in records], allow_nan=False)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_a_detached_sweep_is_listed_and_stopped_and_a_taken_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "sweep.yaml").write_text(SWEEP.replace("epochs: 6", "epochs: 900"))
+    begun = calsweep(tmp_path, "run", "sweep.yaml", "--detach")
+    assert begun.returncode == 0, begun.stderr
+    assert "  stop      calsweep stop fragile\n" in begun.stdout
+    assert (tmp_path / "fragile.log").exists()
+    again = calsweep(tmp_path, "run", "sweep.yaml", "--detach")
+    assert (again.returncode, "a sweep of this name exists" in again.stderr) == (2, True)
+    assert calsweep(tmp_path, "list").stdout.splitlines()[1].split()[:2] == ["fragile", "running"]
+    stopped = calsweep(tmp_path, "stop", "fragile")
+    assert stopped.stdout == "fragile: stopped; `calsweep resume fragile` continues it\n"
+    assert calsweep(tmp_path, "list").stdout.splitlines()[1].split()[:2] == ["fragile", "stopped"]

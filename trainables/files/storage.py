@@ -145,6 +145,15 @@ class Folder:
         except (FileNotFoundError, NotADirectoryError):
             return None
 
+    def modified(self, name: str) -> float | None:
+        """When a file was written, in seconds since the epoch; None if there is none."""
+        if self.is_local:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                return os.stat(self._child(name)).st_mtime
+            return None
+        written: float | None = self._filesystem.get_file_info(self._child(name)).mtime_ns
+        return None if written is None else written / 1e9
+
     def names(self) -> list[str]:
         """Sorted names of the files and folders in the folder, without temporary files."""
         if self._is_path:

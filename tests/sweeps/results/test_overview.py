@@ -17,4 +17,6 @@ from tests.builders import baseline, make_sweep, ranked
 def test_the_value_is_named_after_the_objective(objective: str, shown: str) -> None:
     search = {"objective": objective}
     ranking = ranked([baseline(**{objective: 0.03})], search=search)
-    assert overview(make_sweep(search=search), ranking, True).best == f"cross_entropy, {shown}"
+    assert (
+        overview(make_sweep(search=search), ranking, "finished").best == f"cross_entropy, {shown}"
+    )

@@ -1,5 +1,6 @@
 """Read-only commands: `calsweep show`, `list`, `compare`, `watch`, `metrics`; and `delete`."""
 
+import re
 import time
 from pathlib import Path
 
@@ -46,7 +47,8 @@ def test_list_has_a_line_for_each_sweep(folder: Path) -> None:
     listed = calsweep(folder, "list").stdout.splitlines()
     lines = {line.split()[0]: line for line in listed}
     assert "focal γ=1, ECE 0.0200" in lines["done"]
-    assert "1, not finished" in lines["cut-off"]
+    assert lines["done"].split()[1] == "finished"
+    assert lines["cut-off"].split()[1] == "stopped"
     assert "no sweep in" in calsweep(folder, "list", "--storage", "elsewhere").stdout
     assert not (folder / "elsewhere").exists()
 
@@ -87,14 +89,19 @@ def test_watch_follows_a_sweep_until_its_answer(folder: Path) -> None:
     assert (glimpse.ended, glimpse.epochs) == (1, 1 + 12)
     assert glimpse.planned > 50
     said = folder / "said.txt"
-    process = start_calsweep(folder, "watch", "cut-off", output=said)
-    while "\n" not in said.read_text():
-        assert process.exitcode is None
-        time.sleep(0.1)
-    assert said.read_text().startswith("1/58 trials · 1 running · 0 stopped early")
-    records = [baseline(), trial(1, val_ece=0.02)]
-    store.save(records[1])
-    store.save_answer(result_of(Ranking(records, rule_of(sweep)), sweep).to_json())
+    with store.locked():  # like its driver
+        process = start_calsweep(folder, "watch", "cut-off", output=said)
+        while "\n" not in said.read_text():
+            assert process.exitcode is None
+            time.sleep(0.1)
+        listed = calsweep(folder, "list").stdout
+        assert re.search(r"^cut-off +running", listed, re.MULTILINE)
+        assert said.read_text().startswith("1/58 trials · 1 running · 0 stopped early")
+        shown = calsweep(folder, "show", "cut-off").stdout
+        assert "still running; `calsweep watch cut-off` follows it" in shown
+        records = [baseline(), trial(1, val_ece=0.02)]
+        store.save(records[1])
+        store.save_answer(result_of(Ranking(records, rule_of(sweep)), sweep).to_json())
     assert exit_code(process) == 0
     assert "2/58 trials · 0 running" in said.read_text()
     assert "Selected: focal γ=1" in said.read_text()

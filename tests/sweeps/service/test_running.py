@@ -1,5 +1,7 @@
 """The runner before and after Tune runs; whole sweeps are in test_service."""
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -217,3 +219,16 @@ def test_data_are_split_by_the_sweeps_seed() -> None:
         for seed in (1, 1, 2)
     )
     assert one == same != other
+
+
+def test_a_closed_terminal_interrupts_unless_it_is_ignored() -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    with pytest.raises(KeyboardInterrupt), running._terminated_as_interrupted():
+        os.kill(os.getpid(), signal.SIGHUP)
+    assert signal.getsignal(signal.SIGHUP) == before
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
+    try:
+        with running._terminated_as_interrupted():
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        signal.signal(signal.SIGHUP, before)

@@ -74,7 +74,7 @@ def test_a_trial_whose_files_are_damaged_holds_up_no_other(
     assert re.search(r"trial 1: its files in .*damaged/trials/00001: .*[Pp]arquet", caplog.text)
     assert writer.behind == 0
     statuses = {n: run.info.status for n, run in runs_of(storage, "damaged").items()}
-    assert statuses == {"": "RUNNING", "0": "FINISHED", "1": "RUNNING", "2": "FINISHED"}
+    assert statuses == {"": "KILLED", "0": "FINISHED", "1": "KILLED", "2": "FINISHED"}
     with pytest.raises(SweepFailedError, match=r"not in MLflow in full:\ntrial 1: its files in"):
         sync_sweep("damaged", str(storage))
     store.trial_folder(1).write("predictions_test.parquet", whole)
@@ -152,7 +152,7 @@ def test_a_run_that_cannot_be_uploaded_stops_no_other(
     assert "trial 0: its run is refused by MLflow: " in caplog.text
     assert writer.fault is not None and writer.fault.startswith("trial 0: ")
     statuses = {n: run.info.status for n, run in runs_of(fresh, "uploaded").items()}
-    assert statuses == {"": "RUNNING", "0": "RUNNING", "1": "FINISHED", "2": "FINISHED"}
+    assert statuses == {"": "KILLED", "0": "KILLED", "1": "FINISHED", "2": "FINISHED"}
     with pytest.raises(SweepFailedError, match=r"in full:\ntrial 0: its run is refused"):
         sync_sweep("uploaded", str(fresh))
     place.unlink()
@@ -217,7 +217,7 @@ def test_what_is_shown_comes_first_and_files_last(
     assert {run.info.status for run in runs_of(fresh, "ordered").values()} == {"FINISHED"}
 
 
-def test_an_unfinished_sweep_stays_open_and_tells_of_every_trial(fresh: Path) -> None:
+def test_an_unfinished_sweep_is_killed_and_tells_of_every_trial(fresh: Path) -> None:
     sweep, records = make_sweep("unfinished"), make_records()[:3]
     store = make_store(fresh, sweep, records)
     for some in (records[:2], records):  # like an interrupted run, and its resume
@@ -226,13 +226,34 @@ def test_an_unfinished_sweep_stays_open_and_tells_of_every_trial(fresh: Path) ->
             writer.submit(record)
         assert writer.close(60) == 0
         parent = runs_of(fresh, "unfinished")[""]
-        assert parent.info.status == "RUNNING"
+        assert parent.info.status == "KILLED"
         assert f"{len(some)} trials ended so far" in parent.data.tags["mlflow.note.content"]
     assert sync_sweep("unfinished", str(fresh)).trials == 3
     parent = runs_of(fresh, "unfinished")[""]
-    assert parent.info.status == "RUNNING"
+    assert parent.info.status == "KILLED"
     assert "3 trials ended so far" in parent.data.tags["mlflow.note.content"]
     assert "best_loss" not in parent.data.tags
+
+
+def test_runs_of_an_interrupted_sweep_are_killed_and_reopened(fresh: Path) -> None:
+    sweep, records = make_sweep("again"), make_records()[:2]
+    running = replace(records[1], state="running", ended=None, history=records[1].history[:1])
+    store = make_store(fresh, sweep, records)
+
+    def statuses() -> dict[str, str]:
+        return {number: run.info.status for number, run in runs_of(fresh, "again").items()}
+
+    writer = MlflowWriter(Mirror(sweep, store))
+    for record in (records[0], running):
+        writer.submit(record)
+    assert writer.close(60) == 0
+    assert statuses() == {"": "KILLED", "0": "FINISHED", "1": "KILLED"}
+    mirror = Mirror(sweep, store)
+    mirror.show(running)
+    assert statuses() == {"": "RUNNING", "0": "FINISHED", "1": "RUNNING"}
+    mirror.sync(records[1])
+    mirror.suspend()
+    assert statuses() == {"": "KILLED", "0": "FINISHED", "1": "FINISHED"}
 
 
 def test_a_resume_sets_the_sweeps_own_run_running_and_sync_keeps_how_it_ended(

@@ -1,0 +1,91 @@
+"""Whether a sweep runs, which process runs it, and how it ended."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from sweeps.errors import SweepInterruptedError, UserError, first_line
+from sweeps.messages.redaction import redact
+from sweeps.results.overview import SweepState
+from sweeps.store.lease import LAPSES_AFTER
+from sweeps.store.lease import NAME as LEASE
+from sweeps.store.sweep_store import LOCK, SweepStore
+
+_FAILURE = "failure.txt"
+_RECENT_SECONDS = 3 * LAPSES_AFTER  # clocks of an object store and this machine may differ
+
+
+def state_of(store: SweepStore) -> SweepState:
+    """A sweep with a result has finished or failed, even if its driver still writes to MLflow."""
+    failed = store.folder.exists(_FAILURE)
+    if store.load_answer() is not None:
+        return "failed" if failed else "finished"
+    if is_held(store):
+        return "running"
+    return "failed" if failed else "stopped"
+
+
+def is_held(store: SweepStore) -> bool:
+    """Whether a process runs the sweep now: it has the lock, or has just renewed its lease."""
+    if store.folder.is_local and _is_locked(Path(store.folder.path) / LOCK):
+        return True
+    renewed = store.folder.modified(LEASE)
+    return renewed is not None and time.time() - renewed < _RECENT_SECONDS
+
+
+def _is_locked(path: Path) -> bool:
+    with suppress(FileNotFoundError, PermissionError), path.open() as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        except OSError:  # a file system without locks
+            return False
+    return False
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that runs a sweep."""
+
+    pid: int
+    host: str
+
+    @property
+    def is_here(self) -> bool:
+        return self.host == socket.gethostname()
+
+
+def holder_of(store: SweepStore) -> Holder | None:
+    """The process that runs a sweep; None if no process does, or it is unknown."""
+    if not is_held(store):
+        return None
+    with suppress(ValueError, KeyError, TypeError):
+        if (lease := store.folder.read_if_exists(LEASE)) is not None:
+            found = json.loads(lease)
+            return Holder(int(found["pid"]), str(found["host"]))
+        pid, _, host = (store.folder.read_if_exists(LOCK) or b"").decode().partition(" on ")
+        return Holder(int(pid), host)
+    return None
+
+
+@contextmanager
+def failure_noted(store: SweepStore) -> Iterator[None]:
+    """Context: an error that ends the sweep is stored, so that its state is ``failed``."""
+    with suppress(OSError):
+        store.folder.delete(_FAILURE)
+    try:
+        yield
+    except (UserError, SweepInterruptedError):
+        raise
+    except Exception as error:
+        with suppress(OSError):  # of the storage; the error itself matters more
+            store.folder.write(_FAILURE, redact(first_line(error)).encode())
+        raise
