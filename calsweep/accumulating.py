@@ -14,10 +14,11 @@ from torchmetrics.utilities.data import dim_zero_cat
 from torchmetrics.utilities.distributed import gather_all_tensors
 
 from trainables.metrics import METRICS, evaluate
-from trainables.metrics._inputs import check_logits
+from trainables.metrics._inputs import PROBABILITIES_REFUSED, check_logits, seem_probabilities
 
 _EXAMPLE: Final = torch.tensor([[0.75, 0.25], [0.5, 0.5]])
 _AS_LOGITS: Final = inspect.signature(check_logits).parameters["probabilities_as_logits"]
+_LEAST_BATCH: Final = 4  # a row of logits sums to one by chance, four in a row do not
 _DTYPES: Final = (torch.float32, torch.float64, torch.int64)  # of logits and labels
 
 
@@ -29,7 +30,8 @@ class AccumulatedMetric(Metric):
 
     Args:
         probabilities_as_logits: Take the softmax also of logits that look like probabilities: all
-            in [0, 1], and each row sums to one. By default ``compute()`` refuses them.
+            in [0, 1], and each row sums to one. By default ``compute()`` refuses them, also if
+            only one batch of at least four samples looks so.
         **options: Options of the metric function, such as ``num_bins``, and of
             ``torchmetrics.Metric``, such as ``compute_on_cpu`` or ``process_group``.
 
@@ -44,6 +46,7 @@ class AccumulatedMetric(Metric):
     _name = ""
     logits: list[Tensor]
     labels: list[Tensor]
+    suspicious: list[Tensor]
 
     def __init__(self, *, probabilities_as_logits: bool = False, **options: Any) -> None:
         self._as_logits = probabilities_as_logits
@@ -59,6 +62,7 @@ class AccumulatedMetric(Metric):
         METRICS[self._name].function(_EXAMPLE, torch.tensor([0, 1]), **self._own)
         self.add_state("logits", default=[], dist_reduce_fx="cat")
         self.add_state("labels", default=[], dist_reduce_fx="cat")
+        self.add_state("suspicious", default=[], dist_reduce_fx="cat")
 
     def update(self, preds: Tensor, target: Tensor) -> None:
         """Adds a copy of a batch; the names are those of torchmetrics.
@@ -73,7 +77,7 @@ class AccumulatedMetric(Metric):
         """
         if preds.ndim == 2 and preds.shape[:1] == target.shape == (0,):
             return
-        # Only all samples together show whether these are probabilities.
+        # compute() refuses probabilities: a few samples may look so by chance.
         scores, targets = check_logits(preds.detach(), target, probabilities_as_logits=True)
         if self.logits and self.logits[0].shape[1] != scores.shape[1]:
             raise ValueError(
@@ -81,12 +85,15 @@ class AccumulatedMetric(Metric):
             )
         self.logits.append(scores.clone())
         self.labels.append(targets.clone())
+        if not self._as_logits and len(preds) >= _LEAST_BATCH:
+            self.suspicious.append(seem_probabilities(preds.detach()).long()[None])
 
     def compute(self) -> Tensor:
         """The value over all samples, in torch's default dtype; NaN if all batches were empty.
 
         Raises:
-            ValueError: There was no batch, or the logits look like probabilities.
+            ValueError: There was no batch, or the logits, or those of a batch, look like
+                probabilities.
         """
         if len(self.logits) == 0 and self.update_called:
             return torch.tensor(torch.nan, device=self.device)
@@ -95,6 +102,10 @@ class AccumulatedMetric(Metric):
             dim_zero_cat(self.labels),
             probabilities_as_logits=self._as_logits,
         )
+        if len(self.suspicious) > 0 and dim_zero_cat(self.suspicious).any():
+            raise ValueError(
+                f"logits of a batch look like probabilities: all {PROBABILITIES_REFUSED}"
+            )
         if self._own:
             value = METRICS[self._name].function(logits.softmax(1), labels, **self._own)
         else:

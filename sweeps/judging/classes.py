@@ -92,7 +92,11 @@ def _unknown(labels: Array, words: list[str], classes: Sequence[str]) -> str:
     unknown = next(each for each in words if places([each], classes) is None)
     shown = f"{', '.join(classes[:10])}{' …' if len(classes) > 10 else ''}"
     numbers = all(map(str.isdecimal, words)) and all(map(_is_word, classes))
-    hint = "; write numbers, or names, in both" if numbers else ""
+    hint = (
+        "; write numbers, or names, in both, or name the scores of one model: --scores NAME"
+        if numbers
+        else ""
+    )
     return f"label {unknown!r} is not a class; the classes are {shown}{hint}"
 
 

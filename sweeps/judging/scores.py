@@ -179,7 +179,7 @@ def _ranked(table: Table, columns: Sequence[str], rank: str) -> str:
 
 
 def _stack(table: Table, columns: Sequence[str]) -> Array:
-    return np.stack([table.column(each) for each in columns], axis=1)
+    return np.stack([table.figures(each) for each in columns], axis=1)
 
 
 def _possible(scores: Scores, logits: bool) -> bool:

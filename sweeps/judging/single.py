@@ -64,7 +64,7 @@ def single_score(table: Table, label: str, labels: Array, asked: Asked) -> Score
             "class such as prob_0, prob_1 or logit_0, one score per sample such as y_prob or "
             f"confidence, or --scores NAME,NAME,…{_hint(table, label, labels)}"
         )
-    values = table.column(column)
+    values = table.figures(column)
     logits = asked.logits or names.means_logits(column)
     shares = not logits and values.size > 0 and values.min() >= 0 and values.max() <= 1
     if confidence or (predicted and shares and not asked.scores):

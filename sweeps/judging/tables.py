@@ -82,6 +82,24 @@ class Table:
             return None
         return values if values.dtype.kind in "fiu" else None
 
+    def figures(self, name: str) -> Array:
+        """The column as numbers, which may be written as text.
+
+        Raises:
+            UserError: As of :meth:`column`, or a value is no number.
+        """
+        values = self.column(name)
+        if values.dtype.kind not in "US":
+            return values
+        try:
+            return values.astype(np.float64)
+        except ValueError:
+            wrong = next(each for each in values.ravel().tolist() if not _is_number(each))
+            percent = "; write percent as shares, 0.5 for 50%" if "%" in str(wrong) else ""
+            raise UserError(
+                f"{self.path}: {name} holds {wrong!r}; scores are numbers{percent}"
+            ) from None
+
     def words(self, name: str) -> list[str]:
         """The column if it can be read and holds words, (N,), else an empty list."""
         try:
@@ -160,15 +178,22 @@ def _csv(path: Path, words: Collection[str]) -> Table:
     return Table(path, tuple(table.column_names), lambda place: _array(table.column(place)))
 
 
+def _is_number(text: str | bytes) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def _is_header(cells: Sequence[str]) -> bool:
     """Whether a first line names columns: NumPy's savetxt writes numbers at once.
 
     Different whole numbers in rising order are names of classes.
     """
-    try:
-        numbers = [float(each) for each in cells]
-    except ValueError:
+    if not all(map(_is_number, cells)):
         return True
+    numbers = [float(each) for each in cells]
     rising = all(low < high for low, high in pairwise(numbers))
     return rising and all(_CLASS_NUMBER.fullmatch(each) for each in cells)
 

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 import calsweep
 from calsweep.metrics import class_names
@@ -124,6 +125,23 @@ def test_probabilities_are_refused_unless_they_are_meant() -> None:
         expected = expected_calibration_error(probs.softmax(1), labels, **options)
         assert meant.compute().item() == pytest.approx(expected, rel=1e-6)
     assert "probabilities_as_logits" in str(calsweep.metrics.ECE.__signature__)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_one_batch_of_probabilities_is_refused(dtype: torch.dtype) -> None:
+    logits, labels = predictions()
+    metric = calsweep.metrics.ECE()
+    metric.update(logits[:64], labels[:64])
+    metric.update(logits[64:128].softmax(1).to(dtype), labels[64:128])
+    with pytest.raises(ValueError, match="logits of a batch look like probabilities: all are in"):
+        metric.compute()
+    metric.reset()
+    one = torch.tensor([[0.25, 0.25, 0.5]])  # logits of one sample may sum to one
+    metric.update(one, torch.tensor([0]))
+    metric.update(3 * one, torch.tensor([0]))
+    assert metric.compute().item() == pytest.approx(
+        evaluate(torch.cat([one, 3 * one]), torch.tensor([0, 0]), ["ece"])["ece"]
+    )
 
 
 def test_it_draws_its_values() -> None:

@@ -24,6 +24,7 @@ GUESSES, CONFIDENCE = PROBS.argmax(axis=1), PROBS.max(axis=1)
 NAMES = np.array(["clean", "ds1", "ds2", "ds3"])
 ROWS = range(300)
 
+RIVAL = PROBS[:, 1]
 RISK = 1 / (1 + np.exp(-LOGITS[:, 0]))
 ILL = (RNG.random(300) < RISK).astype(int)
 ALARM = (RISK > 0.5).astype(int)
@@ -61,6 +62,8 @@ TOP_LABEL: list[dict[str, Any]] = [
     {"filename": "a", "true_label": LABELS, "predicted_label": GUESSES, "confidence": CONFIDENCE},
     {"path": "a", "label": LABELS, "prediction": GUESSES, "probability": CONFIDENCE},
     {"true_label": LABELS, "pred_label": GUESSES, "confidence": CONFIDENCE, "margin": 0.1},
+    {"path": "a", "true_class": NAMES[LABELS], "predicted_class": NAMES[GUESSES]}
+    | {"confidence": CONFIDENCE, "correct": LABELS == GUESSES},
     {
         "Image-Name": ROWS,
         "Predicted Class": NAMES[GUESSES],
@@ -88,6 +91,29 @@ ONE_SCORE: list[tuple[dict[str, Any], dict[str, Any]]] = [
         {"final_result": "Pass", "target": ILL, "risk_probability": RISK},
         {"scores": ("risk_probability",)},
     ),
+    (
+        {
+            "seats": 7,
+            "true_label": np.array(["family", "sport"])[ILL],
+            "predicted_label": "family car",
+        }
+        | {"score_family": 1 - RISK, "score_sport": RISK, "predicted_class": "family"},
+        {},
+    ),
+    (
+        {"SMILES": "C", "y_pred": ALARM, "y_prob": RISK, "status": "BBB+", "BBB_labels": ILL},
+        {"label": "BBB_labels"},
+    ),
+    (
+        {"class": np.array(["no", "yes"])[ILL], "y_true": ILL, "ResNet50_prob": RISK}
+        | {"ResNet50_pred": ALARM, "ViT-B/16_prob": RIVAL, "ViT-B/16_pred": 0},
+        {"scores": ("ResNet50_prob",)},
+    ),
+    (
+        {"row_index": ROWS, "actual": ILL, "mlp_probability": RISK, "logistic_probability": RIVAL},
+        {"scores": ("mlp_probability",)},
+    ),
+    ({"ID": ROWS, "fold": 1, "y_true": ILL, "y_score": RISK, "variant": "raw"}, {}),
     ({"age": 65.0, "ill": ILL, "oof_pred": RISK}, {"label": "ill", "scores": ("oof_pred",)}),
 ]
 
@@ -111,6 +137,23 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"ID": ROWS, "Actual_Churn": ILL, "OOF_p_churn": RISK}, "holds no labels.*--label NAME"),
     ({"gold_label": LABELS, "pred_label": GUESSES}, "holds no probabilities or logits"),
     (
+        {"actual": ILL, "mlp_probability": RISK, "logistic_probability": RIVAL},
+        "'0' is not a class; the classes are mlp, logistic.*scores of one model: --scores NAME",
+    ),
+    (
+        {"True_Label": ILL, "Pred": ALARM, "Confidence": [f"{100 * each:.2f}%" for each in RISK]},
+        r"Confidence holds '\d+\.\d+%'; scores are numbers; write percent as shares, 0.5 for 50%",
+    ),
+    (
+        {"Actual": ROWS, "Predicted": 500 * RISK, "Residuals": 0.5},
+        "holds no probabilities or logits",
+    ),
+    (
+        {"correct_document_label": ILL, "predicted_document_label": ALARM, "doc1_score": RISK},
+        "holds no labels.*--label NAME",
+    ),
+    ({"Unique ID": ROWS, "Label 1": ILL, "Label 2": ALARM}, "holds no labels.*--label NAME"),
+    (
         {"label": LABELS, **of_classes("{}", LOGITS)},
         "Some of 0, 1, 2, 3 are called as the classes: --logits, if they are logits",
     ),
@@ -121,6 +164,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_refused_with_a_reason(columns: dict[str, Any], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
         read(tmp_path, columns)
+
+
+def test_scores_that_a_csv_file_gives_as_text(tmp_path: Path) -> None:
+    columns = {"Actual": ILL, "Predicted": RISK, "Residuals": 0.5}
+    model = read(tmp_path, columns, scores=("Predicted",))
+    torch.testing.assert_close(model.probs[:, 1], torch.from_numpy(RISK))
 
 
 def test_lists_as_text_may_have_any_name(tmp_path: Path) -> None:

@@ -9,6 +9,10 @@ from torch import Tensor
 # Half-precision probabilities are rounded to two or three digits.
 _ROW_SUM_TOLERANCE = {torch.float16: 1e-2, torch.bfloat16: 2e-2}
 _DEFAULT_ROW_SUM_TOLERANCE = 1e-3
+PROBABILITIES_REFUSED = (
+    "are in [0, 1], and each row sums to one; pass logits, or the logarithm of the probabilities "
+    "(probabilities_as_logits=True takes them as logits)"
+)
 _ROUNDING = 1e-5  # how far a normalised float32 probability may lie outside of [0, 1]
 _TIE_BITS = 14  # of the 52 bits of a float64's fraction are dropped, which is 4e-12
 _ROW_BLOCK_ELEMENTS = 2**18  # temporaries stay in the cache, and malloc reuses their memory
@@ -56,11 +60,7 @@ def check_logits(
             " got NaN or infinity"
         )
     if not probabilities_as_logits and look_like_probabilities(logits):
-        raise ValueError(
-            "logits look like probabilities: all are in [0, 1], and each row sums to one; pass "
-            "logits, or the logarithm of the probabilities (probabilities_as_logits=True takes "
-            "them as logits)"
-        )
+        raise ValueError(f"logits look like probabilities: all {PROBABILITIES_REFUSED}")
     return scores, targets
 
 
@@ -74,10 +74,18 @@ def check_labels_possible(logits: Tensor, labels: Tensor) -> None:
 def look_like_probabilities(logits: Tensor) -> bool:
     """Whether all logits (N, K) are in [0, 1], and each row sums to one."""
     low, high = torch.stack(torch.aminmax(logits)).tolist()
-    if low < 0 or high > 1:
-        return False
-    sums = logits.sum(dim=1, dtype=torch.float64)
-    return bool((sums - 1).abs().max() <= _row_sum_tolerance(logits.dtype))
+    return low >= 0 and high <= 1 and bool(_sum_to_one(logits))
+
+
+def seem_probabilities(logits: Tensor) -> Tensor:
+    """The same as a tensor (), so that a GPU does not wait for the answer."""
+    low, high = torch.aminmax(logits)
+    return (low >= 0) & (high <= 1) & _sum_to_one(logits)
+
+
+def _sum_to_one(logits: Tensor) -> Tensor:
+    off_by = (logits.sum(dim=1, dtype=torch.float64) - 1).abs().max()
+    return off_by <= _row_sum_tolerance(logits.dtype)
 
 
 def with_ties(scores: Tensor) -> Tensor:
