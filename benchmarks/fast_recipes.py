@@ -71,7 +71,7 @@ def sweep_of(dataset: str, kind: Kind) -> SweepFile:
 def settings(sweep: SweepFile) -> list[Setting]:
     """The first published setting of each loss, and a second one of focal losses."""
     found: list[Setting] = []
-    for setting in SearchSpace(sweep).initial_settings(num_classes=10):
+    for setting in SearchSpace(sweep.losses).initial_settings(num_classes=10):
         known = sum(each.loss == setting.loss for each in found)
         if known < (2 if setting.loss in MORE else 1):
             found.append(setting)

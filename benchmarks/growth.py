@@ -110,7 +110,7 @@ def make(folder: str, trials: int) -> None:
         }
     )
     store = SweepStore(folder, NAME)
-    store.create(sweep, files=identity_files(identify(sweep, load_data(sweep))))
+    store.create(sweep, files=identity_files(identify(sweep.named, load_data(sweep))))
     for values in made_up(sweep, trials):
         own = Path(store.trial_folder(values["number"]).path)
         own.mkdir(parents=True)
@@ -120,7 +120,7 @@ def make(folder: str, trials: int) -> None:
 def made_up(sweep: SweepFile, trials: int) -> Iterator[dict[str, Any]]:
     """Synthetic records of finished trials, with the content of their files."""
     draw = np.random.default_rng(0)
-    initial = SearchSpace(sweep).initial_settings(10)
+    initial = SearchSpace(sweep.losses).initial_settings(10)
     for number in range(trials):
         loss = list(SPACE)[number % len(SPACE)]
         values = {name: float(draw.uniform(0.1, 1)) for name in SPACE[loss]}

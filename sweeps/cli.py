@@ -25,6 +25,7 @@ from sweeps.terminal.lasting import discard_unwritable
 
 if TYPE_CHECKING:
     from sweeps.results.result import SweepResult
+    from sweeps.search.plan import Plan
     from sweeps.service.running import EndedSweep
     from sweeps.sweep_file.schema import SweepFile
 
@@ -318,6 +319,7 @@ def check(
     """Read a sweep file and its data and print the plan, without running."""
     from sweeps.planning.checks import check_sweep
     from sweeps.planning.compared_losses import with_comparison
+    from sweeps.search.plan import Plan
     from sweeps.sweep_file.loading import load_sweep
     from sweeps.sweep_file.schema import OWN_DATA
     from sweeps.terminal.console import plain_console
@@ -328,8 +330,8 @@ def check(
     if gpu is not None and (no_data or sweep.dataset.name == OWN_DATA):
         raise UserError(f"--gpu {gpu} needs data that calsweep reads; leave it out")
     earlier = {} if no_data else _facts_of_earlier(sweep, storage)
-    sweep, of_data = (sweep, {}) if no_data else _facts_of_data(sweep, gpu, storage)
-    plain_console().print(*plan_tables(sweep, of_data | earlier), sep="\n")
+    plan, of_data = (Plan(sweep), {}) if no_data else _facts_of_data(sweep, gpu, storage)
+    plain_console().print(*plan_tables(plan, of_data | earlier), sep="\n")
 
 
 def _facts_of_earlier(sweep: SweepFile, storage: str) -> dict[str, str]:
@@ -343,18 +345,17 @@ def _facts_of_earlier(sweep: SweepFile, storage: str) -> dict[str, str]:
     return {"warm start": counted(len(trials), "suitable trial")}
 
 
-def _facts_of_data(
-    sweep: SweepFile, gpu: str | None, storage: str
-) -> tuple[SweepFile, dict[str, str]]:
+def _facts_of_data(sweep: SweepFile, gpu: str | None, storage: str) -> tuple[Plan, dict[str, str]]:
     from sweeps.planning.data import load_data
     from sweeps.planning.data_facts import data_facts, duration_facts
     from sweeps.planning.data_fit import fit_to_data
     from sweeps.planning.model_facts import model_facts
+    from sweeps.search.plan import Plan
     from sweeps.sweep_file.schema import OWN_DATA
 
     if sweep.dataset.name == OWN_DATA:
         classes = sweep.dataset.options["num_classes"]
-        return sweep, {"data": f"read by the loop: {classes} classes"}
+        return Plan(sweep), {"data": f"read by the loop: {classes} classes"}
     try:
         dataset = load_data(sweep)
     except UserError as error:
@@ -362,18 +363,18 @@ def _facts_of_data(
             f"{error}\nIf the data are only on the cluster, `calsweep check --no-data` checks the "
             "rest."
         ) from None
-    sweep = fit_to_data(sweep, dataset)
+    plan = Plan(fit_to_data(sweep, dataset))
     if gpu is not None:
         from sweeps.planning.cards import card_facts
 
-        return sweep, data_facts(sweep, dataset) | card_facts(gpu, sweep, dataset)
-    facts = data_facts(sweep, dataset) | model_facts(sweep, dataset)
+        return plan, data_facts(plan, dataset) | card_facts(gpu, plan, dataset)
+    facts = data_facts(plan, dataset) | model_facts(plan.sweep, dataset)
     if sweep.search.warm_start:
         from sweeps.store.warm_starts import on_other_data
 
         if lines := on_other_data(sweep, dataset.digest(), storage):
             facts["other data"] = "\n".join(lines)
-    return sweep, facts | duration_facts(sweep, dataset)
+    return plan, facts | duration_facts(plan, dataset)
 
 
 @app.command(rich_help_panel=INSPECT)

@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from sweeps.messages.reporter import Reporter
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import State, TrialRecord
 from sweeps.search.rules import rule_of
+from sweeps.search.suggestions import Known
 from sweeps.search.trial_queue import Past, TrialQueue
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
@@ -52,8 +54,9 @@ def new_store(
 
 def queue_of(sweep: SweepFile, store: SweepStore, **more: Any) -> TrialQueue:
     """The trial queue of a new or resumed sweep with ten classes."""
-    past = Past(store.load_records(), store.load_earlier(), more.pop("trained_encoders", ()))
-    return TrialQueue(sweep, store.save, 10, past, **more)
+    known = Known(store.load_earlier())
+    past = Past(store.load_records(), known, more.pop("trained_encoders", ()))
+    return TrialQueue(Plan(sweep), store.save, 10, past, **more)
 
 
 def ranked(records: Sequence[TrialRecord], **sections: Any) -> Ranking:

@@ -17,6 +17,7 @@ import trainables.losses.registry
 import trainables.models
 from sweeps import cli
 from sweeps.planning.checks import check_sweep
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.space import SearchSpace
@@ -116,7 +117,7 @@ def test_a_loss_is_a_class_a_line_and_a_search_space(
     try:
         sweep = make_sweep(losses=["tempered"])
         check_sweep(sweep)
-        initial = SearchSpace(sweep).initial_settings(10)
+        initial = SearchSpace(sweep.losses).initial_settings(10)
         assert [setting.hyperparameters for setting in initial[1:]] == [{"tau": 1.0}]
     finally:
         search_spaces._modules.cache_clear()
@@ -145,7 +146,7 @@ def test_a_metric_is_an_entry_and_an_objective_at_once(monkeypatch: pytest.Monke
 
 
 def queue_of(sweep: SweepFile) -> TrialQueue:
-    return TrialQueue(sweep, lambda record: None, num_classes=10)
+    return TrialQueue(Plan(sweep), lambda record: None, num_classes=10)
 
 
 def test_a_scheduler_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -40,7 +40,7 @@ def main() -> None:
 
 
 def _print_losses(truth: Truth, num_classes: int) -> None:
-    initial = SearchSpace(truth.sweep).initial_settings(num_classes)
+    initial = SearchSpace(truth.sweep.losses).initial_settings(num_classes)
     first: dict[str, Setting] = {}
     for setting in initial:
         if setting in truth.settings:
@@ -60,7 +60,7 @@ def _print_losses(truth: Truth, num_classes: int) -> None:
 
 def _print_gammas(truth: Truth, num_classes: int) -> None:
     limit = truth.mean(BASELINE, "val_error") + truth.sweep.search.guard
-    space = SearchSpace(truth.sweep)
+    space = SearchSpace(truth.sweep.losses)
     published = space.initial_settings(num_classes)
     print("\n| loss | recorded | published | lowest val ECE at | val ECE | published's lowest |")
     print("| --- " * 6 + "|")

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.tabular.curves import Curves
 from benchmarks.tabular.replay import keep_nothing
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import SuccessiveHalving
 from sweeps.search.trial_queue import TrialQueue
@@ -28,7 +29,7 @@ class Promotions:
     """
 
     def __init__(self, sweep: SweepFile, across: bool = False, synchronous: bool = False) -> None:
-        self.rungs = SuccessiveHalving(sweep).rungs
+        self.rungs = SuccessiveHalving(Plan(sweep)).rungs
         self._metric = sweep.scheduler.metric
         self._factor = sweep.scheduler.reduction_factor
         self._across = across
@@ -83,7 +84,7 @@ def replay_pausing(
         The records of its trials.
     """
     in_place = dict(zip(sweep.seeds, seeds, strict=True))
-    queue = TrialQueue(sweep, keep_nothing, num_classes)
+    queue = TrialQueue(Plan(sweep), keep_nothing, num_classes)
     promotions = Promotions(sweep, across, synchronous)
     paused: dict[int, Iterator[Entry]] = {}
 

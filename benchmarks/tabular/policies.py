@@ -32,6 +32,7 @@ from benchmarks.tabular.stoppers import (
     MedianStopping,
     NoFinalist,
 )
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Rule, rule_of
@@ -92,7 +93,7 @@ class Calsweep:
 
     def _published(self, sweep: SweepFile, num_classes: int) -> list[Setting]:
         """The published settings up to the share, and those outside the search space."""
-        space = SearchSpace(sweep)
+        space = SearchSpace(sweep.losses)
         most = max(1, round(self.published * sweep.search.trials))
         first = space.initial_settings(num_classes)
         return [s for number, s in enumerate(first) if number < most or not space.contains(s)]
@@ -120,8 +121,8 @@ class Plain:
         """Replay it; of ``seeds`` the first is used."""
         asha = ["grace_period=1", "reduction_factor=4", f"metric={self.metric}", "name=asha_across"]
         sweep = with_values(sweep, [f"scheduler.{each}" for each in asha])
-        stopper = make_stopper(sweep)
-        space = SearchSpace(sweep)
+        stopper = make_stopper(Plan(sweep))
+        space = SearchSpace(sweep.losses)
         study = optuna.create_study(sampler=self.sampler(sweep.search.seed))
         found: list[tuple[float, Setting, int, float]] = []
         epochs = 0
@@ -157,7 +158,7 @@ def everything(
             for metric in ("val_ece", "val_error")
         }
         for setting in curves.settings
-        if setting.loss in SearchSpace(sweep).branches or setting == BASELINE
+        if setting.loss in SearchSpace(sweep.losses).branches or setting == BASELINE
         for histories_of in [[curves.history(setting, seed) for seed in curves.seeds]]
         if all(len(history) == epochs for history in histories_of)
     }

@@ -44,7 +44,7 @@ METRICS = ("nll", "error", "ece", "adaptive_ece", "smooth_ece", "debiased_ece", 
 
 def settings(sweep: SweepFile, num_classes: int) -> list[Setting]:
     """The settings to record: the baseline, all published ones, and a Sobol sequence per loss."""
-    space = SearchSpace(sweep)
+    space = SearchSpace(sweep.losses)
     found = dict.fromkeys(space.initial_settings(num_classes))
     for loss, branch in space.branches.items():
         if not branch:
@@ -133,7 +133,7 @@ def _left(
     """
     known = {(setting, seed) for setting, seed, _ in read_trials(packed)} if packed.exists() else ()
     wanted = settings(sweep, dataset.num_classes)
-    published = len(SearchSpace(sweep).initial_settings(dataset.num_classes))
+    published = len(SearchSpace(sweep.losses).initial_settings(dataset.num_classes))
     others = np.random.default_rng(0).permutation(len(wanted) - published) + published
     for number in [*range(published), *others.tolist()]:
         for seed in SEEDS:

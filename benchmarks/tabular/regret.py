@@ -227,7 +227,7 @@ def load(file: str, sets: Sequence[str] = (), degenerate: float = 0.0) -> tuple[
     trials = with_error_intervals(trials, len(data.validation))
     if degenerate:
         trials = with_degenerate(trials, degenerate, num_classes, seed=0)
-    curves = Curves(trials, SearchSpace(recorded))
+    curves = Curves(trials, SearchSpace(recorded.losses))
     sweep = load_sweep(file, list(sets))
     if len(sweep.seeds) > len(curves.seeds):  # finalists get the fresh seeds that were recorded
         sweep = with_values(sweep, [f"selection.seeds={len(curves.seeds) - 1}"])

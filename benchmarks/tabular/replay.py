@@ -9,10 +9,10 @@ import yaml
 
 from benchmarks.tabular.curves import Curves
 from sweeps.search.finalist_plan import FinalistPlan
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting
-from sweeps.search.rules import rule_of
-from sweeps.search.space import SearchSpace
+from sweeps.search.suggestions import Known
 from sweeps.search.trial_queue import Past, TrialQueue
 from sweeps.sweep_file.loading import dump_sweep, override_sweep
 from sweeps.sweep_file.schema import SweepFile
@@ -64,23 +64,16 @@ def replay(
         The records of its trials.
     """
     in_place = dict(zip(sweep.seeds, seeds, strict=True))
-    candidates = [s for s in curves.settings if SearchSpace(sweep).branches.get(s.loss)]
-    past = Past(recorded=recorded)
+    plan = Plan(sweep)
+    candidates = [s for s in curves.settings if plan.space.branches.get(s.loss)]
+    past = Past(known=Known(recorded=recorded, initial=initial, candidates=candidates))
     finals = None
     if expected is not None:
         from sweeps.search.guide import Guide  # scikit-learn takes a second
 
-        guide = Guide(SearchSpace(sweep), rule_of(sweep), recorded, [], 0, candidates)
-        finals = FinalistPlan(sweep, (), guide if expected else None)
-    queue = TrialQueue(
-        sweep,
-        keep_nothing,
-        num_classes,
-        past,
-        initial=initial,
-        candidates=candidates,
-        finals=finals,
-    )
+        guide = Guide(plan.space, plan.rule, recorded, [], 0, candidates)
+        finals = FinalistPlan(plan, (), guide if expected else None)
+    queue = TrialQueue(plan, keep_nothing, num_classes, past, finals=finals)
     running: list[_Running] = []
     while not queue.exhausted:
         while len(running) < at_once and (record := queue.next()) is not None:
@@ -108,7 +101,7 @@ def _continue(queue: TrialQueue, trial: _Running) -> bool:
         return False
     queue.result(number, entry)
     poor = queue.should_prune(number, [entry])
-    if entry["epoch"] >= queue.sweep.training.epochs:
+    if entry["epoch"] >= queue.plan.epochs:
         queue.end(number, "finished")
     elif poor:
         queue.end(number, "stopped")

@@ -130,7 +130,7 @@ def main() -> None:
         rows: dict[tuple[str, int], list[Row]] = {}
         for number in range(arguments.replays):
             new = with_error_intervals(resplit(found, count, number), count)
-            truth = Truth(Curves(new, SearchSpace(sweep)), sweep)
+            truth = Truth(Curves(new, SearchSpace(sweep.losses)), sweep)
             for name, search in SEARCHES.items():
                 for budget in BUDGETS:
                     row = run(_with(search, budget), sweep, truth, dataset.num_classes, number)

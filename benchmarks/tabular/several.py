@@ -50,7 +50,7 @@ Found = dict[str, tuple[int, int, float]]
 
 def trials_of(sweep: SweepFile, num_classes: int) -> Trials:
     """Settings and seeds to train, with an empty history each."""
-    published = SearchSpace(sweep).initial_settings(num_classes)
+    published = SearchSpace(sweep.losses).initial_settings(num_classes)
     by_loss = {loss: [s for s in published if s.loss == loss][:OF_A_LOSS] for loss in LOSSES}
     found: list[tuple[Setting, int]] = [(BASELINE, seed) for seed in range(SEEDS_OF_BASELINE)]
     found += [(s, seed) for each in by_loss.values() for s in each for seed in range(SEEDS)]
@@ -68,7 +68,7 @@ def run(sweep: SweepFile, found: Sequence[Trained], num_validation: int, number:
     sweep = with_values(sweep, [*sets, "selection.ensemble=if_supported"])
     extra = random.integers(SEEDS, SEEDS_OF_BASELINE, len(sweep.seeds) - SEEDS)
     seeds = [*random.permutation(SEEDS).tolist(), *extra.tolist()]
-    curves = Curves(resplit(found, num_validation, number), SearchSpace(sweep))
+    curves = Curves(resplit(found, num_validation, number), SearchSpace(sweep.losses))
     classes = found[0].logits.shape[1]
     records = replay(sweep, curves, classes, seeds, initial=settings)
     ranking = Ranking(records, rule_of(sweep))

@@ -12,9 +12,9 @@ from scipy import stats
 
 from benchmarks.tabular.replay import with_values
 from sweeps.search.entries import Entry
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import NeverStop, Stopper, SuccessiveHalving, grace_period
-from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import BASELINE
 
 
@@ -33,9 +33,9 @@ class MedianStopping:
     the grace period on, if at least three others have reached the epoch.
     """
 
-    def __init__(self, sweep: SweepFile) -> None:
-        self._metric = sweep.scheduler.metric
-        self.rungs = _between(grace_period(sweep), sweep)
+    def __init__(self, plan: Plan) -> None:
+        self._metric = plan.sweep.scheduler.metric
+        self.rungs = _between(grace_period(plan), plan)
         self._means: dict[tuple[str, int], dict[int, float]] = {}
 
     def judge(self, record: TrialRecord, entry: Entry) -> bool:
@@ -57,19 +57,19 @@ class HyperBand:
     bracket.
     """
 
-    def __init__(self, sweep: SweepFile) -> None:
-        self.rungs = SuccessiveHalving(sweep).rungs
+    def __init__(self, plan: Plan) -> None:
+        self.rungs = SuccessiveHalving(plan).rungs
         self._brackets: list[Stopper] = [
             *(
-                SuccessiveHalving(with_values(sweep, [f"scheduler.grace_period={rung}"]))
+                SuccessiveHalving(Plan(with_values(plan.sweep, [f"scheduler.grace_period={rung}"])))
                 for rung in self.rungs
             ),
-            NeverStop(sweep),
+            NeverStop(plan),
         ]
-        most, factor = len(self.rungs), sweep.scheduler.reduction_factor
+        most, factor = len(self.rungs), plan.sweep.scheduler.reduction_factor
         sizes = [math.ceil((most + 1) / (s + 1) * factor**s) for s in range(most, -1, -1)]
         self._shares = np.array(sizes) / sum(sizes)
-        self._seed = sweep.search.seed
+        self._seed = plan.search.seed
 
     def judge(self, record: TrialRecord, entry: Entry) -> bool:
         """See :class:`~sweeps.search.stopping.Stopper`."""
@@ -85,10 +85,10 @@ class Extrapolation:
     :func:`lowest_to_come`.
     """
 
-    def __init__(self, sweep: SweepFile) -> None:
-        self._metric = sweep.scheduler.metric
-        self._last = sweep.training.epochs
-        self.rungs = _between(max(_POINTS, grace_period(sweep)), sweep)
+    def __init__(self, plan: Plan) -> None:
+        self._metric = plan.sweep.scheduler.metric
+        self._last = plan.epochs
+        self.rungs = _between(max(_POINTS, grace_period(plan)), plan)
         self._best: dict[str, float] = {}
 
     def judge(self, record: TrialRecord, entry: Entry) -> bool:
@@ -106,11 +106,11 @@ class NoFinalist:
     a lower objective. All losses compete.
     """
 
-    def __init__(self, sweep: SweepFile) -> None:
-        self._objective, self._guard = sweep.search.objective, sweep.search.guard
-        self._finalists = sweep.selection.finalists
-        self._last = sweep.training.epochs
-        self.rungs = _between(max(_POINTS, grace_period(sweep)), sweep)
+    def __init__(self, plan: Plan) -> None:
+        self._objective, self._guard = plan.search.objective, plan.search.guard
+        self._finalists = plan.sweep.selection.finalists
+        self._last = plan.epochs
+        self.rungs = _between(max(_POINTS, grace_period(plan)), plan)
         self._ended: list[float] = []
         self._limit = math.inf
 
@@ -165,6 +165,6 @@ def _to_come(record: TrialRecord, metric: str, epoch: int, last: int) -> float:
     return lowest_to_come([entry[metric] for entry in record.history[:epoch]], last)
 
 
-def _between(first: int, sweep: SweepFile) -> tuple[int, ...]:
+def _between(first: int, plan: Plan) -> tuple[int, ...]:
     """The epochs from ``first`` on at which stopping saves at least a tenth of a trial."""
-    return tuple(range(first, math.floor(0.9 * sweep.training.epochs) + 1))
+    return tuple(range(first, math.floor(0.9 * plan.epochs) + 1))

@@ -44,7 +44,7 @@ class SyneTuneASHA:
     ) -> Selected:
         """Replay it; of ``seeds`` the first is used."""
         np.random.seed(sweep.search.seed)  # noqa: NPY002 - its random searcher draws from there
-        space = SearchSpace(sweep)
+        space = SearchSpace(sweep.losses)
         scheduler = ASHA(
             _config_space(space),
             metric=self.metric,

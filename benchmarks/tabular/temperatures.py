@@ -48,7 +48,9 @@ def main() -> None:
         sweep = load_sweep(str(file))
         trials = list(read_trials(file.with_suffix(".parquet")))
         known = [
-            e for e in recorded(file.stem, trials) if e.setting.loss in SearchSpace(sweep).branches
+            e
+            for e in recorded(file.stem, trials)
+            if e.setting.loss in SearchSpace(sweep.losses).branches
         ]
         known = [each for each in known if each.setting.loss != BASELINE.loss]
         first = next(history for setting, _, history in trials if setting == BASELINE)
@@ -79,7 +81,7 @@ def predicted(
     known: Sequence[RecordedSetting],
 ) -> tuple[np.ndarray, float]:
     """The errors of the predicted log T of known settings, and the log loss of the guard."""
-    places = Places(SearchSpace(sweep).branches)
+    places = Places(SearchSpace(sweep.losses).branches)
     earlier = [e for e in earlier if places.knows(e.setting)]
     model = TemperatureModel(places, rule_of(sweep), earlier, [baseline])
     belief = model.belief([each.setting for each in known])

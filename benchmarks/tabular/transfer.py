@@ -62,7 +62,7 @@ def main() -> None:
     print("| --- " * (len(TRIALS) + 1) + "|", flush=True)
     for name, (truth, num_classes) in loaded.items():
         order = ranked_by_other_datasets(truths, name)
-        published = SearchSpace(truth.sweep).initial_settings(num_classes)
+        published = SearchSpace(truth.sweep.losses).initial_settings(num_classes)
         known = [setting for setting in order if setting in published]
         kinds: dict[str, Sequence[Setting] | None] = {
             "published, in turn": None,

@@ -80,7 +80,7 @@ class Silence:
         if record.number not in self._has_process:
             return "waiting for its process, which starts and imports PyTorch"
         training = f"training epoch {record.epochs + 1} of {self._queue.epochs(record)}"
-        if self._queue.sweep.scaling.num_workers > 1 and not record.epochs:
+        if self._queue.plan.sweep.scaling.num_workers > 1 and not record.epochs:
             return f"starting its workers, or {training}"
         return training
 

@@ -52,7 +52,7 @@ def tune(
         with announced(store.name):
             _tune(queue, setup, dataset, store, reporter)
     finally:
-        if queue.sweep.scaling.num_workers > 1:
+        if queue.plan.sweep.scaling.num_workers > 1:
             _release_placement_groups()
 
 
@@ -75,8 +75,8 @@ def _tune(
 ) -> None:
     from trainables.wrappers.ray_internals import draining_nodes
 
-    trainable = _trainable(queue.sweep.scaling, dataset, setup, store.folder / "tune")
-    slots = Slots(lambda: fair_share(concurrent_trials(queue.sweep.scaling)))
+    trainable = _trainable(queue.plan.sweep.scaling, dataset, setup, store.folder / "tune")
+    slots = Slots(lambda: fair_share(concurrent_trials(queue.plan.sweep.scaling)))
     callback = QueueCallback(
         queue,
         slots.out_of_memory,

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from sweeps.evidence.scaling import cross_scaled
 from sweeps.messages.formatting import counted
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.setting import BASELINE_LOSS
@@ -20,7 +21,6 @@ from trainables.files.rows import ReadRows, Rows
 if TYPE_CHECKING:
     from sweeps.messages.reporter import Reporter
     from sweeps.results.reference import ReferenceResult
-    from sweeps.sweep_file.schema import SweepFile
     from trainables.data.core.base import Data
     from trainables.metrics import Difference
 
@@ -59,9 +59,9 @@ class FirstEpochs:
     A listener of the trial queue.
     """
 
-    def __init__(self, dataset: Data, reporter: Reporter, sweep: SweepFile) -> None:
+    def __init__(self, dataset: Data, reporter: Reporter, plan: Plan) -> None:
         self._dataset = dataset
-        self._sweep = sweep
+        self._plan = plan
         self._reporter = reporter
         self._done = False
 
@@ -74,7 +74,7 @@ class FirstEpochs:
         self._done = True
         if failed:
             if (record.reason or "").startswith("diverged"):
-                _, lower_rate, _ = _changes(self._sweep)
+                _, lower_rate, _ = _changes(self._plan)
                 self._reporter.notice(f"The baseline {record.reason}. Try {lower_rate}.")
             return
         constant = self._constant()
@@ -84,7 +84,7 @@ class FirstEpochs:
         self._reporter.notice(
             f"After {counted(record.epochs, 'epoch')} the baseline has learned nothing: its "
             f"validation error is {error:.1%}; always predicting the most frequent class has "
-            f"{constant.error:.1%}. {_suggestion(record, constant, self._sweep)} If it needs a "
+            f"{constant.error:.1%}. {_suggestion(record, constant, self._plan)} If it needs a "
             "warm-up, wait; else stop the sweep with Ctrl-C and start another one."
         )
 
@@ -109,7 +109,7 @@ def _is_constant(record: TrialRecord, constant: ConstantClassifier) -> bool:
 def learning_warnings(
     ranking: Ranking,
     read: ReadRows,
-    sweep: SweepFile,
+    plan: Plan,
     references: Sequence[ReferenceResult] = (),
 ) -> list[str]:
     """A warning if the baseline or the selected setting is not shown to have learned anything.
@@ -136,7 +136,7 @@ def learning_warnings(
         f"[{found.low:+.4f}, {found.high:+.4f}]. The validation error is {errors}; always "
         f"predicting the most frequent class has {constant.error:.1%}. Such a classifier may have "
         f"a low calibration error and is still useless. {_on_references(references)}"
-        f"{_suggestion(poor[-1].judged[0], constant, sweep)}"
+        f"{_suggestion(poor[-1].judged[0], constant, plan)}"
     ]
 
 
@@ -162,14 +162,14 @@ def _on_references(references: Sequence[ReferenceResult]) -> str:
     return f"On the test split, {best.name} has an error of {best.outcome['test_error']:.1%}. "
 
 
-def _suggestion(record: TrialRecord, constant: ConstantClassifier, sweep: SweepFile) -> str:
+def _suggestion(record: TrialRecord, constant: ConstantClassifier, plan: Plan) -> str:
     """What to change, judging by the training loss of a trial that learned almost nothing.
 
     It is never the present value. A custom loop has a recipe of its own.
     """
     losses = [entry.get("train_loss", math.nan) for entry in record.history]
-    epochs = f"more than {counted(sweep.training.epochs, 'epoch')} (training.epochs)"
-    rate, lower_rate, optimizer = _changes(sweep)
+    epochs = f"more than {counted(plan.epochs, 'epoch')} (training.epochs)"
+    rate, lower_rate, optimizer = _changes(plan)
     if len(losses) < 2 or not all(math.isfinite(loss) for loss in losses):
         return (
             f"It was trained for {counted(record.epochs, 'epoch')}: try {epochs}, "
@@ -191,11 +191,11 @@ def _suggestion(record: TrialRecord, constant: ConstantClassifier, sweep: SweepF
     )
 
 
-def _changes(sweep: SweepFile) -> tuple[str, str, str]:
+def _changes(plan: Plan) -> tuple[str, str, str]:
     """Another learning rate, a lower one, and another optimizer (or nothing), in words."""
-    if sweep.trainable is not None:
+    if plan.sweep.trainable is not None:
         return "another learning rate in your loop", "a lower learning rate in your loop", ""
-    training = sweep.training
+    training = plan.sweep.training
     rate = "" if training.lr is None else f", now {training.lr:g}"
     adam = training.optimizer is not None and training.optimizer.startswith("adam")
     optimizer = "" if adam else " or training.optimizer = adam with training.lr = 0.001"

@@ -17,6 +17,7 @@ from sweeps.pages.svg import COLOURS, GREY, Axis, Chart, Mark, axis, marks
 from sweeps.results.importance import finished_searches
 from sweeps.results.side_by_side import Beside
 from sweeps.results.verdicts import Comparison
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
@@ -129,7 +130,7 @@ def curves(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
         Axis("epoch", 0, float(max(last, 1))),
         axis(f"validation {heading}", values, log=True),
     )
-    for rung in make_stopper(sweep).rungs:
+    for rung in make_stopper(Plan(sweep)).rungs:
         chart.vertical(rung, dash="1 3")
     losses = dict.fromkeys(r.loss for r in drawn)
     looks = {

@@ -15,6 +15,7 @@ from sweeps.messages.formatting import format_loss
 from sweeps.pages.figures import pareto_front, shown_trials
 from sweeps.pages.predictions import Bin, reliability_panels
 from sweeps.pages.svg import COLOURS, GREY
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
@@ -119,7 +120,7 @@ def draw_curves(figure: Figure, records: Sequence[TrialRecord], sweep: SweepFile
         elif epochs:
             axis.plot(epochs, values, color=GREY, alpha=0.5, linewidth=0.8, zorder=1)
             axis.plot(epochs[-1], values[-1], "x", color=GREY, markersize=4, zorder=1)
-    for rung in make_stopper(sweep).rungs:
+    for rung in make_stopper(Plan(sweep)).rungs:
         axis.axvline(rung, color=GREY, linestyle=":", linewidth=1)
     axis.set(xlabel="epoch", ylabel=metric, yscale=_scale(drawn))
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 from sweeps.errors import UserError
 from sweeps.messages.formatting import format_seconds
 from sweeps.planning.devices import Gpu, gpu_share, inputs_per_step, memory_needed, workload_of
-from sweeps.planning.plan import most_epochs
-from sweeps.sweep_file.schema import SweepFile
+from sweeps.search.plan import Plan
+from sweeps.sweep_file.schema import TrainingSection
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Dataset
@@ -49,28 +49,28 @@ CARDS: Final[dict[str, Card]] = {
 }
 
 
-def card_facts(name: str, sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
+def card_facts(name: str, plan: Plan, dataset: Dataset) -> dict[str, str]:
     """Estimates for a sweep on a card: precision, trials per card and time.
 
     Raises:
         UserError: There is no such card, or the sweep trains by a custom loop.
     """
-    card = CARDS.get(name.lower())
+    sweep, card = plan.sweep, CARDS.get(name.lower())
     if card is None:
         raise UserError(f"--gpu {name}: unknown card; allowed: {', '.join(CARDS)}")
-    workload = workload_of(sweep, dataset)
+    workload, steps = workload_of(sweep.trained, dataset), inputs_per_step(sweep.stages)
     if workload is None:
         raise UserError(f"--gpu {name}: a custom loop's work cannot be counted; leave it out")
     gpu = Gpu(name, int(card.gigabytes * 1e9), card.bfloat16)
     one = sweep.scaling.model_copy(update={"num_workers": 1})
     nodes = [{"GPU": 1.0, "CPU": math.inf}]
-    trials = round(1 / gpu_share(sweep.model_copy(update={"scaling": one}), workload, gpu, nodes))
-    needed = memory_needed(sweep, workload) / 1e9
-    epoch = _seconds(sweep, workload, card, dataset)
+    trials = round(1 / gpu_share(one, workload, steps, gpu, nodes))
+    needed = memory_needed(workload, steps) / 1e9
+    epoch = _seconds(sweep.training, steps[0][0], workload, card, dataset)
     fits = "" if needed <= card.gigabytes else ", which is more than it has"
     each = "one trial at a time" if trials == 1 else f"{trials} trials share it"
     precision = "bfloat16" if card.bfloat16 else "float32"
-    whole = most_epochs(sweep) * epoch / trials
+    whole = plan.most_epochs * epoch / trials
     return {
         f"on {name.lower()}": f"{precision}; {each}, with about {needed:.1f} of {card.gigabytes:g} "
         f"GB each{fits}",
@@ -81,10 +81,10 @@ def card_facts(name: str, sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     }
 
 
-def _seconds(sweep: SweepFile, workload: Workload, card: Card, dataset: Dataset) -> float:
+def _seconds(
+    recipe: TrainingSection, inputs: int, workload: Workload, card: Card, dataset: Dataset
+) -> float:
     """Seconds per epoch: the time of the arithmetic, or of starting kernels if that is longer."""
-    (inputs, _), *_ = inputs_per_step(sweep)
-    recipe = sweep.training
     views = inputs / recipe.batch_size
     count = len(dataset.train.labels) * views
     steps = math.ceil(len(dataset.train.labels) / recipe.batch_size)

@@ -6,10 +6,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError
-from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile
+from sweeps.sweep_file.schema import DEFAULT_MODEL, OWN_DATA, SweepFile
 
 if TYPE_CHECKING:
-    from trainables.data.core.base import Dataset, EvaluationSet
+    from trainables.data.core.base import Data, Dataset, EvaluationSet
+
+
+def data_of(sweep: SweepFile) -> Data:
+    """The sweep's data, which a custom loop may read itself; errors are those of `load_data`."""
+    if sweep.dataset.name != OWN_DATA:
+        return load_data(sweep)
+    from trainables.data.core.base import OwnData
+
+    return OwnData(sweep.dataset.label, **sweep.dataset.options)
 
 
 def load_data(sweep: SweepFile) -> Dataset:

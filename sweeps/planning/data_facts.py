@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sweeps.messages.formatting import counted, format_seconds, metric_heading, shortened
-from sweeps.planning.plan import most_epochs, pilot_epochs
+from sweeps.search.plan import Plan
 from sweeps.search.stopping import make_stopper
-from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName
 
 if TYPE_CHECKING:
@@ -26,11 +25,12 @@ _LAYOUTS = {
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
-def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
+def data_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
     from trainables.data.kinds.samples import Images
     from trainables.metrics import detectable_difference
     from trainables.trials.trial import validation_parts
 
+    sweep = plan.sweep
     judging, _ = validation_parts(dataset, sweep.training.adapt_share)
     count = len(judging)
     optional = {
@@ -60,8 +60,9 @@ def data_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     return {**facts, "can detect": summary}
 
 
-def duration_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
+def duration_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
     """The sweep's duration here, estimated by training the baseline for a second or two."""
+    sweep = plan.sweep
     if sweep.trainable is not None or sweep.encoder is not None or sweep.scaling.num_workers > 1:
         return {}
     import torch
@@ -75,13 +76,13 @@ def duration_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     slots = torch.cuda.device_count() if gpu else max(1, cpus // sweep.scaling.cpus_per_worker)
     slots = min(slots, sweep.scaling.max_concurrent or slots)
-    alone = pilot_epochs(sweep)
-    whole = seconds * (alone + (most_epochs(sweep) - alone) / slots)
+    alone = plan.pilot_epochs
+    whole = seconds * (alone + (plan.most_epochs - alone) / slots)
     where = "GPU" if gpu else "CPU core"
     return {
         "time": f"about {format_seconds(seconds)} an epoch on a {where} of this machine, measured; "
         f"at most about {format_seconds(whole)} in total, with {counted(slots, 'concurrent trial')}"
-        + ("; less as poor trials stop" if make_stopper(sweep).rungs else "")
+        + ("; less as poor trials stop" if make_stopper(plan).rungs else "")
     }
 
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
 from sweeps.planning.checks import fault_of
-from sweeps.sweep_file.schema import DEFAULT_MODEL, SweepFile
+from sweeps.sweep_file.schema import (
+    DEFAULT_MODEL,
+    ModelSection,
+    SearchSection,
+    Stage,
+    SweepFile,
+    TrainingSection,
+)
 from trainables.contract.config import check_shares
 
 if TYPE_CHECKING:
@@ -28,59 +35,72 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
 
     faults = []
     if sweep.trainable is None:
-        sweep = _with_recipes(_with_model(sweep, dataset), dataset)
-        sweep = _with_batches(sweep, dataset)
-        faults = _model_faults(sweep, dataset) + _recipe_faults(sweep, dataset)
-        faults += _weight_faults(sweep, dataset) + _soft_label_faults(sweep, dataset)
+        sweep = _completed(sweep, dataset)
+        stages, workers = sweep.stages, sweep.scaling.num_workers
+        faults = _model_faults(sweep.model, dataset) + _recipe_faults(stages, workers, dataset)
+        faults += _weight_faults(stages, dataset) + _soft_label_faults(stages, dataset)
     faults += _task_faults(sweep, dataset)
     try:
         validation_parts(dataset, sweep.training.adapt_share)
     except ValueError as error:
         faults.append(f"training.{error}; or a larger dataset.validation")
-    faults += _loss_faults(sweep, dataset) + _objective_faults(sweep, dataset)
-    faults += _budget_faults(sweep)
+    faults += _mixing_faults(sweep.stages[-1], dataset)
+    faults += _objective_faults(sweep.search, dataset)
+    faults += _budget_faults(sweep.search, sweep.training.epochs)
     if faults:
         raise UserError("\n".join(faults))
     return sweep
 
 
-def _objective_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
+def _objective_faults(search: SearchSection, dataset: Dataset) -> list[str]:
     from trainables.metrics.own_metric import check_own_metric
 
     return [
         fault
-        for path in sweep.search.own_metrics
+        for path in search.own_metrics
         for fault in fault_of("search.", check_own_metric, path, dataset.num_classes)
     ]
 
 
-def _with_model(sweep: SweepFile, dataset: Dataset) -> SweepFile:
-    if sweep.model.name != DEFAULT_MODEL:
-        return sweep
-    named = sweep.model.model_copy(update={"name": dataset.samples.default_model})
-    return sweep.model_copy(update={"model": named})
+def _completed(sweep: SweepFile, dataset: Dataset) -> SweepFile:
+    """The sweep with the default model and the default recipe for such data."""
+    if sweep.model.name == DEFAULT_MODEL:
+        named = sweep.model.model_copy(update={"name": dataset.samples.default_model})
+        sweep = sweep.model_copy(update={"model": named})
+    update: dict[str, Any] = {}
+    if sweep.encoder is None:
+        workers = sweep.scaling.num_workers
+        training = _usual_recipe(sweep.training, sweep.model, len(dataset.train), workers)
+    else:  # the defaults are the papers' recipes
+        training = sweep.training.completed({})
+        whole = sweep.encoder.training.completed({})
+        update["encoder"] = sweep.encoder.model_copy(update={"training": whole})
+    update["training"] = _with_batches(training, dataset)
+    return sweep.model_copy(update=update)
 
 
-def _with_recipes(sweep: SweepFile, dataset: Dataset) -> SweepFile:
+def _usual_recipe(
+    training: TrainingSection, model: ModelSection, samples: int, workers: int
+) -> TrainingSection:
     from trainables.models.recipes import batch_size_for, completed, usual_recipe
 
-    if sweep.encoder is not None:  # in two-stage training, the defaults are the papers' recipes
-        whole = sweep.encoder.training.completed({})
-        encoder = sweep.encoder.model_copy(update={"training": whole})
-        update = {"training": sweep.training.completed({}), "encoder": encoder}
-        return sweep.model_copy(update=update)
-    given = sweep.training.model_dump()
-    recipe = completed(given, usual_recipe(sweep.model.name, sweep.model.options))
-    training = sweep.training.completed(recipe)
-    if "batch_size" not in given:
-        workers = sweep.scaling.num_workers
-        size = batch_size_for(training.batch_size, len(dataset.train), workers)
-        training = training.model_copy(update={"batch_size": size})
-    return sweep.model_copy(update={"training": training})
+    given = training.model_dump()
+    whole = training.completed(completed(given, usual_recipe(model.name, model.options)))
+    if "batch_size" in given:
+        return whole
+    size = batch_size_for(whole.batch_size, samples, workers)
+    return whole.model_copy(update={"batch_size": size})
 
 
-def _budget_faults(sweep: SweepFile) -> list[str]:
-    most, epochs = sweep.search.max_epochs, sweep.training.epochs
+def _with_batches(recipe: TrainingSection, dataset: Dataset) -> TrainingSection:
+    """With outputs per pixel, evaluation batches are not larger than training batches."""
+    if dataset.task.cluster_size == 1 or recipe.eval_batch_size <= recipe.batch_size:
+        return recipe
+    return recipe.model_copy(update={"eval_batch_size": recipe.batch_size})
+
+
+def _budget_faults(search: SearchSection, epochs: int) -> list[str]:
+    most = search.max_epochs
     if most is None or most >= epochs:
         return []
     return [
@@ -89,24 +109,14 @@ def _budget_faults(sweep: SweepFile) -> list[str]:
     ]
 
 
-def _with_batches(sweep: SweepFile, dataset: Dataset) -> SweepFile:
-    """With outputs per pixel, evaluation batches are not larger than training batches."""
-    recipe = sweep.training
-    if dataset.task.cluster_size == 1 or recipe.eval_batch_size <= recipe.batch_size:
-        return sweep
-    smaller = recipe.model_copy(update={"eval_batch_size": recipe.batch_size})
-    return sweep.model_copy(update={"training": smaller})
-
-
-def _recipe_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
+def _recipe_faults(stages: Sequence[Stage], workers: int, dataset: Dataset) -> list[str]:
     samples, faults = dataset.samples, []
-    for key, recipe in sweep.recipes:
+    for key, recipe, *_ in stages:
         if recipe.augmentation not in (None, *samples.augmentations):
             faults.append(
                 f"{key}.augmentation = {recipe.augmentation!r} is not for {samples}; allowed: "
                 f"{', '.join(samples.augmentations)}"
             )
-        workers = sweep.scaling.num_workers
         faults += fault_of(f"{key}.", check_shares, len(dataset.train), recipe.batch_size, workers)
     return faults
 
@@ -121,19 +131,19 @@ def _losses_that(fit: Callable[[type[nn.Module]], bool]) -> str:
     return ", ".join(found)
 
 
-def _weight_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
+def _weight_faults(stages: Sequence[Stage], dataset: Dataset) -> list[str]:
     """Faults of weights: a wrong number of classes, or losses that are not means over samples."""
     from trainables.engine.class_weights import can_be_weighted, class_weights
     from trainables.losses import loss_class
 
     faults = []
-    for key, recipe in sweep.recipes:
+    for key, recipe, _, losses in stages:
         weighted = ["dataset has weights of samples"] if dataset.train.weights is not None else []
         if recipe.class_weights is not None:
             weighted.append(f"{key}.class_weights")
             given, targets = recipe.class_weights, dataset.train.targets
             faults += fault_of(f"{key}.", class_weights, given, targets, dataset.num_classes)
-        whole = [name for name in _losses(sweep, key) if not can_be_weighted(loss_class(name))]
+        whole = [name for name in losses if not can_be_weighted(loss_class(name))]
         if weighted and whole:
             faults.append(
                 f"{' and '.join(weighted)}: {', '.join(whole)} is no mean of terms of single "
@@ -143,19 +153,19 @@ def _weight_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     return faults
 
 
-def _soft_label_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
+def _soft_label_faults(stages: Sequence[Stage], dataset: Dataset) -> list[str]:
     def accepts(loss: type[nn.Module]) -> bool:
         return getattr(loss, "soft_targets", False)
 
     if dataset.train.soft is None:
         return []
     why = "defined for labels that are class probabilities, which this dataset has"
-    return _refused(sweep, accepts, why, "soft_targets")
+    return _refused(stages, accepts, why, "soft_targets")
 
 
 def _task_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     task = dataset.task
-    faults = _refused(sweep, task.accepts, f"for data with {task}", task.attribute)
+    faults = _refused(sweep.stages, task.accepts, f"for data with {task}", task.attribute)
     if task.decisions * task.cluster_size > 1:
         given = {"trainable": sweep.trainable is not None, "evaluation": sweep.evaluation.sets}
         if task.cluster_size > 1:
@@ -169,27 +179,20 @@ def _task_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
 
 
 def _refused(
-    sweep: SweepFile, takes: Callable[[type[nn.Module]], bool], what: str, attribute: str
+    stages: Sequence[Stage], takes: Callable[[type[nn.Module]], bool], what: str, attribute: str
 ) -> list[str]:
     """The losses that do not suit these data; ``attribute`` of a custom loss says that it does."""
     from trainables.losses import loss_class
 
     return [
-        f"{'losses' if key == 'training' else 'encoder.loss'}: {', '.join(refused)} is not {what}; "
+        f"{key}: {', '.join(refused)} is not {what}; "
         f"allowed: {_losses_that(takes)}, and your own with {attribute} = True"
-        for key, _ in sweep.recipes
-        if (refused := [name for name in _losses(sweep, key) if not takes(loss_class(name))])
+        for _, _, key, losses in stages
+        if (refused := [name for name in losses if not takes(loss_class(name))])
     ]
 
 
-def _losses(sweep: SweepFile, key: str) -> list[str]:
-    if key == "encoder.training":
-        assert sweep.encoder is not None
-        return [sweep.encoder.loss.name]
-    return [section.name for section in sweep.losses]
-
-
-def _model_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
+def _model_faults(model: ModelSection, dataset: Dataset) -> list[str]:
     """Faults of the model, which is built once, as in a trial."""
     import torch
 
@@ -200,7 +203,7 @@ def _model_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
         without_weights,
     )
 
-    name, options = sweep.model.name, sweep.model.options
+    name, options = model.name, model.options
     in_file = isinstance(options.get("pretrained"), str)
     try:
         check_model_options(name, **options)
@@ -213,14 +216,13 @@ def _model_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
     return []
 
 
-def _loss_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
+def _mixing_faults(last: Stage, dataset: Dataset) -> list[str]:
+    """Faults of losses that mix samples; in two-stage training the heads receive features."""
     from trainables.losses import loss_class
 
-    losses = [("losses", section.name) for section in sweep.losses]
-    if sweep.encoder is not None:
-        losses = [("encoder.loss", sweep.encoder.loss.name)]  # its heads receive features
     return [
-        f"{key}: {name} mixes samples, and there is nothing between two {dataset.samples}"
-        for key, name in losses
+        f"{last.losses_key}: {name} mixes samples, and there is nothing between two "
+        f"{dataset.samples}"
+        for name in last.losses
         if getattr(loss_class(name), "mixes_inputs", False) and not dataset.samples.mixable
     ]

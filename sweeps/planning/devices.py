@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from sweeps.errors import UserError
 from sweeps.messages.reporter import LOG, Reporter
-from sweeps.sweep_file.schema import ScalingSection, SweepFile
+from sweeps.sweep_file.schema import (
+    ModelSection,
+    ScalingSection,
+    Stage,
+    SweepFile,
+    TrainableSection,
+)
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Data
@@ -62,7 +68,7 @@ def settle_devices(
     """
     share = sweep.scaling.gpus_per_worker
     open_precision = sweep.trainable is None and any(
-        recipe.precision == "auto" for _, recipe in sweep.recipes
+        stage.recipe.precision == "auto" for stage in sweep.stages
     )
     nodes = machines.nodes()
     there_are = any(node.get("GPU", 0.0) >= 1 for node in nodes)
@@ -70,7 +76,13 @@ def settle_devices(
     gpu = machines.weakest_gpu(reporter) if wanted and there_are else None
     said = None
     if share == "auto" and gpu is not None:
-        share = gpu_share(sweep, workload_of(sweep, dataset), gpu, nodes)
+        share = gpu_share(
+            sweep.scaling,
+            workload_of(sweep.trained, dataset),
+            inputs_per_step(sweep.stages),
+            gpu,
+            nodes,
+        )
         said = _in_words(share, gpu)
     elif share == "auto":
         share = 0.0
@@ -82,7 +94,13 @@ def settle_devices(
             "get no GPU, as on this cluster; leave it out, or give search.max_hours"
         )
     has_bfloat16 = share > 0 and gpu is not None and gpu.bfloat16
-    if share == 0 and open_precision and _cpus_are_faster_in_bfloat16(sweep, dataset, machines):
+    # Of the encoder, if there is one, because its head trains fast.
+    batch_size = sweep.stages[-1].recipe.batch_size / sweep.scaling.num_workers
+    if (
+        share == 0
+        and open_precision
+        and _cpus_are_faster_in_bfloat16(sweep.model, batch_size, dataset, machines)
+    ):
         has_bfloat16 = True
         said = f"{said} {_ON_CPUS}" if said else _ON_CPUS
     precision = "bfloat16" if has_bfloat16 else "float32"
@@ -103,8 +121,9 @@ def _with_precision(sweep: SweepFile, precision: str) -> SweepFile:
 
 
 def gpu_share(
-    sweep: SweepFile,
+    scaling: ScalingSection,
     workload: Workload | None,
+    steps: Sequence[tuple[int, int]],
     gpu: Gpu,
     nodes: Iterable[Mapping[str, float]],
     needed: float | None = None,
@@ -113,10 +132,11 @@ def gpu_share(
 
     Up to eight trials share a GPU: as many as fit its memory and the node's CPUs, or fewer if these
     keep it busy. A trial with several workers gets one GPU per worker, or none if the cluster has
-    too few. If the workload is unknown, as for a custom loop, each trial gets one. `needed` is the
-    GPU memory of a trial in bytes; None estimates it.
+    too few. If the workload is unknown, as for a custom loop, each trial gets one. `steps` are
+    those of :func:`inputs_per_step`. `needed` is the GPU memory of a trial in bytes; None estimates
+    it.
     """
-    scaling, nodes = sweep.scaling, list(nodes)
+    nodes = list(nodes)
     if scaling.num_workers > 1:
         whole = ScalingSection(**{**scaling.model_dump(), "gpus_per_worker": 1.0})
         return 1.0 if worker_room(whole, nodes) >= scaling.num_workers else 0.0
@@ -124,8 +144,8 @@ def gpu_share(
         return 1.0
     from trainables.engine.workload import busy_share
 
-    busy = max(busy_share(workload, count) for count, _ in inputs_per_step(sweep))
-    needed = needed or memory_needed(sweep, workload)
+    busy = max(busy_share(workload, count) for count, _ in steps)
+    needed = needed or memory_needed(workload, steps)
     by_memory = gpu.memory / needed
     by_cpus = max(
         node.get("CPU", 0.0) / scaling.cpus_per_worker / node["GPU"]
@@ -135,50 +155,47 @@ def gpu_share(
     return 1.0 / max(1, math.floor(min(by_memory, by_cpus, 1 / busy, _MOST_ON_ONE)))
 
 
-def memory_needed(sweep: SweepFile, workload: Workload) -> float:
+def memory_needed(workload: Workload, steps: Iterable[tuple[int, int]]) -> float:
     """Estimated bytes of GPU memory that a trial needs."""
     from trainables.engine.workload import device_memory
 
-    return max(device_memory(workload, *each) for each in inputs_per_step(sweep))
+    return max(device_memory(workload, *each) for each in steps)
 
 
-def inputs_per_step(sweep: SweepFile) -> list[tuple[int, int]]:
+def inputs_per_step(stages: Sequence[Stage]) -> list[tuple[int, int]]:
     """Batch sizes of each stage: in training (with all views), and in evaluation."""
     from trainables.losses.registry import loss_class
 
-    stages = [(sweep.training, [loss.name for loss in sweep.losses])]
-    if sweep.encoder is not None:
-        stages.append((sweep.encoder.training, [sweep.encoder.loss.name]))
     return [
         # A plain nn.Module has no views.
         (
             recipe.batch_size * max(getattr(loss_class(name), "views", 1) for name in names),
             recipe.eval_batch_size,
         )
-        for recipe, names in stages
+        for _, recipe, _, names in stages
     ]
 
 
-def workload_of(sweep: SweepFile, dataset: Data) -> Workload | None:
+def workload_of(trained: ModelSection | TrainableSection, dataset: Data) -> Workload | None:
     """The cost of a training step; None for a custom loop."""
-    if sweep.trainable is not None:
+    if isinstance(trained, TrainableSection):
         return None
     from trainables.data.core.base import Dataset
     from trainables.engine.workload import measure
 
     assert isinstance(dataset, Dataset)  # all data are known, except for custom loops
-    return measure(sweep.model.name, sweep.model.options, dataset)
+    return measure(trained.name, trained.options, dataset)
 
 
-def _cpus_are_faster_in_bfloat16(sweep: SweepFile, dataset: Data, machines: Machines) -> bool:
+def _cpus_are_faster_in_bfloat16(
+    model: ModelSection, batch_size: float, dataset: Data, machines: Machines
+) -> bool:
     from trainables.data.core.base import Dataset
     from trainables.engine.precision import gains_on_cpus
     from trainables.engine.workload import operations_of_layers
 
     assert isinstance(dataset, Dataset)  # all data are known, except for custom loops
-    operations = operations_of_layers(sweep.model.name, sweep.model.options, dataset)
-    _, recipe = sweep.recipes[-1]  # of the encoder, if there is one, because its head trains fast
-    batch_size = recipe.batch_size / sweep.scaling.num_workers
+    operations = operations_of_layers(model.name, model.options, dataset)
     return gains_on_cpus(operations * batch_size) and machines.cpus_have_bfloat16()
 
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from sweeps.messages.reporter import Reporter
-from sweeps.planning.devices import Gpu, gpu_share, memory_needed, workload_of
+from sweeps.planning.devices import Gpu, gpu_share, inputs_per_step, memory_needed, workload_of
 from sweeps.search.entries import Entry
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from sweeps.sweep_file.schema import SweepFile
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Data
@@ -26,16 +26,16 @@ class Rehearsal:
 
     def __init__(
         self,
-        sweep: SweepFile,
+        plan: Plan,
         dataset: Data,
         reporter: Reporter,
         nodes: Callable[[], Iterable[Mapping[str, float]]],
     ) -> None:
-        self._sweep = sweep
+        self._plan = plan
         self._dataset = dataset
         self._reporter = reporter
         self._nodes = nodes
-        self._role = "baseline" if sweep.encoder is None else "encoder"
+        self._role = "baseline" if plan.sweep.encoder is None else "encoder"
         self._reported = False
 
     def take(self, record: TrialRecord) -> None:
@@ -44,21 +44,22 @@ class Rehearsal:
         self._reported = True
         (entry,) = record.history
         if "gpu_memory" in entry:
-            for line in findings(self._sweep, self._dataset, entry, self._nodes()):
+            for line in findings(self._plan, self._dataset, entry, self._nodes()):
                 self._reporter.notice(line)
 
 
 def findings(
-    sweep: SweepFile, dataset: Data, entry: Entry, nodes: Iterable[Mapping[str, float]]
+    plan: Plan, dataset: Data, entry: Entry, nodes: Iterable[Mapping[str, float]]
 ) -> list[str]:
     """Measurements of the first epoch, and a better ``gpus_per_worker`` if it is far off."""
     from trainables.data.core.base import Dataset  # imports torch
 
-    workload = workload_of(sweep, dataset)
+    sweep = plan.sweep
+    workload, steps = workload_of(sweep.trained, dataset), inputs_per_step(sweep.stages)
     used, share = entry["gpu_memory"], sweep.scaling.gpus
     memory = f"{used / 1e9:.1f} GB of GPU memory"
     if workload is not None:
-        memory += f" (estimated: {memory_needed(sweep, workload) / 1e9:.1f} GB)"
+        memory += f" (estimated: {memory_needed(workload, steps) / 1e9:.1f} GB)"
     facts = [memory]
     if isinstance(dataset, Dataset) and "training_seconds" in entry:  # custom loops have none
         recipe = (sweep.encoder or sweep).training
@@ -68,7 +69,7 @@ def findings(
     if workload is None or sweep.scaling.num_workers > 1:
         return found
     gpu = Gpu("", round(used / entry["gpu_memory_share"]), True)
-    better = gpu_share(sweep, workload, gpu, nodes, _RESERVE * used)
+    better = gpu_share(sweep.scaling, workload, steps, gpu, nodes, _RESERVE * used)
     if not _LOWEST < better / share < _HIGHEST:
         trials = round(1 / better)
         fit = "one trial fits a GPU" if trials == 1 else f"{trials} trials fit a GPU"

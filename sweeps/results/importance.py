@@ -36,7 +36,7 @@ def importances(records: Iterable[TrialRecord], sweep: SweepFile) -> dict[str, d
     from sweeps.search.space import SearchSpace  # Optuna takes half a second to import
 
     try:
-        space = SearchSpace(sweep)
+        space = SearchSpace(sweep.losses)
     except ValueError:  # a custom loss may have changed
         return {}
     found = {}

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from sweeps.search import clock
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from sweeps.sweep_file.schema import SweepFile
 
 _HOUR: Final = 3600.0
 
@@ -23,10 +23,11 @@ class Budget:
     because they are much longer.
     """
 
-    def __init__(self, sweep: SweepFile, records: Sequence[TrialRecord]) -> None:
-        self._search = sweep.search
-        self._epochs_each = sweep.training.epochs
-        self._gpus = sweep.scaling.gpus * sweep.scaling.num_workers
+    def __init__(self, plan: Plan, records: Sequence[TrialRecord]) -> None:
+        scaling = plan.sweep.scaling
+        self._search = plan.search
+        self._epochs_each = plan.epochs
+        self._gpus = scaling.gpus * scaling.num_workers
         self._began = clock.time()
         # A trial to resume has ended its earlier runs, see TrialRecord.cut_off.
         self._before = _together(run for record in records for run in record.times)

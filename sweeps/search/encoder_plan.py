@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Sequence
 
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from sweeps.search.seed_counts import SeedCounts
-from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import Setting
 
 
@@ -17,17 +16,16 @@ class EncoderPlan:
     Without an ``encoder`` section every seed is ready. Seeds in `trained` have theirs in the store.
     """
 
-    def __init__(
-        self, sweep: SweepFile, records: Sequence[TrialRecord], trained: Iterable[int]
-    ) -> None:
+    def __init__(self, plan: Plan, records: Sequence[TrialRecord], trained: Iterable[int]) -> None:
+        encoder = plan.sweep.encoder
         own = [record for record in records if record.role == "encoder"]
-        self.ready = set(trained if sweep.encoder else sweep.seeds)
+        self.ready = set(trained if encoder else plan.seeds)
         self.failed = {record.seed for record in own if record.state == "failed"} - self.ready
         self._begun = {record.seed for record in own if record.state == "running"}
         self.untrained: deque[int] = deque()
-        self.add(sweep.seeds[: 1 + SeedCounts.of(sweep).baseline])
-        if sweep.encoder:
-            loss = sweep.encoder.loss
+        self.add(plan.seeds[: 1 + plan.counts.baseline])
+        if encoder:
+            loss = encoder.loss
             self.setting = Setting(loss.name, dict(loss.hyperparameters))
 
     def add(self, seeds: Iterable[int]) -> None:

@@ -8,11 +8,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from sweeps.search.budget import Budget
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.search.rules import rule_of
-from sweeps.search.seed_counts import SeedCounts
-from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import BASELINE_LOSS, Setting
 
 if TYPE_CHECKING:
@@ -37,20 +35,20 @@ class FinalistPlan:
 
     def __init__(
         self,
-        sweep: SweepFile,
+        plan: Plan,
         records: Sequence[TrialRecord],
         guide: Guide | None = None,
         take_look: TakeLook = lambda ranking: "open",
     ) -> None:
         self._guide = guide
-        self._sweep = sweep
+        self._plan = plan
         self._take_look = take_look
         own = [record for record in records if record.role == "finalist"]
         self._started = [(r.setting, r.seed) for r in own]
         self._failed = {(r.setting, r.seed) for r in own if r.state == "failed"}
         self._finals: list[Final] | None = None
         self._first: list[Final] = []  # the finals that are decided first
-        self._counts = SeedCounts.of(sweep)
+        self._counts = plan.counts
         self._stages = list(self._counts.stages)  # numbers of seeds, of which the last are to come
         self.ended_by: str | None = None
         """Why there are no further seeds: a :data:`Look`, or the budget that is used up."""
@@ -58,6 +56,10 @@ class FinalistPlan:
     @property
     def started(self) -> int:
         return len(self._started)
+
+    @property
+    def is_decided(self) -> bool:
+        return self._finals is not None
 
     @property
     def is_final(self) -> bool:
@@ -76,9 +78,9 @@ class FinalistPlan:
         if self._finals is not None:
             return False
         expected = self._guide.expected(searched) if self._guide is not None else None
-        ranking, room = Ranking(searched, rule_of(self._sweep)), self._room(searched)
+        ranking, room = Ranking(searched, self._plan.rule), self._room(searched)
         found = ranking.finalists(
-            self._counts.affordable(room), self._sweep.selection.per_loss, expected
+            self._counts.affordable(room), self._plan.sweep.selection.per_loss, expected
         )
         again = [c.setting for c in found if c.loss != BASELINE_LOSS]
         baseline = [c.setting for c in ranking.candidates if c.loss == BASELINE_LOSS]
@@ -134,7 +136,7 @@ class FinalistPlan:
     def _reason_to_end(
         self, records: Sequence[TrialRecord], best: Setting, budget: Budget, trials: int
     ) -> str | None:
-        ranking = Ranking(records, rule_of(self._sweep))
+        ranking = Ranking(records, self._plan.rule)
         if ranking.chosen is None or ranking.chosen.setting != best:
             return "hopeless"  # the baseline came out better
         look = self._take_look(ranking)
@@ -144,11 +146,11 @@ class FinalistPlan:
         """The best finalist by the first seeds, if feasible; last, one whose seeds failed."""
         first = [r for r in records if r.role != "finalist" or (r.setting, r.seed) in self._first]
         again = {setting for setting, _ in self._first if setting.loss != BASELINE_LOSS}
-        ranked = Ranking(first, rule_of(self._sweep)).candidates
+        ranked = Ranking(first, self._plan.rule).candidates
         return next((c.setting for c in ranked if c.feasible and c.setting in again), None)
 
     def _seeds(self, first: int, last: int) -> tuple[int, ...]:
-        return self._sweep.seeds[1 + first : 1 + last]
+        return self._plan.seeds[1 + first : 1 + last]
 
     def trials(self, failed_seeds: set[int], budget: Budget) -> list[Final] | None:
         """All trials except those whose encoder failed; None while undecided.
@@ -170,7 +172,7 @@ class FinalistPlan:
 
     def _room(self, searched: Sequence[TrialRecord]) -> int:
         """The number of trials that ``search.max_epochs`` allows."""
-        most = self._sweep.search.max_epochs
+        most = self._plan.search.max_epochs
         if most is None:
             return sys.maxsize
-        return (most - sum(record.epochs for record in searched)) // self._sweep.training.epochs
+        return (most - sum(record.epochs for record in searched)) // self._plan.epochs

@@ -12,9 +12,10 @@ from statistics import fmean
 from typing import Final
 
 from sweeps.search.entries import Entry
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import Listener, Past, TrialQueue
-from sweeps.sweep_file.schema import SchedulerSection, SelectionSection, SweepFile
+from sweeps.sweep_file.schema import TrainingSection
 
 ACTION: Final = "Training the baseline to find the epochs of all trials"
 
@@ -24,26 +25,18 @@ class PilotQueue(TrialQueue):
 
     def __init__(
         self,
-        sweep: SweepFile,
+        plan: Plan,
         save: Callable[[TrialRecord], object],
         num_classes: int,
         records: Sequence[TrialRecord] = (),
         listeners: tuple[Listener, ...] = (),
     ) -> None:
-        search = {"trials": 1, "sampler": "tpe", "stop_at_noise": False}
-        alone = {
-            "search": sweep.search.model_copy(update=search),
-            "scheduler": SchedulerSection(name="none"),
-            "selection": SelectionSection(finalists=0, seeds=0),
-        }
-        super().__init__(
-            sweep.model_copy(update=alone), save, num_classes, Past(records), listeners
-        )
+        super().__init__(plan.of_pilot, save, num_classes, Past(records), listeners)
 
     def should_prune(self, number: int, entries: Iterable[Entry]) -> bool:
         """Whether its validation NLL no longer improves; see :func:`lowest`."""
         history = {e["epoch"]: e for e in (*self.record(number).history, *entries)}
-        patience = self.sweep.training.patience
+        patience = self.plan.sweep.training.patience
         assert patience is not None
         return len(history) - lowest(history.values(), patience) >= patience
 
@@ -64,9 +57,9 @@ def progress_of(epochs: int, most: int) -> str:
     return f"{ACTION}: {epochs} of at most {most}"
 
 
-def common_epochs(pilot: TrialRecord, sweep: SweepFile) -> int:
+def common_epochs(pilot: TrialRecord, training: TrainingSection) -> int:
     """The number of epochs of all trials; ``training.epochs`` if the pilot was not stopped."""
-    patience = sweep.training.patience
+    patience = training.patience
     if pilot.state != "stopped" or patience is None:
-        return sweep.training.epochs
+        return training.epochs
     return lowest(pilot.history, patience) - (patience - 1) // 2

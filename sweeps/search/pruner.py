@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sweeps.search.entries import Entry
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import is_at_chance, make_stopper
-from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.report import NEVER_STOPPED
 
 
@@ -18,8 +18,8 @@ class Pruner:
     because their order there is random.
     """
 
-    def __init__(self, sweep: SweepFile, num_classes: int) -> None:
-        self._stopper = make_stopper(sweep)
+    def __init__(self, plan: Plan, num_classes: int) -> None:
+        self._stopper = make_stopper(plan)
         self._num_classes = num_classes
 
     @property

@@ -16,7 +16,7 @@ def epochs_left(queue: TrialQueue) -> float:
     Trials of the search are expected to have the mean length of those that have ended. The baseline
     and the finalists run to their end.
     """
-    whole = queue.sweep.training.epochs
+    whole = queue.plan.epochs
     ended = [
         record.epochs
         for record in queue.records

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.schema import SelectionSection
 
 
 @dataclass(frozen=True)
@@ -25,10 +25,9 @@ class SeedCounts:
     baseline: int
 
     @classmethod
-    def of(cls, sweep: SweepFile) -> SeedCounts:
-        selection = sweep.selection
+    def of(cls, selection: SelectionSection, several_objectives: bool) -> SeedCounts:
         looks = tuple(selection.looks)
-        compares_all = selection.per_loss or len(sweep.objectives) > 1
+        compares_all = selection.per_loss or several_objectives
         first = looks[0] if looks and compares_all else min(1, len(looks))
         finalists = selection.finalists if looks else 0
         return cls(finalists, first, looks, selection.seeds_of_baseline)

@@ -16,14 +16,14 @@ from optuna.distributions import (
 )
 
 from search_spaces import available_search_spaces, published_settings, search_space
-from sweeps.sweep_file.schema import LossSection, SpaceSection, SweepFile
+from sweeps.sweep_file.schema import LossSection, SpaceSection
 from trainables.contract.setting import BASELINE, Setting
 
 Branch = dict[str, BaseDistribution]
 
 
 class SearchSpace:
-    """The search space of a sweep file.
+    """The search space of a sweep file's losses.
 
     Attributes:
         branches: Loss → hyperparameter → distribution; empty for a loss whose values are all fixed.
@@ -33,9 +33,10 @@ class SearchSpace:
         ValueError: A range of an integer hyperparameter has a bound that is none.
     """
 
-    def __init__(self, sweep: SweepFile) -> None:
-        self.branches = {section.name: loss_space(section) for section in sweep.losses}
-        self.fixed = {section.name: dict(section.hyperparameters) for section in sweep.losses}
+    def __init__(self, losses: Iterable[LossSection]) -> None:
+        losses = list(losses)
+        self.branches = {section.name: loss_space(section) for section in losses}
+        self.fixed = {section.name: dict(section.hyperparameters) for section in losses}
 
     @property
     def searched_losses(self) -> list[str]:

@@ -12,8 +12,8 @@ from typing import Protocol
 import numpy as np
 
 from sweeps.search.entries import Entry
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from sweeps.sweep_file.schema import SweepFile
 
 
 class Stopper(Protocol):
@@ -36,10 +36,10 @@ class SuccessiveHalving:
     more trials.
     """
 
-    def __init__(self, sweep: SweepFile) -> None:
-        self._metric = sweep.scheduler.metric
-        self._factor = sweep.scheduler.reduction_factor
-        self.rungs = _rungs(sweep)
+    def __init__(self, plan: Plan) -> None:
+        scheduler = plan.sweep.scheduler
+        self._metric, self._factor = scheduler.metric, scheduler.reduction_factor
+        self.rungs = _rungs(plan)
         self._reached: defaultdict[tuple[str, int], _Reached] = defaultdict(_Reached)
 
     def judge(self, record: TrialRecord, entry: Entry) -> bool:
@@ -75,7 +75,7 @@ class NeverStop:
 
     rungs: tuple[int, ...] = ()
 
-    def __init__(self, sweep: SweepFile) -> None:
+    def __init__(self, plan: Plan) -> None:
         pass
 
     def judge(self, record: TrialRecord, entry: Entry) -> bool:
@@ -91,27 +91,27 @@ def is_at_chance(entry: Entry, num_classes: int) -> bool:
     return error > 0 and (1 - error) / error < 2 / (num_classes - 1)
 
 
-STOPPERS: dict[str, Callable[[SweepFile], Stopper]] = {
+STOPPERS: dict[str, Callable[[Plan], Stopper]] = {
     "asha": SuccessiveHalving,
     "none": NeverStop,
 }
 
 
-def make_stopper(sweep: SweepFile) -> Stopper:
-    return STOPPERS[sweep.scheduler.name](sweep)
+def make_stopper(plan: Plan) -> Stopper:
+    return STOPPERS[plan.sweep.scheduler.name](plan)
 
 
-def _rungs(sweep: SweepFile) -> tuple[int, ...]:
+def _rungs(plan: Plan) -> tuple[int, ...]:
     """The grace period times powers of the factor, up to nine tenths of the epochs."""
     rungs: list[int] = []
-    rung = grace_period(sweep)
-    while rung <= 0.9 * sweep.training.epochs:
+    rung = grace_period(plan)
+    while rung <= 0.9 * plan.epochs:
         rungs.append(rung)
-        rung *= sweep.scheduler.reduction_factor
+        rung *= plan.sweep.scheduler.reduction_factor
     return tuple(rungs)
 
 
-def grace_period(sweep: SweepFile) -> int:
+def grace_period(plan: Plan) -> int:
     """Epochs that every trial runs; by default a ninth of all epochs."""
-    given = sweep.scheduler.grace_period
-    return given if given is not None else max(1, round(sweep.training.epochs / 9))
+    given = plan.sweep.scheduler.grace_period
+    return given if given is not None else max(1, round(plan.epochs / 9))

@@ -16,13 +16,11 @@ from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
 from sweeps.search.optuna_internals import TrialWindow
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import baseline_means, best_values, excesses
 from sweeps.search.record import TrialRecord
-from sweeps.search.rules import rule_of
 from sweeps.search.samplers import SAMPLERS
-from sweeps.search.space import SearchSpace
 from sweeps.search.warm_start import EarlierTrial
-from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import Setting
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -43,19 +41,18 @@ class SweepStudy:
     No setting is suggested twice, because with the same seed its training would be identical.
     """
 
-    def __init__(self, sweep: SweepFile, space: SearchSpace) -> None:
-        self._sweep = sweep
-        self._space = space
+    def __init__(self, plan: Plan) -> None:
+        self._search = plan.search
+        self._space, self._rule = plan.space, plan.rule
         self._study = optuna.create_study(
-            directions=["minimize"] * len(sweep.objectives),
+            directions=["minimize"] * len(self._rule.objectives),
             sampler=RandomSampler(),
             storage=TrialWindow(),
         )
         self._asked: dict[int, optuna.Trial] = {}
-        self._sizes = space.sizes
+        self._sizes = self._space.sizes
         self._tried: dict[str, set[Setting]] = {loss: set() for loss in self._sizes}
         self._waiting: list[TrialRecord] = []
-        self._rule = rule_of(sweep)
         self._references: dict[str, float] | None = None
         self._baseline_failed = False
 
@@ -78,7 +75,7 @@ class SweepStudy:
                 self._asked[number] = trial
                 return setting
             self._study.tell(trial, state=TrialState.FAIL)  # samplers ignore failed trials
-        setting = self._any_new(np.random.default_rng([self._sweep.search.seed, number]))
+        setting = self._any_new(np.random.default_rng([self._search.seed, number]))
         self.adopt(number, setting)
         return setting
 
@@ -141,7 +138,7 @@ class SweepStudy:
         trial = self._asked.pop(record.number, None)
         if trial is None:
             return
-        values = [record.outcome.get(name, math.nan) for name in self._sweep.objectives]
+        values = [record.outcome.get(name, math.nan) for name in self._rule.objectives]
         if record.state == "failed" or not all(map(math.isfinite, values)):
             self._study.tell(trial, state=TrialState.FAIL)
             return
@@ -160,6 +157,6 @@ class SweepStudy:
         self._study.tell(trial, values)
 
     def _sampler(self, number: int, attempt: int) -> BaseSampler:
-        entropy = [self._sweep.search.seed, number, *([attempt] if attempt else [])]
+        entropy = [self._search.seed, number, *([attempt] if attempt else [])]
         seed = int(np.random.SeedSequence(entropy).generate_state(1)[0])
-        return SAMPLERS[self._sweep.search.sampler](seed)
+        return SAMPLERS[self._search.sampler](seed)

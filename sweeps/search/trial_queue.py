@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from sweeps.messages.redaction import redact
@@ -15,23 +15,17 @@ from sweeps.search.encoder_plan import EncoderPlan
 from sweeps.search.entries import Entry
 from sweeps.search.finalist_plan import FinalistPlan, TakeLook
 from sweeps.search.noise import first_at_noise, is_at_noise
+from sweeps.search.plan import Plan
 from sweeps.search.pruner import Pruner
 from sweeps.search.record import State, TrialRecord
-from sweeps.search.recorded import RecordedSetting
-from sweeps.search.rules import rule_of
-from sweeps.search.seed_counts import SeedCounts
-from sweeps.search.space import SearchSpace
-from sweeps.search.study import SweepStudy
-from sweeps.search.warm_start import EarlierTrial
-from sweeps.sweep_file.schema import SweepFile
+from sweeps.search.suggestions import Known, Suggestions
 from trainables.contract.report import Role, TrialConfig
 from trainables.contract.setting import Setting
 
 if TYPE_CHECKING:
-    from sweeps.search.guide import Guide, Proposal
+    from sweeps.search.guide import Proposal
 
 logger = logging.getLogger("calsweep")
-_MOST_GUIDED = 100  # trials; for more, Gaussian processes are slow, so Optuna's sampler follows
 _MAX_DEATHS = 3  # deaths of a trial's process within one epoch; one more fails the trial
 Listener = Callable[[TrialRecord], None]
 
@@ -42,16 +36,14 @@ class Past:
 
     Attributes:
         records: Trials of an earlier run of this sweep.
-        earlier: Trials of earlier sweeps to learn from.
+        known: What the search starts from.
         trained_encoders: Seeds whose encoders are in the store.
-        recorded: Records of settings on earlier datasets, for a guided search.
         pilot: The trial before the sweep, whose time and epochs count.
     """
 
     records: Sequence[TrialRecord] = ()
-    earlier: Sequence[EarlierTrial] = ()
+    known: Known = field(default_factory=Known)
     trained_encoders: Iterable[int] = ()
-    recorded: Sequence[RecordedSetting] = ()
     pilot: Sequence[TrialRecord] = ()
 
 
@@ -60,94 +52,65 @@ class TrialQueue:
 
     The order is: interrupted trials, the encoders (in two-stage training), the baseline and the
     published settings, Optuna's suggestions, and after all of these the finalists with fresh seeds.
-    A trial waits for the encoder of its seed.
+    A trial waits for the encoder of its seed. :meth:`advance` decides what follows the search; the
+    properties only report.
 
     Args:
         save: Saves a record; returns when it is saved.
         listeners: Called with a record whenever it has changed. They only observe: one that raises
             is not called again, and the sweep continues.
-        initial: The baseline and the settings to try first, instead of the published ones.
-        candidates: The candidates of a guided search, see :class:`~sweeps.search.guide.Guide`.
         take_look: Whether further seeds may still change the verdict: see :class:`FinalistPlan`.
         finals: The plan of the finalists, instead of one that uses the search's own guide.
     """
 
     def __init__(
         self,
-        sweep: SweepFile,
+        plan: Plan,
         save: Callable[[TrialRecord], object],
         num_classes: int,
         past: Past | None = None,
         listeners: tuple[Listener, ...] = (),
-        initial: Sequence[Setting] | None = None,
-        candidates: Sequence[Setting] | None = None,
         take_look: TakeLook = lambda ranking: "open",
         finals: FinalistPlan | None = None,
     ) -> None:
         past = past or Past()
-        self.sweep = sweep
+        self.plan = plan
         self.records = list(past.records)
         # Numbers may be missing because a record was damaged.
         self._by_number = {record.number: record for record in self.records}
         self._save = save
         self._listeners = list(listeners)
-        self._space = SearchSpace(sweep)
-        self._study = SweepStudy(sweep, self._space)
-        self._study.learn(past.earlier)
-        self._pruner = Pruner(sweep, num_classes)
-        published = self._space.initial_settings(num_classes)
-        self._guide: Guide | None = None
-        if sweep.search.is_guided:
-            from sweeps.search.guide import Guide  # scikit-learn takes a second
-
-            self._guide = Guide(
-                self._space,
-                rule_of(sweep),
-                past.recorded,
-                published[1:],
-                sweep.search.seed,
-                candidates,
-                sweep.selection.per_loss,
-            )
-            published = [s for s in published if not self._space.contains(s)]
-        initial = published if initial is None else initial
-        self._initial = list(initial)[: sweep.search.trials]
-        self._most_searched = self._space.most_trials(sweep.search.trials, self._initial)
-        tried = {record.setting for record in self.records if record.searched}
-        self._first = deque(setting for setting in self._initial if setting not in tried)
+        self._suggestions = Suggestions(plan, num_classes, past.known)
+        self._pruner = Pruner(plan, num_classes)
         self._unfinished = deque(r for r in self.records if r.state == "running")
         self._live: set[int] = set()
         self._deaths: Counter[int] = Counter()  # of trials' processes since their last epoch
         self._short_of_memory: set[int] = set()  # trials that exceeded their share of a GPU
-        # A counter, because counting all records at every step would slow long sweeps down.
-        self._searched = sum(record.searched for record in self.records)
-        self._finals = finals or FinalistPlan(sweep, self.records, self._guide, take_look)
-        self._encoders = EncoderPlan(sweep, self.records, past.trained_encoders)
+        self._searched = [record for record in self.records if record.searched]
+        self._finals = finals or FinalistPlan(
+            plan, self.records, self._suggestions.guide, take_look
+        )
+        self._encoders = EncoderPlan(plan, self.records, past.trained_encoders)
         for record in self._unfinished:
             record.cut_off(record.history, clock.time())
-        self.budget = Budget(sweep, [*past.pilot, *self.records])
+        self.budget = Budget(plan, [*past.pilot, *self.records])
         self.ended_by: str | None = None  # the key of `search` that ended the search
         self._is_at_noise = self._reached_noise()
-        self._replay([record for record in self.records if record.searched])
-
-    def _replay(self, searched: Sequence[TrialRecord]) -> None:
-        for record in searched:
-            self._study.adopt(record.number, record.setting)
+        for record in self._searched:
             # The last epoch of an interrupted trial may not have been judged. It is judged when the
             # trial reports all of its epochs again.
             known = record.history[:-1] if record.state == "running" else record.history
             self._pruner.should_prune(record, known)
-        for record in sorted(searched, key=lambda r: r.ended or 0.0):
-            if record.state != "running":
-                self._study.observe(record)
+        self._suggestions.adopt(self._searched)
+        self.advance()
 
     @property
     def planned(self) -> int:
         """The total number of trials, as far as known; further seeds are added later."""
-        encoders = len(self.records) - self._searched - self._finals.started
+        encoders = len(self.records) - len(self._searched) - self._finals.started
         encoders += len(self._encoders.untrained)
         known = self._finals.trials(self._encoders.failed, self.budget)
-        searched = self._most_searched if known is None else self._searched
+        searched = self._suggestions.most if known is None else len(self._searched)
         return encoders + searched + self._planned_finals
 
     @property
@@ -156,17 +119,17 @@ class TrialQueue:
 
     @property
     def _planned_finals(self) -> int:
-        return self._finals.planned(self._encoders.failed, self.budget, self._most_searched)
+        return self._finals.planned(self._encoders.failed, self.budget, self._suggestions.most)
 
     def epochs(self, record: TrialRecord) -> int:
         """The number of epochs of a trial that is not stopped."""
-        encoder = self.sweep.encoder if record.role == "encoder" else None
-        return (encoder or self.sweep).training.epochs
+        encoder = self.plan.sweep.encoder if record.role == "encoder" else None
+        return encoder.training.epochs if encoder else self.plan.epochs
 
     @property
     def outcome_epochs(self) -> tuple[int, ...]:
         """Epochs after which a trial may end: the rungs and the last epoch."""
-        return (*self._pruner.rungs, self.sweep.training.epochs)
+        return (*self._pruner.rungs, self.plan.epochs)
 
     @property
     def live(self) -> int:
@@ -188,19 +151,13 @@ class TrialQueue:
             return self._start(
                 "encoder", self._encoders.setting, self._encoders.untrained.popleft()
             )
-        seed = self.sweep.search.seed
+        seed = self.plan.search.seed
         if seed not in self._encoders.ready:
             return None
         if not self._search_is_over:
-            if not self._first:
-                return self._start("search", self._suggest(), seed)
-            setting = self._first.popleft()
-            self._study.adopt(self._next_number, setting)
-            role: Role = "baseline" if setting == self._initial[0] else "published"
-            return self._start(role, setting, seed)
-        if self._search_is_running:
-            return None
-        remaining = self._remaining_finals()
+            return self._start(*self._suggestions.next(self._next_number, self._searched), seed)
+        self.advance()
+        remaining = self._remaining_finals
         if not remaining or remaining[0][1] not in self._encoders.ready:
             return None
         return self._start("finalist", *remaining[0])
@@ -210,39 +167,20 @@ class TrialQueue:
         """Why ``selection.seeds: auto`` added no further seeds: see :class:`FinalistPlan`."""
         return self._finals.ended_by
 
-    def _suggest(self) -> Setting:
-        number = self._next_number
-        if self._guide is not None and self._searched < _MOST_GUIDED:
-            setting = self._guide.propose(self._search_records).setting
-            if setting is not None:
-                self._study.adopt(number, setting)
-                return setting
-        return self._study.suggest(number)
-
-    @property
-    def _nothing_to_gain(self) -> bool:
-        if self._guide is None or self._first or self._searched >= _MOST_GUIDED:
-            return False
-        return self._guide.is_done(self._search_records)
-
     @property
     def least_gain(self) -> float:
         """The expected gain below which a guided search ends; 0 for other searches."""
-        return self._guide.propose(self._search_records).least if self._guide else 0.0
+        return self._suggestions.least_gain(self._searched)
 
     @property
     def may_end_early(self) -> bool:
         """Whether the search is running and ends when no better setting is expected."""
-        return self._guide is not None and not self._finals.is_final
+        return self._suggestions.guide is not None and not self._finals.is_final
 
     @property
     def latest_proposal(self) -> Proposal | None:
         """What a guided search that is running expected last."""
-        return self._guide.latest if self._guide and self.may_end_early else None
-
-    @property
-    def _search_records(self) -> list[TrialRecord]:
-        return [record for record in self.records if record.searched]
+        return self._suggestions.latest_proposal if self.may_end_early else None
 
     @property
     def exhausted(self) -> bool:
@@ -259,9 +197,9 @@ class TrialQueue:
         """Whether no trial is running (which might need a retry) and none will start."""
         if self._live or self._unfinished or self._encoders.untrained:
             return False
-        if self.sweep.search.seed in self._encoders.failed:
+        if self.plan.search.seed in self._encoders.failed:
             return True
-        return self._search_is_over and not self._remaining_finals()
+        return self._finals.is_decided and not self._remaining_finals
 
     def result(self, number: int, metrics: Entry) -> None:
         """Add the metrics of an epoch; a known epoch is ignored."""
@@ -318,8 +256,8 @@ class TrialQueue:
 
     def stop(self, number: int) -> None:
         """Record that a trial was stopped early, see :meth:`should_prune`."""
-        epochs = self._by_number[number].epochs
-        self.end(number, "stopped", f"{self.sweep.scheduler.metric} too high after epoch {epochs}")
+        epochs, metric = self._by_number[number].epochs, self.plan.sweep.scheduler.metric
+        self.end(number, "stopped", f"{metric} too high after epoch {epochs}")
 
     def end(self, number: int, state: State, reason: str | None = None) -> None:
         record = self._by_number[number]
@@ -334,14 +272,15 @@ class TrialQueue:
         elif record.role == "finalist":
             self._finals.ended(record)
         elif record.searched:
-            self._study.observe(record)
-            if record.role == "baseline" or is_at_noise(record, rule_of(self.sweep)):
+            self._suggestions.observe(record)
+            if record.role == "baseline" or is_at_noise(record, self.plan.rule):
                 self._is_at_noise = self._reached_noise()
         self._notify(record)
+        self.advance()
 
     def _reached_noise(self) -> bool:
-        stops = self.sweep.search.stop_at_noise
-        return stops and first_at_noise(self.records, rule_of(self.sweep)) is not None
+        stops = self.plan.search.stop_at_noise
+        return stops and first_at_noise(self.records, self.plan.rule) is not None
 
     @property
     def _next_number(self) -> int:
@@ -361,7 +300,8 @@ class TrialQueue:
         self._run(record)
         self.records.append(record)
         self._by_number[record.number] = record
-        self._searched += record.searched
+        if record.searched:
+            self._searched.append(record)
         if role == "finalist":
             self._finals.start(record)
         self._notify(record)
@@ -378,38 +318,46 @@ class TrialQueue:
         """Whether no trial of the search may start; permanently once the finalists are decided."""
         if self._finals.is_final:
             return True
-        enough = self._searched >= self.sweep.search.trials or self._study.exhausted
-        if self._is_at_noise or (enough and not self._first):
+        if self._is_at_noise or self._suggestions.are_used_up(len(self._searched)):
             return True
-        return self._lacking is not None or self._nothing_to_gain
+        return self._lacking is not None or self._suggestions.gain_nothing(self._searched)
 
     @property
     def _lacking(self) -> str | None:
         """The budget that does not allow another trial of the search (the baseline always fits)."""
         if not self._searched:
             return None
-        return self.budget.lacking(SeedCounts.of(self.sweep).first_trials(self._searched + 1))
+        return self.budget.lacking(self.plan.counts.first_trials(len(self._searched) + 1))
 
     @property
     def _search_is_running(self) -> bool:
         return any(self._by_number[number].searched for number in self._live)
 
+    @property
     def _remaining_finals(self) -> list[tuple[Setting, int]]:
-        """The finalists' trials that have not started; finalists are decided after the search."""
-        newly_decided = self._finals.decide(self._search_records)
-        if newly_decided and self._searched < self._most_searched:
-            self.ended_by = "stop_at_noise" if self._is_at_noise else self._lacking
-            if self.ended_by is None and self._nothing_to_gain:
-                self.ended_by = "sampler"
-        remaining = self._finals.remaining(self._encoders.failed, self.budget)
-        while not (remaining or self._live or self._unfinished):
+        """The finalists' trials that have not started."""
+        return self._finals.remaining(self._encoders.failed, self.budget)
+
+    def advance(self) -> None:
+        """Decide what follows: the finalists after the search, their further seeds after these."""
+        if self._unfinished or self._encoders.untrained or self._search_is_running:
+            return
+        if self.plan.search.seed not in self._encoders.ready or not self._search_is_over:
+            return
+        if self._finals.decide(self._searched) and len(self._searched) < self._suggestions.most:
+            self.ended_by = self._end_of_search()
+        while not (self._live or self._remaining_finals):
             further = self._finals.extend(self.records, self.budget)
-            self._encoders.add(further)
-            # Also without further seeds: what was reserved for them may suffice for a retry.
-            remaining = self._finals.remaining(self._encoders.failed, self.budget)
             if not further:
                 break
-        return remaining
+            self._encoders.add(further)
+
+    def _end_of_search(self) -> str | None:
+        """The key of ``search`` that ended it before every setting was tried."""
+        ended_by = "stop_at_noise" if self._is_at_noise else self._lacking
+        if ended_by is None and self._suggestions.gain_nothing(self._searched):
+            return "sampler"
+        return ended_by
 
     def _notify(self, record: TrialRecord) -> None:
         for listener in list(self._listeners):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from sweeps.errors import UserError
 from sweeps.search.ranking import baseline_means, best_values, excesses
 from sweeps.search.record import TrialRecord
-from sweeps.search.rules import rule_of
+from sweeps.search.rules import Rule, rule_of
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import Setting
 
@@ -47,9 +47,9 @@ def earlier_trials(
     """
     from sweeps.search.space import SearchSpace  # Optuna takes a quarter of a second
 
-    space = SearchSpace(sweep)
-    named = sweep.search.warm_start
-    found = [trial for name in named for trial in _fitting(records[name], sweep, space)]
+    space = SearchSpace(sweep.losses)
+    named, rule = sweep.search.warm_start, rule_of(sweep)
+    found = [trial for name in named for trial in _fitting(records[name], rule, space)]
     if named and not found:
         raise UserError(
             f"search.warm_start = {', '.join(named)}: no finished trial there "
@@ -58,10 +58,7 @@ def earlier_trials(
     return found
 
 
-def _fitting(
-    records: Sequence[TrialRecord], sweep: SweepFile, space: SearchSpace
-) -> list[EarlierTrial]:
-    rule = rule_of(sweep)
+def _fitting(records: Sequence[TrialRecord], rule: Rule, space: SearchSpace) -> list[EarlierTrial]:
     needed = {*rule.objectives, *(limit.metric for limit in rule.limits.values())}
     finished = [
         r

@@ -67,7 +67,7 @@ def _trial_setup(
 ) -> TrialSetup:
     from trainables.metrics import METRIC_NAMES
 
-    sweep = queue.sweep
+    sweep = queue.plan.sweep
     return TrialSetup(
         model=sweep.trained.name,
         model_options=sweep.trained.options,

@@ -20,13 +20,12 @@ from sweeps.results.judgement import Judgement
 from sweeps.results.reference import ReferenceResult, reference_warnings
 from sweeps.search.finalist_plan import Look
 from sweeps.search.noise import calibrated_bound, first_at_noise
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
-from sweeps.search.rules import rule_of
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.candidates import read_earlier_candidates
 from sweeps.store.stored_sweeps import sweeps_on_test_split
 from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.run_content import Ending
 from trainables.data.core.tasks import OneClass
 
@@ -40,10 +39,10 @@ logger = logging.getLogger("calsweep")
 
 def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Reporter) -> Ending:
     """Fit the reference models, judge the selected setting, and say why the search ended."""
-    references = _references(queue.sweep, dataset, reporter)
+    references = _references(queue.plan, dataset, reporter)
     reporter.stage("Comparing the selected setting with cross-entropy")
-    ranking = Ranking(queue.records, rule_of(queue.sweep))
-    judgement = _judge(ranking, store, queue.sweep, references)
+    ranking = Ranking(queue.records, queue.plan.rule)
+    judgement = _judge(ranking, store, queue.plan, references)
     worse = reference_warnings(ranking, references)
     judgement = replace(
         judgement,
@@ -52,7 +51,7 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         on_data=_on_data(dataset),
     )
     ends = [said for said in (_on_budget(queue), _on_further_seeds(queue, ranking)) if said]
-    return Ending(ranking, result_of(ranking, queue.sweep, judgement, ends))
+    return Ending(ranking, result_of(ranking, queue.plan.sweep, judgement, ends))
 
 
 def _on_data(dataset: Data) -> tuple[str, ...]:
@@ -61,10 +60,11 @@ def _on_data(dataset: Data) -> tuple[str, ...]:
     return (*([] if usual else [f"The data have {dataset.task}."]), *dataset.remarks)
 
 
-def _references(sweep: SweepFile, dataset: Data, reporter: Reporter) -> tuple[ReferenceResult, ...]:
+def _references(plan: Plan, dataset: Data, reporter: Reporter) -> tuple[ReferenceResult, ...]:
     """Metrics of the reference models; empty if they cannot be fitted."""
     from trainables.data.core.base import Dataset
 
+    sweep = plan.sweep
     if sweep.reference == "none" or not isinstance(dataset, Dataset):
         return ()
     from trainables.metrics import EPOCH_METRICS, METRICS
@@ -72,7 +72,7 @@ def _references(sweep: SweepFile, dataset: Data, reporter: Reporter) -> tuple[Re
 
     reporter.stage("Fitting the reference models")
     try:
-        names = dict.fromkeys((*EPOCH_METRICS, objective_metric(rule_of(sweep).objective)))
+        names = dict.fromkeys((*EPOCH_METRICS, objective_metric(plan.rule.objective)))
         found = reference_models(
             dataset,
             sweep.search.seed,
@@ -98,21 +98,21 @@ def _on_budget(queue: TrialQueue) -> str | None:
     if key == "sampler":
         return (
             f"The search ended after {searched}: no other setting was expected to lower "
-            f"{queue.sweep.search.objective} by more than {queue.least_gain:.4f}, half of its "
+            f"{queue.plan.sweep.search.objective} by more than {queue.least_gain:.4f}, half of its "
             "standard error."
         )
-    budget = f"search.{key} = {format_value(getattr(queue.sweep.search, key))}"
+    budget = f"search.{key} = {format_value(getattr(queue.plan.sweep.search, key))}"
     if spent is None:
         return f"The search ended by {budget}, after {searched}."
     ended = sum(record.state != "running" for record in queue.records)
     return (
         f"{budget} is spent: {ended} of {queue.planned} trials have ended. `calsweep resume "
-        f"{queue.sweep.name} --set search.{key}=MORE` continues it."
+        f"{queue.plan.sweep.name} --set search.{key}=MORE` continues it."
     )
 
 
 def _on_noise(queue: TrialQueue, searched: str) -> str:
-    rule = rule_of(queue.sweep)
+    rule = queue.plan.rule
     first = first_at_noise(queue.records, rule)
     assert first is not None  # the budget ended the search
     value, calibrated = (first.outcome[name] for name in (rule.objective, calibrated_bound(rule)))
@@ -125,7 +125,7 @@ def _on_noise(queue: TrialQueue, searched: str) -> str:
 
 def _on_further_seeds(queue: TrialQueue, ranking: Ranking) -> str | None:
     """Why ``selection.seeds: auto`` ended where it did; None without it or before its end."""
-    selection, chosen = queue.sweep.selection, ranking.chosen
+    selection, chosen = queue.plan.sweep.selection, ranking.chosen
     if selection.seeds != "auto" or chosen is None or not chosen.seeds or queue.cut_short:
         return None
     ended_by = queue.seeds_ended_by
@@ -138,20 +138,20 @@ def _on_further_seeds(queue: TrialQueue, ranking: Ranking) -> str | None:
     return f"selection.seeds = auto ended after {count}: {reason}."
 
 
-def take_look(sweep: SweepFile, store: SweepStore, ranking: Ranking) -> Look:
+def take_look(plan: Plan, store: SweepStore, ranking: Ranking) -> Look:
     """Whether further seeds of the selected setting and the baseline may change a verdict."""
     earlier = store.patiently(read_earlier_candidates, store.folder)
-    looks = sweep.selection.looks
+    looks = plan.sweep.selection.looks
     return look(_as_far_as_readable(compare, ranking, store.rows_patiently, earlier, looks))
 
 
 def _judge(
     ranking: Ranking,
     store: SweepStore,
-    sweep: SweepFile,
+    plan: Plan,
     references: tuple[ReferenceResult, ...],
 ) -> Judgement:
-    read, selection = store.rows_patiently, sweep.selection
+    read, selection = store.rows_patiently, plan.sweep.selection
     sweeps = store.patiently(sweeps_on_test_split, store)
     earlier = store.patiently(read_earlier_candidates, store.folder)
     pairs = _as_far_as_readable(compare_losses, ranking, read, sweeps) if selection.per_loss else []
@@ -160,7 +160,7 @@ def _judge(
             *_as_far_as_readable(compare_on_test_split, ranking, read, sweeps),
             *_as_far_as_readable(compare, ranking, read, earlier, selection.looks),
         ),
-        tuple(_as_far_as_readable(learning_warnings, ranking, read, sweep, references)),
+        tuple(_as_far_as_readable(learning_warnings, ranking, read, plan, references)),
         len(ranking.candidates) + earlier,
         pairs=tuple(pairs),
         ensemble=next(iter(_as_far_as_readable(judge_ensemble, ranking, read, sweeps)), None),

@@ -78,7 +78,7 @@ class InProcess:
     ) -> None:
         import torch
 
-        device = torch.device("cuda", 0) if queue.sweep.scaling.gpus else torch.device("cpu")
+        device = torch.device("cuda", 0) if queue.plan.sweep.scaling.gpus else torch.device("cpu")
         with _process_restored(device):
             while not queue.exhausted and (record := queue.next()) is not None:
                 _run_trial(queue, record, setup, data, device, store, reporter)

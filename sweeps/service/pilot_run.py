@@ -9,41 +9,41 @@ from sweeps.errors import SweepFailedError
 from sweeps.evidence.learning import FirstEpochs
 from sweeps.messages.formatting import counted
 from sweeps.search.pilot import ACTION, PilotQueue, common_epochs, progress_of
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.service.backend import Backend, train
 from sweeps.store.resuming import interrupted, load_records
 from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.progress import Progress
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Data
 
 
-def with_common_epochs(
-    sweep: SweepFile,
+def run_pilot(
+    plan: Plan,
     store: SweepStore,
     dataset: Data,
     backend: Backend,
     progress: Progress,
     first_epochs: FirstEpochs,
     log: Path,
-) -> tuple[SweepFile, list[TrialRecord]]:
-    """The sweep with the number of epochs that its pilot finds, and the pilot's record.
+) -> tuple[Plan, list[TrialRecord]]:
+    """Train the pilot; returns the plan with the number of epochs that it finds, and its record.
 
-    The stored sweep file gets that number too. A pilot that was cut off continues, one that failed
-    is run again, and one that has ended is only read.
+    The stored sweep file gets that number too. Without ``training.patience`` there is no pilot, and
+    the plan stays as it is. A pilot that was cut off continues, one that failed is run again, and
+    one that has ended is only read.
 
     Raises:
         SweepFailedError: The pilot failed, as the baseline would.
     """
-    most, patience = sweep.training.epochs, sweep.training.patience
-    if patience is None:
-        return sweep, []
-    own = store.pilot()
-    records = own.patiently(load_records, sweep, own, progress.notice)
+    if plan.sweep.training.patience is None:
+        return plan, []
+    own, most = store.pilot(), plan.epochs
+    records = own.patiently(load_records, plan.sweep, own, progress.notice)
     queue = PilotQueue(
-        sweep,
+        plan,
         own.save,
         dataset.num_classes,
         [record for record in records if record.state != "failed"],
@@ -61,24 +61,27 @@ def with_common_epochs(
             raise interrupted(store) from None
     if queue.cut_short:  # no hours are left for the sweep either
         queue.interrupted()
-        return sweep, queue.records
+        return plan, queue.records
     (pilot,) = queue.records
     if pilot.state == "failed":
         raise SweepFailedError(
-            f"the baseline failed, so no trial of {sweep.name!r} was started:\n  {pilot.reason}\n"
-            f"more is in the log, {log}"
+            f"the baseline failed, so no trial of {plan.sweep.name!r} was started:\n"
+            f"  {pilot.reason}\nmore is in the log, {log}"
         )
-    epochs = common_epochs(pilot, sweep)
-    sweep = sweep.model_copy(
-        update={"training": sweep.training.model_copy(update={"epochs": epochs})}
-    )
-    store.change(sweep)
+    plan = plan.with_epochs(common_epochs(pilot, plan.sweep.training))
+    store.change(plan.sweep)
     own.delete_checkpoints()
     if runs:
-        progress.notice(
-            f"All trials train for {counted(epochs, 'epoch')}: there the baseline's validation "
-            f"NLL, a mean over {counted(patience, 'epoch')}, is lowest."
-            if pilot.state == "stopped"
-            else f"All trials train for {counted(most, 'epoch')}, as training.epochs says."
-        )
-    return sweep, queue.records
+        progress.notice(_found(plan, pilot, most))
+    return plan, queue.records
+
+
+def _found(plan: Plan, pilot: TrialRecord, most: int) -> str:
+    if pilot.state != "stopped":
+        return f"All trials train for {counted(most, 'epoch')}, as training.epochs says."
+    patience = plan.sweep.training.patience
+    assert patience is not None
+    return (
+        f"All trials train for {counted(plan.epochs, 'epoch')}: there the baseline's validation "
+        f"NLL, a mean over {counted(patience, 'epoch')}, is lowest."
+    )

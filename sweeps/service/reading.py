@@ -20,6 +20,7 @@ from sweeps.results.overview import Overview, SweepState, overview
 from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside
 from sweeps.results.so_far import so_far
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.store.state import state_of
@@ -89,8 +90,6 @@ def _progress_of_pilot(store: SweepStore, sweep: SweepFile) -> str | None:
 @tells_storage_faults
 def look_at(name: str, storage: str) -> Glimpse:
     """The state of a sweep now, wherever it runs."""
-    from sweeps.planning.plan import planned_trials  # Optuna takes a quarter of a second
-
     store = SweepStore(storage, name)
     sweep = store.load_sweep()
     records = store.load_records(lambda _: None)  # it may be in the middle of a write
@@ -106,7 +105,7 @@ def look_at(name: str, storage: str) -> Glimpse:
     return Glimpse(
         overview(sweep, ranking, state_of(store)),
         so_far(ranking),
-        planned_trials(sweep),
+        Plan(sweep).most_trials,
         running,
         done + sum(epochs for _, epochs, _ in running),
         _progress_of_pilot(store, sweep),

@@ -16,23 +16,23 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from sweeps.cluster.ray_tune import RayTune
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
 from sweeps.evidence.learning import FirstEpochs
-from sweeps.messages.formatting import calsweep_command, shortened
+from sweeps.messages.formatting import calsweep_command
 from sweeps.planning.checks import check_sweep
-from sweeps.planning.data import load_data
-from sweeps.planning.data_fit import fit_to_data
-from sweeps.planning.devices import settle_devices
-from sweeps.planning.quick_checks import check_at_once_if_doubtful
+from sweeps.planning.data import data_of
 from sweeps.planning.rehearsal import Rehearsal
+from sweeps.planning.resolving import resolve
 from sweeps.results.explanation import failure_summary
 from sweeps.results.result import SweepResult
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.search.suggestions import Known
 from sweeps.search.trial_queue import Past, TrialQueue
 from sweeps.search.warm_start import earlier_trials
 from sweeps.service.backend import Backend, train
 from sweeps.service.ending import end_of, take_look
 from sweeps.service.in_process import InProcess
-from sweeps.service.pilot_run import with_common_epochs
+from sweeps.service.pilot_run import run_pilot
 from sweeps.store.blocks import BlockWriter
 from sweeps.store.candidates import candidate_files, earlier_candidates
 from sweeps.store.driver_log import driver_log
@@ -47,7 +47,7 @@ from sweeps.store.state import failure_noted
 from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.store.warm_starts import on_other_data, sweeps_to_learn_from
 from sweeps.sweep_file.loading import budgets_asked, with_other_budgets
-from sweeps.sweep_file.schema import OWN_DATA, SweepFile
+from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import check_answers, tracking_uri
@@ -202,7 +202,7 @@ def _run(
 ) -> EndedSweep:
     """Run or continue it; `given` is the sweep file, None if the stored one is continued."""
     backend = session.backend(sweep)
-    check_at_once_if_doubtful(sweep)
+    check_sweep(sweep)
     named = sweeps_to_learn_from(sweep, store.storage) if new else {}
     earlier = earlier_trials(sweep, named) if new else []
     recorded = recorded_for(sweep, store.storage) if new else []
@@ -219,22 +219,16 @@ def _run(
             store.check_free()
         progress.stage(f"Loading {sweep.dataset.label} and {backend.start}")
         with ThreadPoolExecutor(1) as aside:
-            # Importing torch and starting Ray take some seconds each and can overlap.
-            loading = aside.submit(_fitted_data, sweep)
-            identifying = aside.submit(lambda: identify(*loading.result()))
+            # Loading data and starting Ray may take some seconds each and can overlap.
+            loading = aside.submit(data_of, sweep)
+            identifying = aside.submit(lambda: identify(sweep.named, loading.result()))
             with (
                 backend.started(progress),
                 # Again, because Ray has installed its own handler, which aborts after 3 seconds.
                 _terminated_as_interrupted(),
             ):
-                sweep, dataset = loading.result()
-                for note in dataset.notes:
-                    progress.notice(shortened(note))
-                for remark in dataset.remarks:
-                    progress.notice(remark)
-                sweep, decided = settle_devices(sweep, dataset, backend, progress)
-                if decided is not None:
-                    progress.notice(decided)
+                dataset = loading.result()
+                plan = resolve(sweep, dataset, backend, progress)
                 identity = identifying.result()
                 if new:
                     for line in on_other_data(sweep, identity.digest, store.storage):
@@ -243,9 +237,9 @@ def _run(
                     files = {**identity_files(identity), **candidate_files(count)}
                     files |= skipped_files(dataset) | recorded_files(recorded)
                     files |= address_files(tracking, store.storage) | given_files(given or sweep)
-                    store.create(sweep, earlier, files)
+                    store.create(plan.sweep, earlier, files)
                 else:
-                    store.change(sweep)
+                    store.change(plan.sweep)
                     if given is not None:
                         keep_given(store.folder, given)
                 with driver_log(store) as log, failure_noted(store):
@@ -254,12 +248,12 @@ def _run(
                         progress.notice(line)
                         logger.warning(line)
                     return _carry_out(
-                        sweep, store, dataset, backend, progress, session.on_answer, log
+                        plan, store, dataset, backend, progress, session.on_answer, log
                     )
 
 
 def _carry_out(
-    sweep: SweepFile,
+    plan: Plan,
     store: SweepStore,
     dataset: Data,
     backend: Backend,
@@ -267,12 +261,13 @@ def _carry_out(
     on_answer: OnAnswer,
     log: Path,
 ) -> EndedSweep:
-    first_epochs = FirstEpochs(dataset, progress, sweep)
-    sweep, pilot = with_common_epochs(sweep, store, dataset, backend, progress, first_epochs, log)
+    first_epochs = FirstEpochs(dataset, progress, plan)
+    plan, pilot = run_pilot(plan, store, dataset, backend, progress, first_epochs, log)
+    sweep = plan.sweep
     mirror, blocks, encoder, past = store.patiently(_read_store, sweep, store, dataset, progress)
     writer = MlflowWriter(mirror, progress)
     queue = TrialQueue(
-        sweep,
+        plan,
         store.save,
         dataset.num_classes,
         replace(past, pilot=pilot),
@@ -280,10 +275,10 @@ def _carry_out(
             blocks.take,
             writer.submit,
             progress.tick,
-            Rehearsal(sweep, dataset, progress, backend.nodes).take,
+            Rehearsal(plan, dataset, progress, backend.nodes).take,
             first_epochs.take,
         ),
-        take_look=partial(take_look, sweep, store),
+        take_look=partial(take_look, plan, store),
     )
     for record in past.records:
         writer.submit(record)
@@ -331,9 +326,8 @@ def _read_store(
     encoder = usable_encoders(sweep, store, dataset, progress.notice)
     past = Past(
         records,
-        store.load_earlier(),
+        Known(store.load_earlier(), read_recorded(store.folder)),
         trained_encoders(sweep, encoder),
-        read_recorded(store.folder),
     )
     return Mirror(sweep, store), BlockWriter(store.folder, records), encoder, past
 
@@ -385,16 +379,6 @@ def _register(
         )
     else:
         progress.notice(f"registered: {registered}")
-
-
-def _fitted_data(sweep: SweepFile) -> tuple[SweepFile, Data]:
-    check_sweep(sweep)
-    if sweep.dataset.name == OWN_DATA:
-        from trainables.data.core.base import OwnData
-
-        return sweep, OwnData(sweep.dataset.label, **sweep.dataset.options)
-    dataset = load_data(sweep)
-    return fit_to_data(sweep, dataset), dataset
 
 
 @contextmanager

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
 from sweeps.store.environment import describe_environment
-from sweeps.sweep_file.schema import SweepFile
 from trainables.files.digests import digest_of
 from trainables.files.storage import Folder
 
@@ -61,13 +60,13 @@ class Identity:
         return self.digest == other.digest or (self.test is not None and self.test == other.test)
 
 
-def identify(sweep: SweepFile, dataset: Data) -> Identity:
-    """The identity of a sweep on these data with the present code."""
+def identify(named: Iterable[str], dataset: Data) -> Identity:
+    """The identity of a sweep on these data with the present code; `named` are its components."""
     return Identity(
         digest=dataset.digest(),
         samples={name: len(getattr(dataset, name)) for name in _SPLITS if hasattr(dataset, name)},
         num_classes=dataset.num_classes,
-        modules=own_modules(sweep.named),
+        modules=own_modules(named),
         classes=dataset.classes,
         labels=dataset.task.names,
         test=dataset.test_digest(),

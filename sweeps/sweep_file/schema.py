@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, Strict, ValidationError, model_validator
 
@@ -51,11 +51,28 @@ __all__ = [
     "SelectedFromSection",
     "SelectionSection",
     "SpaceSection",
+    "Stage",
     "SweepFile",
     "TrackingSection",
     "TrainableSection",
     "TrainingSection",
 ]
+
+
+class Stage(NamedTuple):
+    """One stage of a trial's training.
+
+    Attributes:
+        key: The key of its recipe in the sweep file.
+        recipe: The recipe.
+        losses_key: The key of its losses.
+        losses: Their names.
+    """
+
+    key: str
+    recipe: TrainingSection
+    losses_key: str
+    losses: tuple[str, ...]
 
 
 class SweepFile(Section):
@@ -123,10 +140,11 @@ class SweepFile(Section):
     @model_validator(mode="after")
     def _a_sample_for_each_worker(self) -> SweepFile:
         workers = self.scaling.num_workers
-        for key, section in self.recipes:
-            if section.batch_size < workers:
+        for stage in self.stages:
+            size = stage.recipe.batch_size
+            if size < workers:
                 raise ValueError(
-                    f"{key}.batch_size = {section.batch_size} is not allowed with "
+                    f"{stage.key}.batch_size = {size} is not allowed with "
                     f"scaling.num_workers = {workers}, which share a batch; allowed: {workers} or "
                     "more"
                 )
@@ -205,10 +223,10 @@ class SweepFile(Section):
 
     @model_validator(mode="after")
     def _patience_in_one_stage(self) -> SweepFile:
-        for key, section in self.recipes if self.encoder is not None else ():
-            if section.patience is not None:
+        for stage in self.stages if self.encoder is not None else ():
+            if stage.recipe.patience is not None:
                 raise ValueError(
-                    f"{key}.patience is not possible together with encoder; leave one of them"
+                    f"{stage.key}.patience is not possible together with encoder; leave one of them"
                 )
         return self
 
@@ -231,10 +249,14 @@ class SweepFile(Section):
         return self.model if self.trainable is None else self.trainable
 
     @property
-    def recipes(self) -> tuple[tuple[str, TrainingSection], ...]:
-        """The recipes of all stages, with their keys."""
-        encoder = (("encoder.training", self.encoder.training),) if self.encoder else ()
-        return (("training", self.training), *encoder)
+    def stages(self) -> tuple[Stage, ...]:
+        """The training of the classifier, and that of its encoder if there is one."""
+        losses = tuple(section.name for section in self.losses)
+        stages = [Stage("training", self.training, "losses", losses)]
+        if self.encoder:
+            own = (self.encoder.loss.name,)
+            stages.append(Stage("encoder.training", self.encoder.training, "encoder.loss", own))
+        return tuple(stages)
 
     @property
     def seeds(self) -> tuple[int, ...]:

@@ -19,7 +19,6 @@ from sweeps.results.so_far import NONE_YET, SoFar, so_far
 from sweeps.search import clock
 from sweeps.search.ranking import Ranking
 from sweeps.search.remaining import epochs_left
-from sweeps.search.rules import rule_of
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.terminal.notebook import NotebookView
 from sweeps.terminal.trial_counts import best_lines, count_trials, progress_bar
@@ -152,7 +151,7 @@ class Progress(Reporter):
         """The best setting so far; selecting it reads all trials, so it is not done too often."""
         now = time.monotonic()
         if now >= self._best_due:
-            self._best_so_far = so_far(Ranking(queue.records, rule_of(queue.sweep)))
+            self._best_so_far = so_far(Ranking(queue.records, queue.plan.rule))
             self._best_due = time.monotonic() + _REST_AFTER_CHOOSING * (time.monotonic() - now)
         return self._best_so_far
 

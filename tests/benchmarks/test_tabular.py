@@ -39,6 +39,7 @@ from benchmarks.tabular.stoppers import (
     lowest_to_come,
 )
 from benchmarks.tabular.transfer import gains, ranked_by_other_datasets
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.search.samplers import SAMPLERS, random
@@ -89,7 +90,7 @@ def history(ece: float, error: float, epochs: int = EPOCHS, **last: float) -> li
 
 def recorded(sweep: SweepFile) -> Iterator[tuple[Setting, int, list[Entry]]]:
     """Forty settings with three seeds, ECEs from .02 to .06 and nearly equal errors."""
-    space = SearchSpace(sweep)
+    space = SearchSpace(sweep.losses)
     draw = np.random.default_rng(0)
     settings = space.initial_settings(10)
     for loss, branch in space.branches.items():
@@ -107,7 +108,7 @@ def truth_of(sweep: SweepFile, share: float = 0.0) -> Truth:
     trials = recorded(sweep)
     if share:
         trials = with_degenerate(trials, share, 10, seed=1)
-    return Truth(Curves(trials, SearchSpace(sweep)), sweep)
+    return Truth(Curves(trials, SearchSpace(sweep.losses)), sweep)
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -126,12 +127,12 @@ def test_without_a_guard_it_does() -> None:
 
 def test_a_planted_lucky_trial_does_not_win() -> None:
     sweep = sweep_of(trials=60)
-    lucky = SearchSpace(sweep).initial_settings(10)[2]
+    lucky = SearchSpace(sweep.losses).initial_settings(10)[2]
     trials = [
         (setting, seed, history(0.001 if seed == 0 else 0.2, 0.1) if setting == lucky else own)
         for setting, seed, own in recorded(sweep)
     ]
-    curves = Curves(trials, SearchSpace(sweep))
+    curves = Curves(trials, SearchSpace(sweep.losses))
     records = replay(sweep, curves, 10, (0, 1, 2))
     assert lucky in [record.setting for record in records if record.role == "finalist"]
     chosen = Calsweep()(sweep, curves, 10, (0, 1, 2))
@@ -146,7 +147,7 @@ def test_the_best_there_is_is_not_the_luckiest() -> None:
         (setting, seed, history(0.05 + draw.normal(0, 0.01), 0.1))
         for setting, seed, _ in recorded(sweep)
     ]
-    truth = Truth(Curves(trials, SearchSpace(sweep)), sweep)
+    truth = Truth(Curves(trials, SearchSpace(sweep.losses)), sweep)
     luckiest = min(truth.mean(setting, "test_ece") for setting in truth.settings)
     assert luckiest < 0.042 < truth.best < 0.058
     assert truth.standard_error == pytest.approx(0.01 * (2 / 3) ** 0.5, rel=0.3)
@@ -155,7 +156,7 @@ def test_the_best_there_is_is_not_the_luckiest() -> None:
 def test_the_best_there_is_is_within_the_guard() -> None:
     sweep = sweep_of()
     trials = [(s, n, history(0.0, 0.3) if s != BASELINE else h) for s, n, h in recorded(sweep)]
-    truth = Truth(Curves(trials, SearchSpace(sweep)), sweep)
+    truth = Truth(Curves(trials, SearchSpace(sweep.losses)), sweep)
     assert truth.best == pytest.approx(truth.mean(BASELINE, "test_ece"), abs=0.003)
 
 
@@ -183,7 +184,7 @@ def test_published_settings_are_capped_at_a_share() -> None:
     initial = [BASELINE]
     records = replay(sweep, truth.curves, 10, (0, 1, 2), initial=initial)
     assert [record.role for record in records[:2]] == ["baseline", "search"]
-    first = SearchSpace(sweep).initial_settings(10)
+    first = SearchSpace(sweep.losses).initial_settings(10)
     records = replay(sweep, truth.curves, 10, (0, 1, 2))
     assert [record.setting for record in records[:4]] == first[:4]
 
@@ -192,7 +193,7 @@ def test_the_nearest_setting_on_the_scale_of_its_space() -> None:
     sweep = make_sweep(losses=["label_smoothing"])
     values = [0.005, 0.03, 0.3]
     trials = [(Setting("label_smoothing", {"alpha": v}), 0, history(v, 0.1)) for v in values]
-    curves = Curves([*trials, (BASELINE, 0, history(0, 0.1))], SearchSpace(sweep))
+    curves = Curves([*trials, (BASELINE, 0, history(0, 0.1))], SearchSpace(sweep.losses))
     for alpha, nearest in ((0.01, 0.005), (0.02, 0.03), (0.09, 0.03), (0.1, 0.3)):
         found = curves.nearest(Setting("label_smoothing", {"alpha": alpha}))
         assert found.hyperparameters["alpha"] == nearest
@@ -202,7 +203,7 @@ def test_a_setting_of_some_seeds_has_its_own_history_and_stands_for_no_other() -
     sweep = make_sweep(losses=["label_smoothing"])
     some, whole = (Setting("label_smoothing", {"alpha": alpha}) for alpha in (0.01, 0.3))
     trials = [(some, 0, history(0.01, 0.1)), *((whole, seed, history(0.3, 0.1)) for seed in (0, 1))]
-    curves = Curves(trials, SearchSpace(sweep))
+    curves = Curves(trials, SearchSpace(sweep.losses))
     assert curves.settings == [whole]
     assert curves.history(some, 0)[-1]["val_ece"] == 0.01
     assert curves.history(some, 1) == curves.history(whole, 1)
@@ -211,14 +212,14 @@ def test_a_setting_of_some_seeds_has_its_own_history_and_stands_for_no_other() -
 
 
 def test_asha_across_losses_compares_them() -> None:
-    stopper = AcrossLosses(sweep_of(scheduler={"grace_period": 1}))
+    stopper = AcrossLosses(Plan(sweep_of(scheduler={"grace_period": 1})))
     entry = {"epoch": 1.0, "val_nll": 1.0}
     assert not stopper.judge(trial(1, "focal"), entry)
     assert stopper.judge(trial(2, "mbls"), entry | {"val_nll": 2.0})
 
 
 def test_median_stopping() -> None:
-    stopper = MedianStopping(sweep_of(scheduler={"grace_period": 2}))
+    stopper = MedianStopping(Plan(sweep_of(scheduler={"grace_period": 2})))
 
     def judge(number: int, values: list[float]) -> list[bool]:
         record = TrialRecord(number, "search", Setting("focal", {}), 0, 0.0)
@@ -265,13 +266,13 @@ def test_judged_by_all_seeds() -> None:
 
 def test_settings_are_ranked_by_what_they_did_on_the_other_data_sets() -> None:
     sweep = sweep_of()
-    good, bad, worse = SearchSpace(sweep).initial_settings(10)[1:4]
+    good, bad, worse = SearchSpace(sweep.losses).initial_settings(10)[1:4]
 
     def truth(eces: dict[Setting, float], error: float = 0.1) -> Truth:
         trials = [
             (s, n, history(eces[s], error if s == bad else 0.1)) for s in eces for n in range(3)
         ]
-        return Truth(Curves(trials, SearchSpace(sweep)), sweep)
+        return Truth(Curves(trials, SearchSpace(sweep.losses)), sweep)
 
     here = truth({BASELINE: 0.1, good: 0.3, bad: 0.01, worse: 0.02})
     there = truth({BASELINE: 0.1, good: 0.02, bad: 0.01, worse: 0.05}, error=0.3)
@@ -290,7 +291,7 @@ def test_spreads_over_seeds_and_samples_are_found_again() -> None:
         net = 0.2 + draw.normal(0, 0.02)  # the result of this seed
         val, test = (net + draw.normal(0, 0.3 / n**0.5) for n in (2_500, 10_000))
         trials.append((setting, seed, history(net, 0.1, val_ece=val + 0.1, test_ece=test)))
-    seeds, within = spreads(Truth(Curves(trials, SearchSpace(sweep)), sweep), 2_500, 10_000)
+    seeds, within = spreads(Truth(Curves(trials, SearchSpace(sweep.losses)), sweep), 2_500, 10_000)
     assert within == pytest.approx(0.3, rel=0.2)
     assert seeds == pytest.approx(0.02, rel=0.2)
 
@@ -324,7 +325,7 @@ class CountingCurves(Curves):
 @pytest.mark.parametrize("options", [{}, {"across": True}, {"synchronous": True}])
 def test_a_promoted_trial_continues_where_it_paused(options: dict[str, bool]) -> None:
     sweep = sweep_of(trials=30)
-    curves = CountingCurves(recorded(sweep), SearchSpace(sweep))
+    curves = CountingCurves(recorded(sweep), SearchSpace(sweep.losses))
     records = replay_pausing(sweep, curves, 10, (0, 1, 2), **options)
     assert set(curves.trained.values()) == {1}
     assert sum(curves.trained.values()) == sum(record.epochs for record in records)
@@ -376,7 +377,7 @@ def test_all_reach_a_rung_before_one_continues_or_not(synchronous: bool, order: 
 def test_a_budget_of_epochs_binds_where_trials_pause() -> None:
     budget = {"trials": 30, "max_epochs": 90}
     sweep = make_sweep(training={"epochs": EPOCHS}, search=budget, selection={"seeds": 2})
-    curves = Curves(recorded(sweep), SearchSpace(sweep))
+    curves = Curves(recorded(sweep), SearchSpace(sweep.losses))
     records = replay_pausing(sweep, curves, 10, (0, 1, 2))
     assert sum(record.epochs for record in records) <= 90
     assert [record for record in records if record.role == "finalist"]
@@ -384,7 +385,7 @@ def test_a_budget_of_epochs_binds_where_trials_pause() -> None:
 
 def test_hyperband_begins_to_stop_later_for_some_and_never_for_a_share() -> None:
     sweep = sweep_of(scheduler={"grace_period": 1})
-    stopper = HyperBand(sweep)  # brackets of 9, 5 and 3 of 17 trials, from epochs 1, 3 and 9
+    stopper = HyperBand(Plan(sweep))  # brackets of 9, 5 and 3 of 17 trials, from epochs 1, 3 and 9
     assert stopper.rungs == (1, 3)
     ended: Counter[int] = Counter()
     for number in range(340):
@@ -422,7 +423,7 @@ def judged(stopper: Stopper, number: int, role: Any = "search", **last: float) -
 
 
 def test_trials_that_will_not_be_the_best_of_their_loss_are_stopped() -> None:
-    stopper = Extrapolation(sweep_of(scheduler={"grace_period": 1}))
+    stopper = Extrapolation(Plan(sweep_of(scheduler={"grace_period": 1})))
     assert judged(stopper, 1, val_nll=1.0) == EPOCHS
     assert judged(stopper, 2, val_nll=1.1) == 5  # as soon as there are enough points
     assert judged(stopper, 3, val_nll=0.9) == EPOCHS
@@ -431,7 +432,7 @@ def test_trials_that_will_not_be_the_best_of_their_loss_are_stopped() -> None:
 
 def test_trials_that_will_not_be_finalists_are_stopped() -> None:
     sweep = sweep_of(scheduler={"grace_period": 1}, selection={"finalists": 2})
-    stopper = NoFinalist(sweep)
+    stopper = NoFinalist(Plan(sweep))
     assert judged(stopper, 0, "baseline", val_error=0.1, val_ece=0.3) == EPOCHS
     assert judged(stopper, 1, val_error=0.5, val_ece=0.0) == 5  # beyond the guard
     assert judged(stopper, 2, val_error=0.1, val_ece=0.2) == EPOCHS
@@ -502,7 +503,7 @@ def test_syne_tune_is_deterministic() -> None:
     from benchmarks.tabular.syne_tune_schedulers import SyneTuneASHA
 
     sweep = sweep_of()
-    curves = Curves(recorded(sweep), SearchSpace(sweep))
+    curves = Curves(recorded(sweep), SearchSpace(sweep.losses))
     policy = SyneTuneASHA("val_nll")
     selected = policy(sweep, curves, 10, (0, 1, 2))
     assert selected == policy(sweep, curves, 10, (0, 1, 2))

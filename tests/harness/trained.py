@@ -27,7 +27,7 @@ def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]
     """
     dataset = load_data(sweep)
     store = SweepStore(str(folder), sweep.name)
-    store.create(sweep, files=identity_files(identify(sweep, dataset)))
+    store.create(sweep, files=identity_files(identify(sweep.named, dataset)))
     setup = TrialSetup(
         model=sweep.model.name,
         model_options=sweep.model.options,

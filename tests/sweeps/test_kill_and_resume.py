@@ -49,7 +49,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[TrialRecord]:
 def test_a_replay_of_its_curves_comes_to_the_same(undisturbed: list[TrialRecord]) -> None:
     sweep = parse_sweep(yaml.safe_load(SWEEP))
     trials = ((record.setting, record.seed, record.history) for record in undisturbed)
-    curves = Curves(trials, SearchSpace(sweep))
+    curves = Curves(trials, SearchSpace(sweep.losses))
     replayed = replay(sweep, curves, 10, sweep.seeds)
     assert [facts(record) for record in replayed] == [facts(record) for record in undisturbed]
 

@@ -13,12 +13,13 @@ from rich.console import Console
 from calsweep import load
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
-from sweeps.planning.plan import plan_facts
-from sweeps.planning.quick_checks import check_at_once_if_doubtful
+from sweeps.planning.data import data_of
+from sweeps.planning.plan_facts import plan_facts
 from sweeps.results.best import as_sweep_file
+from sweeps.search.plan import Plan
 from sweeps.service.exporting import export_model
 from sweeps.service.reading import find_best
-from sweeps.service.running import EndedSweep, _fitted_data, run_sweep
+from sweeps.service.running import EndedSweep, run_sweep
 from sweeps.store.identity import identify
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import load_sweep, parse_sweep
@@ -224,13 +225,12 @@ def test_own_data_need_a_title_and_the_number_of_classes(
 
 def test_own_data_are_identified_by_title_and_classes(folder: Path) -> None:
     sweep = sweep_of(dataset=OWN)
-    check_at_once_if_doubtful(sweep)
-    fitted, data = _fitted_data(sweep)
-    assert fitted == sweep
-    assert identify(sweep, data).classes == ("0", "1", "2")
-    assert identify(sweep, data).digest == identify(*_fitted_data(sweep_of(dataset=OWN))).digest
+    check_sweep(sweep)
+    identity = identify(sweep.named, data_of(sweep))
+    assert identity.classes == ("0", "1", "2")
+    assert identity == identify(sweep.named, data_of(sweep_of(dataset=OWN)))
     other = sweep_of(dataset={**OWN, "title": "bees"})
-    assert identify(sweep, data).digest != identify(*_fitted_data(other)).digest
+    assert identity.digest != identify(other.named, data_of(other)).digest
     done = calsweep(folder, "check", "own.yaml")
     assert done.returncode == 0, done.stderr
     assert "read by the loop: 3 classes" in done.stdout
@@ -256,7 +256,6 @@ def test_keys_that_a_loop_ignores_are_rejected(sections: dict[str, Any], message
 
 def test_a_wrong_path_or_option_is_reported_before_anything_starts(folder: Path) -> None:
     check_sweep(sweep_of())
-    check_at_once_if_doubtful(sweep_of())
     for loop in ("nowhere:train", "plain", {"name": "plain:train", "depth": 3}):
         with pytest.raises(UserError, match=r"trainable: trainable '(nowhere|plain)"):
             check_sweep(sweep_of(trainable=loop))
@@ -265,12 +264,10 @@ def test_a_wrong_path_or_option_is_reported_before_anything_starts(folder: Path)
         check_sweep(sweep_of(trainable=unknown))
     with pytest.raises(UserError, match=r"trainable\.load is not possible together with dataset"):
         sweep_of(dataset=OWN, trainable={"name": "plain:train", "load": "plain:load"})
-    with pytest.raises(UserError, match="trainable 'nowhere:train' cannot be imported"):
-        check_at_once_if_doubtful(sweep_of(trainable="nowhere:train"))
 
 
 def test_the_plan_says_what_trains() -> None:
-    facts = plan_facts(sweep_of(trainable={"name": "plain:train", "width": 9}))
+    facts = plan_facts(Plan(sweep_of(trainable={"name": "plain:train", "width": 9})))
     assert facts["trained by"] == "plain:train,width=9"
     assert not {"model", "precision"} & facts.keys()
 

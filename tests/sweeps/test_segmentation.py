@@ -14,6 +14,7 @@ from sweeps.evidence.comparison import compare
 from sweeps.planning.data import load_data
 from sweeps.planning.data_facts import data_facts
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.exporting import export_model, predict, reads_files
@@ -66,7 +67,7 @@ def test_check_says_what_the_data_are(folder: Path) -> None:
     fitted = fit_to_data(sweep, dataset)
     assert fitted.model.name == "small_fcn"
     assert fitted.training.eval_batch_size == 8  # outputs per pixel need the memory
-    facts = data_facts(fitted, dataset)
+    facts = data_facts(Plan(fitted), dataset)
     assert facts["data"] == (
         "56 training, 24 validation, 24 test images, each pixel of one of 3 classes; judged by 40 "
         "pixels of each"

@@ -17,12 +17,14 @@ import pytest
 from rich.console import Console
 
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
+from sweeps.planning.data import load_data
+from sweeps.planning.data_fit import fit_to_data
 from sweeps.results.best import best_settings
 from sweeps.results.result import SweepResult
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.reading import write_report
-from sweeps.service.running import EndedSweep, _fitted_data, resume_sweep
+from sweeps.service.running import EndedSweep, resume_sweep
 from sweeps.service.upkeep import sync_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
@@ -316,7 +318,7 @@ def test_batches_too_small_for_the_workers_are_refused_once_the_data_are_known()
     )
     message = "training.batch_size = 5 cuts 11 training samples .* num_workers = 4; .* 8 or more"
     with pytest.raises(UserError, match=message):
-        _fitted_data(sweep)
+        fit_to_data(sweep, load_data(sweep))
 
 
 def test_metrics_are_finite(first: EndedSweep) -> None:

@@ -18,6 +18,7 @@ from sweeps.evidence.comparison import compare
 from sweeps.planning.data import load_data
 from sweeps.planning.data_facts import data_facts
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.exporting import export_model, predict
@@ -89,7 +90,7 @@ def test_pictures_and_findings_are_read(folder: Path) -> None:
     shares = [split.labels.mean(0) for split in (dataset.train, dataset.validation, dataset.test)]
     np.testing.assert_allclose(shares[1], shares[0], atol=0.05)
     assert not dataset.test.labels.any(1).all()  # "No Finding" is not a label
-    facts = data_facts(fit_to_data(sweep_of(folder), dataset), dataset)
+    facts = data_facts(Plan(fit_to_data(sweep_of(folder), dataset)), dataset)
     assert facts["data"].endswith("samples of 3 labels, each there or not")
     assert "can detect" not in facts
     options = {k: v for k, v in section(folder).items() if k not in ("name", "labels")}

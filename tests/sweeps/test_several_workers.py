@@ -16,6 +16,7 @@ from ray.util.placement_group import (
 from rich.console import Console
 
 from sweeps.planning.data import load_data
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
 from sweeps.service.running import EndedSweep, run_sweep
@@ -114,7 +115,7 @@ def test_two_workers_give_what_one_gives(workplace: Path, result: EndedSweep) ->
         model_options=sweep.model.options,
         training=sweep.training.config(),
         trials_uri=str(workplace / "alone"),
-        outcome_epochs=(*make_stopper(sweep).rungs, sweep.training.epochs),
+        outcome_epochs=(*make_stopper(Plan(sweep)).rungs, sweep.training.epochs),
     )
     baseline = result.records[0]
     alone = TrialRun(load_data(sweep), setup, replace(baseline.config, number=0))

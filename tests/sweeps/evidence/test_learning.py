@@ -14,6 +14,7 @@ from sweeps.evidence.learning import FirstEpochs, constant_classifier, learning_
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
 from sweeps.results.reference import ReferenceResult
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.service.reading import write_report
 from sweeps.sweep_file.schema import TrainableSection
@@ -25,7 +26,7 @@ from trainables.files.storage import Folder
 from trainables.trials.outcome import write_predictions
 
 LABELS = torch.arange(20).repeat(10)
-SGD = make_sweep(training={"epochs": 5, "optimizer": "sgd", "lr": 0.1})
+SGD = Plan(make_sweep(training={"epochs": 5, "optimizer": "sgd", "lr": 0.1}))
 
 
 def predictions(folder: Path, labels: torch.Tensor = LABELS, signal: float = 0.0) -> ReadRows:
@@ -77,11 +78,12 @@ def test_the_warning_suggests_what_to_change(
 
 
 def test_values_in_use_are_not_suggested(tmp_path: Path) -> None:
-    adam = make_sweep(training={"epochs": 5, "optimizer": "adam", "lr": 0.001})
+    adam = Plan(make_sweep(training={"epochs": 5, "optimizer": "adam", "lr": 0.001}))
     records = [baseline(history=curve(2.99, 2.98, 2.98))]
     (warning,) = learning_warnings(ranked(records), predictions(tmp_path), adam)
     assert "try another learning rate (training.lr, now 0.001), and train for more than" in warning
-    loop = SGD.model_copy(update={"trainable": TrainableSection(name="my_loops:train")})
+    own = TrainableSection(name="my_loops:train")
+    loop = Plan(SGD.sweep.model_copy(update={"trainable": own}))
     (warning,) = learning_warnings(ranked(records), predictions(tmp_path), loop)
     assert "try another learning rate in your loop, and train" in warning
     assert "training.lr" not in warning

@@ -18,6 +18,7 @@ from sweeps.errors import SweepFailedError, UserError
 from sweeps.messages.redaction import is_redacted, redact
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.portability import check_reachable
+from sweeps.search.plan import Plan
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.service.reading import write_report
 from sweeps.service.upkeep import sync_sweep
@@ -190,7 +191,7 @@ def test_stored_files_have_no_credentials(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_failure_reasons_have_no_credentials() -> None:
-    queue = TrialQueue(make_sweep("hidden"), lambda record: None, num_classes=10)
+    queue = TrialQueue(Plan(make_sweep("hidden")), lambda record: None, num_classes=10)
     record = queue.next()
     assert record is not None
     queue.end(record.number, "failed", "s3://K:HUSH@b/x cannot be read")

@@ -8,13 +8,14 @@ from sweeps.errors import UserError
 from sweeps.planning.cards import CARDS, card_facts
 from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.search.plan import Plan
 from tests.builders import make_sweep
 
 
 def facts(card: str, **sections: Any) -> dict[str, str]:
     sweep = make_sweep(dataset={"name": "digits", "train_samples": 200}, **sections)
     dataset = load_data(sweep)
-    return card_facts(card, fit_to_data(sweep, dataset), dataset)
+    return card_facts(card, Plan(fit_to_data(sweep, dataset)), dataset)
 
 
 def test_small_trials_share_a_card() -> None:

@@ -8,6 +8,7 @@ from PIL import Image
 
 from sweeps.planning.data_facts import data_facts
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.search.plan import Plan
 from sweeps.store.skipped import skipped_files
 from tests.builders import make_sweep
 from tests.harness.command import calsweep
@@ -19,7 +20,7 @@ from trainables.metrics import detectable_difference
 def test_data_sizes_and_detectable_differences(share: float, judging: int) -> None:
     dataset = load_dataset("digits", seed=0)
     sweep = make_sweep(training={"adapt_share": share})
-    facts = data_facts(fit_to_data(sweep, dataset), dataset)
+    facts = data_facts(Plan(fit_to_data(sweep, dataset)), dataset)
     assert facts["data"] == "1,078 training, 360 validation, 359 test samples of 10 classes"
     assert facts["data kept"] == "in memory, 115.0 kB"
     assert facts["task"] == "one class of each sample"
@@ -33,7 +34,7 @@ def test_data_sizes_and_detectable_differences(share: float, judging: int) -> No
 def test_skipped_samples_are_counted_and_listed() -> None:
     lines = ["12 of 90 samples are skipped:", *(f"row {row}: no label" for row in range(12))]
     dataset = replace(load_dataset("digits", seed=0), notes=("\n".join(lines),))
-    text = data_facts(fit_to_data(make_sweep(), dataset), dataset)["skipped"]
+    text = data_facts(Plan(fit_to_data(make_sweep(), dataset)), dataset)["skipped"]
     assert text.splitlines() == [*lines[:11], "... and 2 more lines"]
     assert skipped_files(dataset) == {"skipped_samples.txt": "\n".join(lines).encode()}
     assert not skipped_files(load_dataset("digits", seed=0))
@@ -41,14 +42,14 @@ def test_skipped_samples_are_counted_and_listed() -> None:
 
 def test_remarks_of_a_reader_are_shown() -> None:
     dataset = replace(load_dataset("digits", seed=0), remarks=("one thing", "another"))
-    facts = data_facts(fit_to_data(make_sweep(), dataset), dataset)
+    facts = data_facts(Plan(fit_to_data(make_sweep(), dataset)), dataset)
     assert facts["noticed"] == "one thing\nanother"
 
 
 def test_other_objectives_have_no_detectable_difference() -> None:
     dataset = load_dataset("digits", seed=0)
     sweep = make_sweep(search={"objective": "val_nll"})
-    assert "can detect" not in data_facts(sweep, dataset)
+    assert "can detect" not in data_facts(Plan(sweep), dataset)
 
 
 @pytest.mark.slow
@@ -79,6 +80,6 @@ def test_what_is_streamed_says_from_where(tmp_path: Path) -> None:
     options = {"root": tmp_path / "images", "storage": "stream", "cache": tmp_path / "cache"}
     dataset = load_dataset("image_folder", seed=0, **options)
     sweep = make_sweep(dataset={"name": "image_folder", "root": str(tmp_path / "images")})
-    held = data_facts(fit_to_data(sweep, dataset), dataset)["data kept"]
+    held = data_facts(Plan(fit_to_data(sweep, dataset)), dataset)["data kept"]
     assert held.startswith("streamed from the disk, ")
     assert f"kB (decoded 240.0 kB): {tmp_path}/cache/images-" in held

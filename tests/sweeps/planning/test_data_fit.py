@@ -9,8 +9,8 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.data_fit import fit_to_data
-from sweeps.planning.plan import plan_facts
-from sweeps.planning.quick_checks import check_at_once_if_doubtful
+from sweeps.planning.plan_facts import plan_facts
+from sweeps.search.plan import Plan
 from sweeps.sweep_file.loading import dump_sweep, read_resolved, read_sweep
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep
@@ -31,8 +31,7 @@ def without_model(**sections: Any) -> SweepFile:
 def test_a_sweep_without_model_gets_the_default_one_of_its_data(tmp_path: Path) -> None:
     sweep = without_model(training={"epochs": 3})
     check_sweep(sweep)
-    check_at_once_if_doubtful(sweep)
-    assert plan_facts(sweep)["model"] == "the default one of such data"
+    assert plan_facts(Plan(sweep))["model"] == "the default one of such data"
     digits = load_dataset("digits", seed=0)
     assert fit_to_data(sweep, digits).model.name == "small_cnn"
     fitted = fit_to_data(sweep, table(tmp_path))

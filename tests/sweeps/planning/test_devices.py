@@ -8,7 +8,7 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.messages.reporter import Reporter
 from sweeps.planning.data import load_data
-from sweeps.planning.devices import Gpu, gpu_share, settle_devices, worker_room
+from sweeps.planning.devices import Gpu, gpu_share, inputs_per_step, settle_devices, worker_room
 from sweeps.sweep_file.schema import ScalingSection, SweepFile
 from tests.builders import make_sweep
 from trainables.engine.workload import Workload
@@ -39,15 +39,17 @@ def test_shares(
     workload: Workload, memory: int, node: dict[str, float], scaling: dict[str, Any], share: float
 ) -> None:
     sweep = make_sweep(scaling=scaling)
-    assert gpu_share(sweep, workload, Gpu("G", memory * GIB, True), [{"CPU": 4}, node]) == share
+    steps, gpu = inputs_per_step(sweep.stages), Gpu("G", memory * GIB, True)
+    assert gpu_share(sweep.scaling, workload, steps, gpu, [{"CPU": 4}, node]) == share
 
 
 def test_two_views_take_twice_the_memory() -> None:
     encoder = {"loss": "supcon", "training": {"batch_size": 128}}
     shares = [
         gpu_share(
-            make_sweep(model={"name": "small_cnn"}, **sections),
+            ScalingSection(),
             replace(LARGE, operations=1.0),
+            inputs_per_step(make_sweep(model={"name": "small_cnn"}, **sections).stages),
             Gpu("G", 40 * GIB, True),
             [{"CPU": 64, "GPU": 1}],
         )

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-from sweeps.planning.plan import describe_range, plan_facts
+from sweeps.planning.plan_facts import describe_range, plan_facts
+from sweeps.search.plan import Plan
 from sweeps.terminal.plan_tables import plan_tables
 from tests.builders import make_sweep, shown
 
@@ -115,16 +116,16 @@ from tests.builders import make_sweep, shown
 )
 def test_the_plan(sections: dict[str, Any], facts: dict[str, str]) -> None:
     sweep = make_sweep(training={"epochs": 9}, **sections)
-    assert facts.items() <= plan_facts(sweep).items()
-    text = shown(*plan_tables(sweep))
+    assert facts.items() <= plan_facts(Plan(sweep)).items()
+    text = shown(*plan_tables(Plan(sweep)))
     assert all(section.name in text for section in sweep.losses)
 
 
 def test_the_plan_contains_the_pilot() -> None:
     sections = {"training": {"epochs": 4, "patience": 2}, "selection": {"finalists": 0}}
-    facts = plan_facts(make_sweep(search={"trials": 5}, **sections))
+    facts = plan_facts(Plan(make_sweep(search={"trials": 5}, **sections)))
     assert facts["total"] == "at most 24 epochs"
-    facts = plan_facts(make_sweep(search={"trials": 5, "max_epochs": 23}, **sections))
+    facts = plan_facts(Plan(make_sweep(search={"trials": 5, "max_epochs": 23}, **sections)))
     assert facts["budget"].startswith("23 epochs: 4 of 5 trials to their end and 0 of finalists")
 
 

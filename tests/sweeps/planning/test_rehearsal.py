@@ -7,6 +7,7 @@ import pytest
 from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.planning.rehearsal import Rehearsal, findings
+from sweeps.search.plan import Plan
 from sweeps.sweep_file.loading import parse_sweep
 from tests.builders import Noted, baseline, make_sweep, trial
 from trainables.data.core.base import Dataset
@@ -24,7 +25,7 @@ def dataset() -> Dataset:
 
 def lines(dataset: Dataset, share: float, **facts: float) -> list[str]:
     sweep = make_sweep(scaling={"gpus_per_worker": share}, training={"precision": "bfloat16"})
-    return findings(fit_to_data(sweep, dataset), dataset, FACTS | facts, NODES)
+    return findings(Plan(fit_to_data(sweep, dataset)), dataset, FACTS | facts, NODES)
 
 
 def test_a_suitable_share_is_kept(dataset: Dataset) -> None:
@@ -48,14 +49,14 @@ def test_a_custom_loop_reports_no_seconds_of_training(dataset: Dataset) -> None:
     own_loop = {"name": "own", "dataset": "digits", "losses": ["focal"]}
     sweep = parse_sweep({**own_loop, "trainable": "benchmarks.gpu_loops:train"})
     facts = {name: value for name, value in FACTS.items() if name != "training_seconds"}
-    assert findings(sweep, dataset, facts, NODES) == ["First epoch: 1.6 GB of GPU memory."]
+    assert findings(Plan(sweep), dataset, facts, NODES) == ["First epoch: 1.6 GB of GPU memory."]
 
 
 def test_it_is_reported_once_for_the_baseline_on_a_gpu(dataset: Dataset) -> None:
     def reported(*records: Any) -> int:
         said: list[str] = []
         sweep = fit_to_data(make_sweep(scaling={"gpus_per_worker": 0.125}), dataset)
-        rehearsal = Rehearsal(sweep, dataset, Noted(said), lambda: NODES)
+        rehearsal = Rehearsal(Plan(sweep), dataset, Noted(said), lambda: NODES)
         for record in records:
             rehearsal.take(record)
         return len(said)

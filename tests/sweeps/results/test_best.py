@@ -8,6 +8,7 @@ from ruamel.yaml import YAML
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.results.best import TrackedSweep, as_sweep_file, best_settings
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import make_stopper
@@ -137,9 +138,9 @@ def test_the_best_setting_as_a_sweep_file_trains_just_that(
     sweep = parse_sweep(YAML(typ="safe").load(to_yaml(file)))
     check_sweep(sweep)
     expected = [BASELINE, Setting(loss, hyperparameters)]
-    assert SearchSpace(sweep).initial_settings(10) == expected[: sweep.search.trials]
+    assert SearchSpace(sweep.losses).initial_settings(10) == expected[: sweep.search.trials]
     assert sweep.search.trials == (1 if loss == "cross_entropy" else 2)
     assert sweep.search.seed == 4
     assert sweep.training == tuned.training
-    assert make_stopper(sweep).rungs == ()
+    assert make_stopper(Plan(sweep)).rungs == ()
     assert sweep.selection.seeds == 0

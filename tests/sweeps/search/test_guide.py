@@ -6,8 +6,10 @@ from typing import Any
 import pytest
 
 from sweeps.errors import UserError
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import recorded_settings
+from sweeps.search.suggestions import Known
 from sweeps.search.trial_queue import Past, TrialQueue
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from sweeps.sweep_file.schema import SweepFile
@@ -22,8 +24,8 @@ def guided(**search: Any) -> SweepFile:
 
 
 def queue_of(sweep: SweepFile, records: Any = ()) -> TrialQueue:
-    past = Past(records, recorded=recorded_settings())
-    return TrialQueue(sweep, lambda record: None, 10, past)
+    past = Past(records, Known(recorded=recorded_settings()))
+    return TrialQueue(Plan(sweep), lambda record: None, 10, past)
 
 
 def shown(setting: Setting, log_t: float, epochs: int) -> dict[str, float]:
@@ -49,7 +51,7 @@ def searched(queue: TrialQueue, log_t: float, most: int = 60) -> list[TrialRecor
     found = []
     while len(found) < most and (record := queue.next()) is not None and record.searched:
         found.append(record)
-        queue.result(record.number, shown(record.setting, log_t, queue.sweep.training.epochs))
+        queue.result(record.number, shown(record.setting, log_t, queue.plan.epochs))
         queue.end(record.number, "finished")
     return found
 

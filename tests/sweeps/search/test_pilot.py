@@ -6,6 +6,7 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.search.pilot import PilotQueue, common_epochs
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.service.reading import look_at
 from sweeps.store.sweep_store import SweepStore
@@ -20,7 +21,7 @@ OVERFITTING = [1.0, 0.8, 0.7, 0.6, 0.7, 0.8, 0.9, 0.6]
 def run(store: SweepStore, curve: list[float], cut_off_after: int | None = None) -> TrialRecord:
     """Run the pilot as Tune does: an epoch is judged, then known."""
     own = store.pilot()
-    queue = PilotQueue(SWEEP, own.save, 10, own.load_records())
+    queue = PilotQueue(Plan(SWEEP), own.save, 10, own.load_records())
     record = queue.next()
     assert record is not None
     assert queue.next() is None
@@ -53,7 +54,7 @@ def test_all_trials_end_where_the_pilot_was_best(
 ) -> None:
     record = run(new_store(tmp_path, SWEEP), curve)
     assert (record.loss, record.epochs) == ("cross_entropy", trained)
-    assert common_epochs(record, SWEEP) == epochs
+    assert common_epochs(record, SWEEP.training) == epochs
 
 
 def test_a_pilot_that_was_cut_off_continues(tmp_path: Path) -> None:

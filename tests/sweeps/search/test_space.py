@@ -16,6 +16,7 @@ from optuna.exceptions import ExperimentalWarning
 
 from search_spaces import available_search_spaces, published_settings, search_space
 from sweeps.planning.checks import check_sweep
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.samplers import tpe
 from sweeps.search.space import SearchSpace, loss_space
@@ -37,7 +38,7 @@ def test_the_users_ranges_replace_the_losses_own() -> None:
         {"name": "my.module:Loss", "space": {"beta": {"low": 1, "high": 100, "log": True}}},
         {"name": "focal", "hyperparameters": {"gamma": 2}},
     )
-    space = SearchSpace(sweep).branches
+    space = SearchSpace(sweep.losses).branches
     assert space["mbls"] == {**search_space("mbls"), "lam": FloatDistribution(0.5, 2.0)}
     assert space["r_aurc"]["confidence"] == CategoricalDistribution(("margin",))
     assert space["my.module:Loss"] == {"beta": FloatDistribution(1.0, 100.0, log=True)}
@@ -71,7 +72,7 @@ def test_published_settings_within_the_ranges_follow_the_baseline(
 ) -> None:
     sweep = searching(loss)
     name = sweep.losses[0].name
-    assert SearchSpace(sweep).initial_settings(10) == [
+    assert SearchSpace(sweep.losses).initial_settings(10) == [
         BASELINE,
         *(Setting(name, values) for values in expected),
     ]
@@ -80,14 +81,16 @@ def test_published_settings_within_the_ranges_follow_the_baseline(
 def test_a_range_of_an_integer_hyperparameter_has_whole_numbers() -> None:
     given = {"low": 5, "high": 20}
     space = SearchSpace(
-        searching({"name": "cals_alm", "space": {"period": given, "lam": given}})
+        searching({"name": "cals_alm", "space": {"period": given, "lam": given}}).losses
     ).branches
     assert space["cals_alm"]["period"] == IntDistribution(5, 20)
     assert space["cals_alm"]["lam"] == FloatDistribution(5.0, 20.0)
 
 
 def test_losses_take_turns() -> None:
-    first = [s.loss for s in SearchSpace(searching("focal", "mbls", "brier")).initial_settings(10)]
+    first = [
+        s.loss for s in SearchSpace(searching("focal", "mbls", "brier").losses).initial_settings(10)
+    ]
     assert first == [
         *("cross_entropy", "focal", "mbls", "brier"),
         *("focal", "mbls", "focal", "focal"),
@@ -95,7 +98,7 @@ def test_losses_take_turns() -> None:
 
 
 def test_what_is_published_for_this_number_of_classes_comes_first() -> None:
-    space = SearchSpace(searching("r_aurc"))
+    space = SearchSpace(searching("r_aurc").losses)
     few, many = (space.initial_settings(k)[1].hyperparameters["epsilon"] for k in (10, 100))
     assert (few, many) == (0.05, 0.01)
 
@@ -105,7 +108,7 @@ def test_every_published_setting_is_one_that_optuna_could_suggest(loss: str) -> 
     sweep = searching(loss)
     if loss != "supcon":  # it trains only an encoder
         check_sweep(sweep)
-    space = SearchSpace(sweep)
+    space = SearchSpace(sweep.losses)
     for values in published_settings(loss, 10):
         setting = Setting(loss, values)
         known = space.optuna_parameters(setting)
@@ -122,8 +125,8 @@ def test_a_suggestion_has_the_chosen_losses_hyperparameters_and_no_others(number
     sweep = searching(
         "focal", {"name": "mbls", "hyperparameters": {"margin": 5.0}}, "r_aurc", "brier"
     )
-    space = SearchSpace(sweep)
-    setting = SweepStudy(sweep, space).suggest(number)
+    space = SearchSpace(sweep.losses)
+    setting = SweepStudy(Plan(sweep)).suggest(number)
     loss, values = setting.loss, setting.hyperparameters
     wanted = {
         "focal": {"gamma"},
@@ -153,7 +156,7 @@ THREE = {"name": "focal", "space": {"gamma": {"choices": [1.0, 2.0, 7.0]}}}
 )
 def test_there_are_no_more_trials_than_settings(losses: list[Any], trials: int) -> None:
     sweep = searching(*losses, trials=50)
-    space = SearchSpace(sweep)
+    space = SearchSpace(sweep.losses)
     assert space.most_trials(50, space.initial_settings(10)) == trials
 
 
@@ -173,7 +176,7 @@ def test_no_setting_is_suggested_twice(sampler: str) -> None:
 
 
 def study_of(sweep: SweepFile) -> SweepStudy:
-    return SweepStudy(sweep, SearchSpace(sweep))
+    return SweepStudy(Plan(sweep))
 
 
 def record(number: int, setting: Setting, **values: Any) -> TrialRecord:
@@ -322,7 +325,7 @@ def test_ranges_and_fixed_values_of_the_user_come_first() -> None:
     dual_focal, mbls = (loss_space(section) for section in sweep.losses)
     assert (dual_focal["gamma"].low, dual_focal["gamma"].high) == (4.0, 5.0)  # type: ignore[attr-defined]
     assert list(mbls) == ["margin"]
-    space = SearchSpace(sweep)
+    space = SearchSpace(sweep.losses)
     settings = space.initial_settings(10)
     assert settings[0] == BASELINE
     assert settings.count(BASELINE) == 1

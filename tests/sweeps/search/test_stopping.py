@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ray.tune.schedulers import ASHAScheduler, TrialScheduler
 
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import STOPPERS, SuccessiveHalving, is_at_chance, make_stopper
 from sweeps.search.trial_queue import TrialQueue
@@ -54,7 +55,7 @@ def entry(epoch: int, val_nll: float) -> dict[str, float]:
 def test_the_epochs_at_which_trials_may_stop(
     epochs: int, scheduler: dict[str, Any], rungs: tuple[int, ...]
 ) -> None:
-    assert make_stopper(make_sweep(epochs, **scheduler)).rungs == rungs
+    assert make_stopper(Plan(make_sweep(epochs, **scheduler))).rungs == rungs
 
 
 values = st.lists(st.lists(st.floats(0, 1), min_size=9, max_size=9), min_size=1, max_size=12)
@@ -62,7 +63,7 @@ values = st.lists(st.lists(st.floats(0, 1), min_size=9, max_size=9), min_size=1,
 
 @given(histories=values, factor=st.integers(2, 4))
 def test_it_decides_as_rays_asha_does(histories: list[list[float]], factor: int) -> None:
-    ours = SuccessiveHalving(make_sweep(9, grace_period=1, reduction_factor=factor))
+    ours = SuccessiveHalving(Plan(make_sweep(9, grace_period=1, reduction_factor=factor)))
     rays = ASHAScheduler(
         time_attr="epoch",
         metric="val_nll",
@@ -82,14 +83,14 @@ def test_it_decides_as_rays_asha_does(histories: list[list[float]], factor: int)
 
 
 def test_losses_do_not_compete_with_each_other() -> None:
-    asha = SuccessiveHalving(make_sweep(9, grace_period=1))
+    asha = SuccessiveHalving(Plan(make_sweep(9, grace_period=1)))
     assert not asha.judge(trial(0), entry(1, 0.1))
     assert not asha.judge(trial(1, "brier"), entry(1, 5.0))
     assert asha.judge(trial(2), entry(1, 5.0))
 
 
 def test_what_was_judged_once_is_not_judged_again() -> None:
-    asha = SuccessiveHalving(make_sweep(9, grace_period=1))
+    asha = SuccessiveHalving(Plan(make_sweep(9, grace_period=1)))
     assert not asha.judge(trial(0), entry(1, 0.5))
     assert not asha.judge(trial(1), entry(1, 0.1))
     assert not asha.judge(trial(0), entry(1, 0.5))  # retried after its process died
@@ -97,7 +98,7 @@ def test_what_was_judged_once_is_not_judged_again() -> None:
 
 
 def test_a_trial_whose_metric_is_undefined_is_stopped_and_spoils_nothing() -> None:
-    asha = SuccessiveHalving(make_sweep(9, grace_period=1))
+    asha = SuccessiveHalving(Plan(make_sweep(9, grace_period=1)))
     assert not asha.judge(trial(0), entry(1, 0.5))
     assert asha.judge(trial(1), entry(1, float("nan")))
     assert asha.judge(trial(2), {"epoch": 1})
@@ -122,7 +123,7 @@ def test_chance_level(error: float, classes: int, at_chance: bool) -> None:
 
 
 def test_trials_at_chance_level_are_not_compared() -> None:
-    queue = TrialQueue(make_sweep(9), lambda record: None, num_classes=20)
+    queue = TrialQueue(Plan(make_sweep(9)), lambda record: None, num_classes=20)
     for _ in range(4):
         queue.next()
     first, second = queue.outcome_epochs[:2]
@@ -137,14 +138,14 @@ def test_adding_a_scheduler_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatc
     class FirstOnly:
         rungs = (2,)
 
-        def __init__(self, sweep: SweepFile) -> None:
+        def __init__(self, plan: Plan) -> None:
             pass
 
         def judge(self, record: TrialRecord, entry: dict[str, float]) -> bool:
             return entry["epoch"] == 2 and record.number > 0
 
     monkeypatch.setitem(STOPPERS, "first_only", FirstOnly)
-    stopper = make_stopper(make_sweep(name="first_only"))
+    stopper = make_stopper(Plan(make_sweep(name="first_only")))
     assert stopper.rungs == (2,)
     assert stopper.judge(trial(1), entry(2, 0.0))
 
@@ -157,7 +158,7 @@ def test_the_limit_is_numpys_percentile_to_the_last_bit(values: list[float], fac
     with np.errstate(invalid="ignore"):  # arithmetic with infinities
         limit = np.percentile(values, 100 / factor)
     for value in (float(limit), float(np.nextafter(limit, np.inf))):
-        stopper = SuccessiveHalving(make_sweep(reduction_factor=factor))
+        stopper = SuccessiveHalving(Plan(make_sweep(reduction_factor=factor)))
         for number, known in enumerate(values):
             stopper.judge(trial(number), entry(3, known))
         assert stopper.judge(trial(len(values)), entry(3, value)) == (not value <= limit)

@@ -31,7 +31,7 @@ from tests.builders import baseline, make_sweep, trial
 from trainables.contract.setting import BASELINE, Setting
 
 SWEEP = make_sweep(losses=["focal", "inverse_focal", "mbls"])
-PLACES = Places(SearchSpace(SWEEP).branches)
+PLACES = Places(SearchSpace(SWEEP.losses).branches)
 FOCAL, SHARPER = Setting("focal", {"gamma": 3.0}), Setting("inverse_focal", {"gamma": 2.0})
 KERNEL = SettingKernel(common=0.4, scale=0.45, offset=0.05, slope=0.2, local=0.2)
 
@@ -92,7 +92,7 @@ def test_the_posterior_is_that_of_a_normal_distribution() -> None:
 
 def test_places_follow_the_losses_own_ranges() -> None:
     narrow = make_sweep(losses=[{"name": "focal", "space": {"gamma": {"low": 2, "high": 3}}}])
-    places = Places(SearchSpace(narrow).branches)
+    places = Places(SearchSpace(narrow.losses).branches)
     assert places([FOCAL])[0].tolist() == [0, 0.3]  # in the range 0 … 10
     assert not places.knows(SHARPER)
     assert not places.knows(Setting("focal"))

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from sweeps.errors import UserError
 from sweeps.search.finalist_plan import Look
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.remaining import epochs_left
 from sweeps.search.rules import rule_of
+from sweeps.search.space import SearchSpace
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.sweep_file.schema import SweepFile
@@ -409,6 +411,24 @@ def test_the_search_ends_in_time_for_the_finals(tmp_path: Path, clock: Clock) ->
     assert not queue.cut_short
 
 
+def test_properties_report_and_advance_decides(tmp_path: Path, clock: Clock) -> None:
+    sweep = simulated(max_hours=12, trials=100)
+    queue = queue_of(sweep, new_store(tmp_path, sweep))
+    record = queue.next()
+    assert record is not None
+    for epoch in range(1, sweep.training.epochs + 1):
+        queue.result(record.number, metrics(record, epoch))
+    clock.now += 3600
+    queue.end(record.number, "finished")
+    clock.now += 8 * 3600  # the search is over, because the finalists need the rest
+    names = ("exhausted", "cut_short", "planned", "finals_left", "progress", "seeds_ended_by")
+    before = [getattr(queue, name) for name in names]
+    assert [getattr(queue, name) for name in names] == before
+    assert queue.ended_by is None
+    queue.advance()
+    assert queue.ended_by == "max_hours"
+
+
 @pytest.mark.parametrize("sections", [{}, TWO_STAGES], ids=["one stage", "two stages"])
 def test_when_the_hours_are_spent_nothing_begins_and_a_resume_has_no_more(
     tmp_path: Path, clock: Clock, sections: dict[str, object]
@@ -574,7 +594,7 @@ def test_a_budget_of_epochs_reserves_epochs_for_finalists(
         search={"trials": 14, "sampler": "random", "max_epochs": max_epochs},
         selection={"finalists": finalists, "seeds": seeds},
     )
-    queue = TrialQueue(sweep, lambda record: None, 10)
+    queue = TrialQueue(Plan(sweep), lambda record: None, 10)
     running: list[TrialRecord] = []
     while not queue.exhausted:
         while len(running) < at_once and (record := queue.next()) is not None:
@@ -592,7 +612,8 @@ def test_a_budget_of_epochs_reserves_epochs_for_finalists(
     searched = sum(record.searched for record in queue.records)
     if searched > 1 and finalists and seeds:  # the trial of the baseline may use the whole budget
         whole = {r.setting for r in queue.records if r.searched and r.state == "finished"}
-        assert len(finals) >= seeds * min(finalists, len(whole))
+        others = min(finalists, len(whole) - 1)  # besides the baseline; the first has all seeds
+        assert len(finals) == seeds + (seeds + others - 1 if others else 0)
     assert (queue.ended_by == "max_epochs") is (searched < 14)
     assert not queue.cut_short
 
@@ -718,7 +739,7 @@ def test_a_sweep_continues_without_the_records_that_are_damaged(
     sweep = simulated()
     store = new_store(tmp_path, sweep)
     queue = queue_of(sweep, store)
-    initial = list(queue._initial)
+    initial = SearchSpace(sweep.losses).initial_settings(10)[: sweep.search.trials]
     for _ in zip(range(24), steps(queue), strict=False):
         pass
     store.trial_folder(damaged).write("trial.json", b"")

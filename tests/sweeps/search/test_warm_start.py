@@ -10,8 +10,9 @@ import optuna
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.planning.plan import plan_facts
+from sweeps.planning.plan_facts import plan_facts
 from sweeps.results.best import as_sweep_file
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord, flat
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.search.warm_start import EarlierTrial, earlier_trials
@@ -89,7 +90,7 @@ def test_earlier_trials_have_all_objectives(storage: Path) -> None:
     assert (first.objective, first.others) == (0.02, [0.1])
     store = new_store(storage, sweep)
     store.folder.write("warm_start.json", json.dumps([flat(first)]).encode())
-    assert queue_of(sweep, store)._study._study.get_trials()[0].values == [0.02, 0.1]
+    assert queue_of(sweep, store)._suggestions._study._study.get_trials()[0].values == [0.02, 0.1]
 
 
 def test_earlier_trials_are_held_to_the_constraints_of_the_new_sweep(storage: Path) -> None:
@@ -100,7 +101,7 @@ def test_earlier_trials_are_held_to_the_constraints_of_the_new_sweep(storage: Pa
     assert first.constraints == pytest.approx({"val_nll": -0.2})
     store = new_store(storage, sweep)
     store.folder.write("warm_start.json", json.dumps([flat(first)]).encode())
-    known = queue_of(sweep, store)._study._study.get_trials()
+    known = queue_of(sweep, store)._suggestions._study._study.get_trials()
     assert known[0].constraints.keys() == {"guard", "val_nll"}
 
 
@@ -138,11 +139,13 @@ def carry_out(queue: TrialQueue, count: int) -> list[Setting]:
 
 def test_optuna_knows_them_and_the_sweep_does_not_count_them(storage: Path) -> None:
     warm = begun(storage, "warm", warm_start="first")
-    known = warm._study._study.get_trials()
+    known = warm._suggestions._study._study.get_trials()
     assert [t.params["focal.gamma"] for t in known] == [3.0, 4.0]
     assert [t.value for t in known] == [0.02, 0.0]
     assert {t.state for t in known} == {optuna.trial.TrialState.COMPLETE}
-    assert warm._study._study.best_trial.value == 0.02  # the other is outside the guard
+    assert (
+        warm._suggestions._study._study.best_trial.value == 0.02
+    )  # the other is outside the guard
     assert warm.records == []
     settings = carry_out(warm, 10)
     assert [each.role for each in warm.records] == ["baseline"] + ["published"] * 4 + ["search"] * 5
@@ -164,8 +167,8 @@ def test_a_resumed_sweep_starts_from_the_same_though_the_earlier_one_is_gone(
 
 def test_it_is_in_the_plan_and_the_file_and_not_in_the_best_settings_file() -> None:
     sweep = learning("new", warm_start=["a", "b"])
-    assert "a, b" in plan_facts(sweep)["learns from"]
-    assert "learns from" not in plan_facts(learning("new"))
+    assert "a, b" in plan_facts(Plan(sweep))["learns from"]
+    assert "learns from" not in plan_facts(Plan(learning("new")))
     tree = sweep.model_dump(mode="json")
     assert parse_sweep(tree) == sweep
     assert "warm_start:\n  - a\n  - b" in dump_sweep(sweep)

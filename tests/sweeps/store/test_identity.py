@@ -131,7 +131,7 @@ def test_the_users_code_and_what_it_imports_is_known(
     use_working_folder()
     dataset = load_dataset("digits", seed=0)
     losses: list[Any] = ["focal", "own.losses:L", "torch.nn:MultiMarginLoss", "broken:L", "gone:L"]
-    identity = identify(make_sweep(losses=losses), dataset)
+    identity = identify(make_sweep(losses=losses).named, dataset)
     assert sorted(identity.modules) == [
         "broken.py",
         "deeper/still.py",
@@ -143,9 +143,9 @@ def test_the_users_code_and_what_it_imports_is_known(
     assert identity.digest == dataset.digest()
     assert identity.samples["test"] == len(dataset.test)
     (tmp_path / "helper.py").write_text("changed = 1")
-    again = identify(make_sweep(losses=losses), dataset)
+    again = identify(make_sweep(losses=losses).named, dataset)
     assert {n for n in again.modules if again.modules[n] != identity.modules[n]} == {"helper.py"}
-    assert identify(make_sweep(), dataset).modules == {}
+    assert identify(make_sweep().named, dataset).modules == {}
 
 
 def test_other_samples_make_other_data() -> None:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sweeps.messages.reporter import LOG
+from sweeps.search.plan import Plan
 from sweeps.service.ending import end_of, take_look
 from sweeps.store.kept_rows import KeptRows
 from sweeps.store.mistakes import keep_mistakes, load_mistakes
@@ -75,7 +76,7 @@ def test_the_end_of_a_sweep_decodes_each_file_at_most_once(
     judgement = ending.result.judgement
     assert {each.split for each in judgement.comparisons} == {"validation", "test"}
     assert judgement.pairs and judgement.sets and judgement.ensemble
-    take_look(sweep, store, ending.ranking)
+    take_look(Plan(sweep), store, ending.ranking)
     keep_mistakes(store, ending.ranking, data)
     assert load_mistakes(store)
     page = stored_report(store, sweep, records, judgement)

@@ -14,7 +14,7 @@ from tests.builders import baseline, make_sweep, new_store, trial
 def test_other_data_are_named(tmp_path: Path) -> None:
     few = make_sweep("few", dataset={"name": "digits", "train_samples": 200})
     data = load_data(few)
-    identity = identify(few, data)
+    identity = identify(few.named, data)
     records = [baseline(), trial(1)]
     new_store(tmp_path, few, records, identity_files(identity))
     sweep = make_sweep("new", search={"warm_start": ["few"]})

@@ -176,7 +176,7 @@ def test_recipes_are_right(name: str) -> None:
         for net in re.split(", | or ", nets.strip()):
             check_sweep(load_sweep(name, [f"model={net}"]))
     short = text.split("# A short form: --set ")[1].splitlines()[0]
-    assert sum(recipe.epochs for _, recipe in load_sweep(name, [short]).recipes) <= 120
+    assert sum(stage.recipe.epochs for stage in load_sweep(name, [short]).stages) <= 120
 
 
 @pytest.mark.parametrize(

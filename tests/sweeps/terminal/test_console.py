@@ -16,6 +16,7 @@ from sweeps.jobs.tables import job_facts, jobs_table
 from sweeps.results.explanation import result_of
 from sweeps.results.leaderboard import leaderboard
 from sweeps.results.verdicts import Comparison
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.running import EndedSweep
@@ -44,7 +45,7 @@ def test_tables() -> None:
     assert flat(shown(board, width=400)).count(flat(HOSTILE)) == 2
     assert "[old]" in shown(board) and "birds" in shown(jobs_table([job]))
     assert flat(shown(job_facts(job, HOSTILE, "last"), width=400)).count(flat(HOSTILE)) == 4
-    assert flat(HOSTILE) in flat(shown(*plan_tables(sweep), width=400))
+    assert flat(HOSTILE) in flat(shown(*plan_tables(Plan(sweep)), width=400))
 
 
 @pytest.mark.parametrize("metric", ["ece", "adaptive_ece", "nll_calibration"])

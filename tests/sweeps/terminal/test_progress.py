@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from sweeps.search.plan import Plan
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.terminal import progress as module
 from sweeps.terminal.console import plain_console
@@ -18,7 +19,7 @@ from tests.builders import make_sweep, trial
 @pytest.fixture
 def queue() -> TrialQueue:
     sweep = make_sweep("shown", losses=["focal"], training={"epochs": 2}, search={"trials": 6})
-    queue = TrialQueue(sweep, lambda record: None, num_classes=10)
+    queue = TrialQueue(Plan(sweep), lambda record: None, num_classes=10)
     for nll, error in ((0.5, 0.1), (0.4, 0.1), (0.3, 0.9)):
         record = queue.next()
         assert record is not None
@@ -95,7 +96,7 @@ def test_what_is_spent_of_each_budget_is_shown_and_which_ended_the_search() -> N
     text = io.StringIO()
     search = {"trials": 9, "max_epochs": 6, "max_hours": 0.5}
     sweep = make_sweep("shown", training={"epochs": 2}, search=search, selection={"seeds": 1})
-    queue = TrialQueue(sweep, lambda record: None, num_classes=10)
+    queue = TrialQueue(Plan(sweep), lambda record: None, num_classes=10)
     with Progress(plain(text)) as progress:
         progress.follow(queue)
         while (record := queue.next()) is not None:
@@ -109,7 +110,7 @@ def test_what_is_spent_of_each_budget_is_shown_and_which_ended_the_search() -> N
 def test_a_guided_search_shows_what_it_expects_and_a_bound_of_the_time() -> None:
     text = io.StringIO()
     sweep = make_sweep("shown", training={"epochs": 1}, search={"sampler": "guided"})
-    queue = TrialQueue(sweep, lambda record: None, num_classes=10)
+    queue = TrialQueue(Plan(sweep), lambda record: None, num_classes=10)
     with Progress(plain(text)) as progress:
         progress.follow(queue)
         for _ in range(2):
@@ -125,7 +126,7 @@ def test_a_guided_search_shows_what_it_expects_and_a_bound_of_the_time() -> None
 def test_a_guided_search_says_that_it_ended() -> None:
     text = io.StringIO()
     sweep = make_sweep("shown", search={"sampler": "guided"}, selection={"seeds": 0})
-    queue = TrialQueue(sweep, lambda record: None, num_classes=10)
+    queue = TrialQueue(Plan(sweep), lambda record: None, num_classes=10)
     with Progress(plain(text)) as progress:
         progress.follow(queue)
         while (record := queue.next()) is not None:
@@ -146,7 +147,7 @@ def test_an_error_is_reported_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_no_time_estimate_before_a_trial_has_ended(tmp_path: Path) -> None:
     text = io.StringIO()
-    queue = TrialQueue(make_sweep("begun"), lambda record: None, num_classes=10)
+    queue = TrialQueue(Plan(make_sweep("begun")), lambda record: None, num_classes=10)
     with Progress(plain(text)) as progress:
         progress.follow(queue)
         queue.next()

@@ -5,81 +5,49 @@ from __future__ import annotations
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 from sweeps.messages.formatting import counted, format_hyperparameters, format_value
+from sweeps.search.plan import ANY_NUMBER_OF_CLASSES, Plan
 from sweeps.search.recorded import recorded_settings
-from sweeps.search.rules import rule_of
 from sweeps.search.seed_counts import SeedCounts
-from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import make_stopper
-from sweeps.sweep_file.schema import DEFAULT_MODEL, ScalingSection, SweepFile, TrainingSection
+from sweeps.sweep_file.schema import DEFAULT_MODEL, ScalingSection, SearchSection, TrainingSection
 from sweeps.sweep_file.sections.search import GUIDED
 
-ANY_NUMBER_OF_CLASSES = 10
 _GUIDED_TRIALS = (6, 34)  # after how many a guided search ended, fewest and most: docs/search.md
 
 
-def planned_trials(sweep: SweepFile) -> int:
-    """The total number of trials of a sweep, if every finalist passes the guard."""
-    trials = _trials(sweep)
-    encoders = len(sweep.seeds) if sweep.encoder else 0
-    return trials + SeedCounts.of(sweep).most_trials(trials) + encoders
-
-
-def pilot_epochs(sweep: SweepFile) -> int:
-    """The most epochs of the pilot; see :mod:`sweeps.search.pilot`."""
-    return sweep.training.epochs if sweep.training.patience is not None else 0
-
-
-def most_epochs(sweep: SweepFile) -> int:
-    """The total number of epochs of the pilot and all trials, if none is stopped early."""
-    trials = _trials(sweep)
-    found = (trials + SeedCounts.of(sweep).most_trials(trials)) * sweep.training.epochs
-    found += pilot_epochs(sweep)
-    if sweep.search.max_epochs is not None:
-        found = min(found, sweep.search.max_epochs)
-    if sweep.encoder:
-        found += len(sweep.seeds) * sweep.encoder.training.epochs
-    return found
-
-
-def _trials(sweep: SweepFile) -> int:
-    space = SearchSpace(sweep)
-    return space.most_trials(sweep.search.trials, space.initial_settings(ANY_NUMBER_OF_CLASSES))
-
-
-def plan_facts(sweep: SweepFile) -> dict[str, str]:
-    trials = _trials(sweep)
-    again = SeedCounts.of(sweep).most_trials(trials)
+def plan_facts(plan: Plan) -> dict[str, str]:
+    sweep = plan.sweep
     most = sweep.scaling.max_concurrent
     return {
         "sweep": sweep.name,
         "dataset": sweep.dataset.label,
-        **_trained_fact(sweep),
-        **_encoder_facts(sweep),
-        "trials": _stages(sweep, trials),
-        "finalists": f"at most {again} more: {_finalists(sweep)}{_further(sweep)}"
-        if again
+        **_trained_fact(plan),
+        **_encoder_facts(plan),
+        "trials": _stages(plan),
+        "finalists": f"at most {plan.again} more: {_finalists(plan)}{_further(plan.counts)}"
+        if plan.again
         else "none",
-        **_epoch_facts(sweep),
-        **_budget_facts(sweep, trials),
-        "selected by": ("the Pareto front of " if rule_of(sweep).others else "")
+        **_epoch_facts(plan),
+        **_budget_facts(plan),
+        "selected by": ("the Pareto front of " if plan.rule.others else "")
         + f"{' and '.join(sweep.search.objectives)}, validation error at most "
         f"{sweep.search.guard:g} above cross-entropy's"
-        + "".join(f", {limit}" for limit in rule_of(sweep).constraints),
+        + "".join(f", {limit}" for limit in plan.rule.constraints),
         **(
             {"adapts on": f"{share:.0%} of the validation split, not used for evaluation"}
             if (share := sweep.training.adapt_share)
             else {}
         ),
         **({"learns from": ", ".join(earlier)} if (earlier := sweep.search.warm_start) else {}),
-        **({"starts from": _starting_point(sweep)} if sweep.search.is_guided else {}),
+        **({"starts from": _starting_point(plan.search)} if sweep.search.is_guided else {}),
         "each trial uses": _resources(sweep.scaling),
-        **(_recipe_facts(sweep) if sweep.trainable is None else {}),
+        **(_recipe_facts(plan) if sweep.trainable is None else {}),
         "concurrent": "as many trials as fit" + (f", at most {most}" if most else ""),
     }
 
 
-def _stages(sweep: SweepFile, trials: int) -> str:
-    search, space = sweep.search, SearchSpace(sweep)
+def _stages(plan: Plan) -> str:
+    search, space, trials = plan.search, plan.space, plan.settings
     if search.is_guided:
         found = (
             f"at most {trials}: the baseline, then guided until no other is expected to be better"
@@ -111,10 +79,10 @@ def _resources(scaling: ScalingSection) -> str:
     return found
 
 
-def _finalists(sweep: SweepFile) -> str:
-    counts = SeedCounts.of(sweep)
+def _finalists(plan: Plan) -> str:
+    counts = plan.counts
     finalists = counted(counts.finalists, "setting")
-    if sweep.selection.per_loss:
+    if plan.sweep.selection.per_loss:
         finalists = f"the best setting of each loss, at most {counts.finalists},"
     baseline = f"the baseline with {counted(counts.baseline, 'fresh seed')}"
     if not counts.looks:
@@ -122,8 +90,7 @@ def _finalists(sweep: SweepFile) -> str:
     return f"{finalists} with {counted(counts.first, 'fresh seed')} each and {baseline}"
 
 
-def _further(sweep: SweepFile) -> str:
-    counts = SeedCounts.of(sweep)
+def _further(counts: SeedCounts) -> str:
     text = ""
     if len(counts.stages) > len(counts.looks):
         text = f"; then the best of them has {counts.looks[0]}"
@@ -136,13 +103,13 @@ def _further(sweep: SweepFile) -> str:
     return text
 
 
-def _epoch_facts(sweep: SweepFile) -> dict[str, str]:
-    epochs, rungs = sweep.training.epochs, ", ".join(map(str, make_stopper(sweep).rungs))
+def _epoch_facts(plan: Plan) -> dict[str, str]:
+    sweep, rungs = plan.sweep, ", ".join(map(str, make_stopper(plan).rungs))
     if sweep.trainable is None and "epochs" not in sweep.training.model_fields_set:
         return {"epochs": "the default for the model and the data, which are not loaded"}
     patience = sweep.training.patience
     return {
-        "epochs": f"at most {epochs} a trial"
+        "epochs": f"at most {plan.epochs} a trial"
         + (
             "; all end where the validation NLL of a first run of the baseline, a mean over "
             f"{patience} epochs, is lowest"
@@ -150,12 +117,12 @@ def _epoch_facts(sweep: SweepFile) -> dict[str, str]:
             else ""
         )
         + (f"; poor trials stop at {rungs} by {sweep.scheduler.metric}" if rungs else ""),
-        "total": f"at most {most_epochs(sweep):,} epochs",
+        "total": f"at most {plan.most_epochs:,} epochs",
     }
 
 
-def _starting_point(sweep: SweepFile) -> str:
-    names = sweep.search.learn_from
+def _starting_point(search: SearchSection) -> str:
+    names = search.learn_from
     if names == ("none",):
         return "this sweep's trials alone"
     if names != ("all",):
@@ -164,16 +131,15 @@ def _starting_point(sweep: SweepFile) -> str:
     return f"the settings of {shipped}, and finished sweeps in the storage"
 
 
-def _budget_facts(sweep: SweepFile, trials: int) -> dict[str, str]:
-    search = sweep.search
+def _budget_facts(plan: Plan) -> dict[str, str]:
+    search, trials = plan.search, plan.settings
     facts = []
     if search.max_epochs is not None:
-        whole = max(1, (search.max_epochs - pilot_epochs(sweep)) // sweep.training.epochs)
-        counts = SeedCounts.of(sweep)
-        finals = [counts.first_trials(n) for n in range(trials + 1)]
+        whole = max(1, (search.max_epochs - plan.pilot_epochs) // plan.epochs)
+        finals = [plan.counts.first_trials(n) for n in range(trials + 1)]
         searched = max((n for n in range(1, trials + 1) if n + finals[n] <= whole), default=1)
         again = finals[searched] if searched + finals[searched] <= whole else 0
-        more = ", more where poor trials stop" if make_stopper(sweep).rungs else ""
+        more = ", more where poor trials stop" if make_stopper(plan).rungs else ""
         facts.append(
             f"{search.max_epochs:,} epochs: {searched} of {trials} trials to their end and {again} "
             f"of finalists{more if searched < trials else ''}"
@@ -186,7 +152,8 @@ def _budget_facts(sweep: SweepFile, trials: int) -> dict[str, str]:
     return {"budget": "; ".join(facts)} if facts else {}
 
 
-def _trained_fact(sweep: SweepFile) -> dict[str, str]:
+def _trained_fact(plan: Plan) -> dict[str, str]:
+    sweep = plan.sweep
     if sweep.trainable is not None:
         return {"trained by": sweep.trainable.name + sweep.trainable.options_in_words}
     default = sweep.model.name == DEFAULT_MODEL
@@ -201,9 +168,9 @@ def _precision(training: TrainingSection) -> str:
     }[training.precision]
 
 
-def _recipe_facts(sweep: SweepFile) -> dict[str, str]:
-    training = sweep.training
-    if not is_complete(training):
+def _recipe_facts(plan: Plan) -> dict[str, str]:
+    training = plan.sweep.training
+    if not plan.is_complete:
         return {
             "training": "what is left out depends on the model and the data, which are not loaded",
             "precision": _precision(training),
@@ -219,18 +186,14 @@ def _recipe_facts(sweep: SweepFile) -> dict[str, str]:
     }
 
 
-def is_complete(training: TrainingSection) -> bool:
-    """Whether all defaults are filled in, which requires the data."""
-    return training.model_fields_set == set(TrainingSection.model_fields)
-
-
-def _encoder_facts(sweep: SweepFile) -> dict[str, str]:
-    if sweep.encoder is None:
+def _encoder_facts(plan: Plan) -> dict[str, str]:
+    encoder = plan.sweep.encoder
+    if encoder is None:
         return {}
-    loss, epochs = sweep.encoder.loss, sweep.encoder.training.epochs
+    loss, epochs = encoder.loss, encoder.training.epochs
     given = format_hyperparameters(loss.hyperparameters) if loss.hyperparameters else ""
     name = " ".join(part for part in (loss.name, given) if part)
-    seeds = len(sweep.seeds)
+    seeds = len(plan.seeds)
     return {
         "encoder": f"{name}, {counted(epochs, 'epoch')}, trained once for each of "
         f"{counted(seeds, 'seed')} and frozen; the trials train a linear head on its features"
