@@ -17,6 +17,7 @@ from sweeps.messages.formatting import (
     calsweep_command,
     counted,
     finite,
+    resume_command,
     storage_option,
 )
 from sweeps.messages.redaction import print_traceback, redact, redact_what_python_prints
@@ -81,6 +82,9 @@ FreshSeeds = Annotated[
     typer.Option("--seeds", help="Fresh seeds of each finalist: selection.seeds."),
 ]
 Address = Annotated[str | None, typer.Option(help="A Ray cluster, host:port or 'auto'.")]
+OrResume = Annotated[
+    bool, typer.Option("--or-resume", help="Resume the sweep if it exists, otherwise start it.")
+]
 Debug = Annotated[
     bool,
     typer.Option(
@@ -148,10 +152,7 @@ def run(
     name: NewName = None,
     compare: Compared = None,
     seeds: FreshSeeds = None,
-    or_resume: Annotated[
-        bool,
-        typer.Option("--or-resume", help="Resume the sweep if it exists, otherwise start it."),
-    ] = False,
+    or_resume: OrResume = False,
     debug: Debug = False,
     detach: Annotated[
         bool, typer.Option("--detach", help="Run it in the background, and return at once.")
@@ -209,7 +210,7 @@ def resume(
     if address is not None and address.startswith(("http://", "https://")):
         from sweeps.jobs.jobs import submit_resume
 
-        _print_job(submit_resume(name, storage, address, overrides or (), _print_notice))
+        _print_job(submit_resume(name, storage, address, overrides or (), _print_notice), address)
         return
     from sweeps.service.running import resume_sweep
 
@@ -226,26 +227,38 @@ def submit(
     address: Url = None,
     overrides: Overrides = None,
     name: NewName = None,
+    or_resume: OrResume = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Print the job's output until it ends.")
+    ] = False,
 ) -> None:
-    """Submit a sweep to a Ray cluster as a job; the last line is its id."""
+    """Submit a sweep to a Ray cluster as a job; the last line is its id.
+
+    With --follow, the job's output comes after its id. Ctrl-C ends the view, not the job.
+    """
     from sweeps.jobs.jobs import submit as submit_job
     from sweeps.sweep_file.loading import load_sweep
 
     sweep = load_sweep(file, overrides or (), name)
-    _print_job(submit_job(sweep, storage, address, _print_notice))
+    job = submit_job(sweep, storage, address, _print_notice, or_resume)
+    _print_job(job, address, sweep.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI"))
+    if follow:
+        _follow(job, address)
 
 
 @app.command(rich_help_panel=CLUSTER)
 def status(job: Annotated[str | None, _JOB] = None, address: Url = None) -> None:
     """List the jobs on a Ray cluster, or show the state of one."""
     from sweeps.jobs import jobs
+    from sweeps.jobs.client import job_page
     from sweeps.jobs.tables import job_facts, jobs_table
     from sweeps.terminal.console import plain_console
 
     console = plain_console()
     if job is not None:
         found = jobs.find_job(job, address)
-        console.print(job_facts(found, *jobs.progress(found, address)))
+        page = job_page(found.id, address)
+        console.print(job_facts(found, jobs.said_by(found, address), page))
     elif every := jobs.list_jobs(address):
         console.print(jobs_table(every))
     else:
@@ -263,9 +276,20 @@ def logs(
     """Print the output of a job."""
     from sweeps.jobs import jobs
 
-    for piece in jobs.logs(jobs.find_job(job, address), address, follow, _print_notice):
+    if follow:
+        _follow(job, address)
+        return
+    for piece in jobs.logs(jobs.find_job(job, address), address, follow=False):
         print(piece, end="", flush=True)
-    if follow and (now := jobs.find_job(job, address)).state == "FAILED":
+
+
+def _follow(job: str, address: str | None) -> None:
+    """Print the output of a job until it ends; an error if it fails."""
+    from sweeps.jobs import jobs
+
+    for piece in jobs.logs(jobs.find_job(job, address), address, True, _print_notice):
+        print(piece, end="", flush=True)
+    if (now := jobs.find_job(job, address)).state == "FAILED":
         raise SweepFailedError(f"job {now.id} failed: {now.message}")
 
 
@@ -283,7 +307,7 @@ def stop(job: JobName, address: Url = None, storage: Storage = DEFAULT_STORAGE) 
         from sweeps.store.sweep_store import is_name
 
         if is_name(job) and stop_here(job, storage):
-            again = redact(calsweep_command(f"resume {job}", storage))
+            again = redact(resume_command(job, storage))
             print(f"{job}: stopped; {again} continues it")
             return
     ended = jobs.stop(jobs.find_job(job, address), address)
@@ -397,7 +421,7 @@ def _show(name: str, storage: str) -> None:
     if read_state(name, storage) == "running":
         print(f"\nstill running; {redact(calsweep_command(f'watch {name}', storage))} follows it")
     else:
-        print(f"\nnot finished; {redact(calsweep_command(f'resume {name}', storage))} continues it")
+        print(f"\nnot finished; {redact(resume_command(name, storage))} continues it")
 
 
 @app.command("list", rich_help_panel=INSPECT)
@@ -886,8 +910,17 @@ def _print_notice(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _print_job(job: str) -> None:
-    print(f"`calsweep logs {job} --follow` follows its output")
+def _print_job(job: str, address: str | None, tracking: str | None = None) -> None:
+    from sweeps.jobs.client import dashboard_url, job_page
+    from sweeps.messages.redaction import without_credentials
+
+    place = f"--address {dashboard_url(address)}"
+    print(f"  output     calsweep logs {job} --follow {place}")
+    print(f"  state      calsweep status {job} {place}")
+    print(f"  stop       calsweep stop {job} {place}")
+    print(f"  dashboard  {job_page(job, address)}")
+    if tracking:
+        print(f"  MLflow     {without_credentials(tracking)}")
     print(job)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweeps.cluster import connection
-from sweeps.messages.formatting import calsweep_command
+from sweeps.messages.formatting import resume_command
 from sweeps.messages.reporter import Reporter
 from sweeps.planning.devices import Gpu
 
@@ -78,8 +78,7 @@ class RayTune:
         from sweeps.cluster.head import head_watched
 
         stated = ray.get_runtime_context().gcs_address
-        option = f" --address {self.address}" if self.address else ""
-        again = calsweep_command(f"resume {store.name}{option}", store.storage)
+        again = resume_command(store.name, store.storage, self.address)
         return head_watched(
             [self.address, stated] if self.address else [stated],
             lambda head: reporter.notice(

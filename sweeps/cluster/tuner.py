@@ -17,7 +17,7 @@ from sweeps.cluster.sharing import announced, fair_share
 from sweeps.cluster.slots import Slots
 from sweeps.cluster.tune_hooks import QueueCallback, QueueScheduler, QueueSearcher, SweepOverError
 from sweeps.errors import CommandError, SweepFailedError, cause
-from sweeps.messages.formatting import calsweep_command
+from sweeps.messages.formatting import resume_command
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.driver_log import log_path
@@ -107,7 +107,7 @@ def _tune(
         faults = faults + 1 if queue.progress == progress else 1
         progress = queue.progress
         if faults > _MOST_FAULTS:
-            again = calsweep_command(f"resume {store.name}", store.storage)
+            again = resume_command(store.name, store.storage)
             raise SweepFailedError(
                 f"Ray Tune failed {faults} times without progress of the sweep ({fault}). Finished "
                 f"trials are kept; {again} continues it; traceback in {log_path(store)}"

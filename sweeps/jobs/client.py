@@ -40,6 +40,11 @@ def dashboard_url(address: str | None) -> str:
     return url.rstrip("/")
 
 
+def job_page(job: str, address: str | None) -> str:
+    """The link to a job in the cluster's dashboard."""
+    return f"{dashboard_url(address)}/#/jobs/{job}"
+
+
 def names_cluster(address: str | None) -> bool:
     """Whether the option or a variable names a cluster."""
     return bool(address or {API_SERVER, "RAY_ADDRESS"} & os.environ.keys())

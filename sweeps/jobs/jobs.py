@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.cluster.ray_internals import SECONDS_TO_STOP
 from sweeps.cluster.versions import check_jobs_version
-from sweeps.errors import SweepFailedError, UserError, first_line
+from sweeps.errors import NameTakenError, SweepFailedError, UserError, first_line
 from sweeps.jobs.client import ask, connected_client, dashboard_url
+from sweeps.messages.formatting import SUBMITTED_TO
 from trainables.plugins.arguments import did_you_mean
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ _SECONDS_BETWEEN_TRIES = 5.0
 JOBS: Final = "/api/jobs/"
 ENDED: Final = ("STOPPED", "SUCCEEDED", "FAILED")
 _BEGUN: Final = ("Starting the first trials", "continues it")  # of a driver that is interrupted
-_PROGRESS = re.compile(r"^\d+/\d+ trials\b.*", re.MULTILINE)
+_PROGRESS = re.compile(r"\d+/\d+ trials\b")
+_PREFIX = "calsweep: "
+_REASON = re.compile(rf"(^({_PREFIX}| ).*\n?)+\Z", re.MULTILINE)  # the error at the end of a log
 
 
 @dataclass(frozen=True)
@@ -54,8 +57,16 @@ class Job:
     ended: float | None
 
 
-def submit(sweep: SweepFile, storage: str, address: str | None, on_notice: OnNotice) -> str:
-    """Submit a new sweep to a cluster; returns the job's id.
+def submit(
+    sweep: SweepFile,
+    storage: str,
+    address: str | None,
+    on_notice: OnNotice,
+    or_resume: bool = False,
+) -> str:
+    """Submit a sweep to a cluster; returns the job's id.
+
+    With `or_resume` the job resumes the sweep if it exists; otherwise its name must be new.
 
     `on_notice` is called with messages; the last one names the files, before they are sent.
 
@@ -76,7 +87,39 @@ def submit(sweep: SweepFile, storage: str, address: str | None, on_notice: OnNot
     check_reachable(storage, sweep)
     dashboard_url(address)  # reports a malformed URL before the slow import of torch
     check_sweep(sweep)
-    return _submit(["run", SWEEP_FILE], sweep.name, storage, address, sweep, on_notice)
+    if not or_resume:
+        _check_free(sweep.name, storage, address)
+    command = ["run", SWEEP_FILE, *(["--or-resume"] if or_resume else [])]
+    return _submit(command, sweep.name, storage, address, sweep, on_notice)
+
+
+def _check_free(name: str, storage: str, address: str | None) -> None:
+    """Refuse the name of a sweep that exists, as far as this machine or the cluster's jobs know."""
+    exists = _exists(name, storage)
+    if exists is None:  # this machine cannot read the storage
+        exists = any(has_begun(job, address) for job in _jobs_of(name, storage, address))
+    if exists:
+        place = f"--storage {shlex.quote(storage)} --address {dashboard_url(address)}"
+        raise NameTakenError(
+            f"name = {name!r}: a sweep of this name exists in {storage}; `calsweep resume {name} "
+            f"{place}` or --or-resume continues it, --name gives another name"
+        )
+
+
+def _exists(name: str, storage: str) -> bool | None:
+    """Whether a sweep exists; None if that is not known on this machine."""
+    from sweeps.store.sweep_store import SweepStore
+
+    if "://" not in storage and not os.path.isdir(storage):
+        return None
+    try:
+        return SweepStore(storage, name).exists()
+    except UserError:  # no credentials here, for example
+        return None
+
+
+def _jobs_of(name: str, storage: str, address: str | None) -> list[Job]:
+    return [job for job in list_jobs(address) if (job.sweep, job.storage) == (name, storage)]
 
 
 def submit_resume(
@@ -118,8 +161,8 @@ def _submit(
     arguments = [*command, "--address", "auto", "--storage", storage]
     with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
         shipment = stage(Path.cwd(), Path(folder), sweep)
-        for job in list_jobs(address):
-            if (job.sweep, job.storage) == (name, storage) and job.state not in ENDED:
+        for job in _jobs_of(name, storage, address):
+            if job.state not in ENDED:
                 raise UserError(
                     f"sweep {name!r} is being run by job {job.id}; wait for it, or end it by "
                     f"`calsweep stop {job.id} --address {dashboard_url(address)}`"
@@ -131,7 +174,10 @@ def _submit(
                 submission_id=f"{name}-{secrets.token_hex(3)}",
                 runtime_env={
                     "working_dir": folder,
-                    "env_vars": {SECONDS_TO_STOP: str(_SECONDS_TO_STOP)},
+                    "env_vars": {
+                        SECONDS_TO_STOP: str(_SECONDS_TO_STOP),
+                        SUBMITTED_TO: dashboard_url(address),
+                    },
                 },
                 metadata={"calsweep_sweep": name, "calsweep_storage": storage},
             )
@@ -157,11 +203,31 @@ def find_job(name: str, address: str | None) -> Job:
     )
 
 
-def progress(job: Job, address: str | None) -> tuple[str, str]:
-    """The last progress line of a job (empty before its first trial), and its last line."""
-    text = _said(job, address).strip()
-    said = _PROGRESS.findall(text)
-    return (said[-1] if said else "", text.rpartition("\n")[2])
+@dataclass(frozen=True)
+class Said:
+    """What the output of a job says; texts may be empty.
+
+    Attributes:
+        progress: The last progress line.
+        last_line: The last line.
+        reason: Why the job has failed.
+    """
+
+    progress: str
+    last_line: str
+    reason: str
+
+
+def said_by(job: Job, address: str | None) -> Said:
+    return _said_in(_said(job, address).strip(), job.state == "FAILED")
+
+
+def _said_in(text: str, failed: bool) -> Said:
+    lines = text.splitlines() or [""]
+    progress = [line for line in lines if _PROGRESS.match(line)] or [""]
+    reason = _REASON.search(text) if failed else None
+    said = reason[0].replace(_PREFIX, "") if reason else lines[-1] if failed else ""
+    return Said(progress[-1], lines[-1], said)
 
 
 def logs(

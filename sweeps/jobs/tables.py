@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from rich.table import Table
 
-from sweeps.jobs.jobs import Job
+from sweeps.jobs.jobs import Job, Said
 from sweeps.jobs.occupancy import SweepOnCluster
 from sweeps.messages.redaction import redact
 from sweeps.terminal.style import facts_table, new_table
@@ -31,18 +31,21 @@ def occupancy_table(sweeps: Sequence[SweepOnCluster]) -> Table:
     return table
 
 
-def job_facts(job: Job, progress: str, last_line: str) -> Table:
+def job_facts(job: Job, said: Said, page: str) -> Table:
+    """What is known of a job; `page` is the link to it in the cluster's dashboard."""
     facts = {
         "job": job.id,
         "sweep": job.sweep,
         "storage": job.storage,
         "command": job.entrypoint,
         "state": job.state,
+        "reason": said.reason,
         "message": job.message,
         "started": _moment(job.started),
         "took": _took(job),
-        "progress": progress,
-        "last line": "" if last_line == progress else last_line,
+        "progress": said.progress,
+        "last line": "" if said.last_line in said.progress + said.reason else said.last_line,
+        "dashboard": page,
     }
     return facts_table({name: redact(value) for name, value in facts.items() if value})
 

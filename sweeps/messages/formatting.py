@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -74,6 +75,17 @@ def storage_option(storage: str) -> str:
 def calsweep_command(words: str, storage: str) -> str:
     """`` `calsweep WORDS --storage PATH` ``, as a message prints a command on that storage."""
     return f"`calsweep {words}{storage_option(storage)}`"
+
+
+SUBMITTED_TO: Final = "CALSWEEP_SUBMITTED_TO"
+"""The variable of a job with the URL of its cluster's dashboard, as the user knows it."""
+
+
+def resume_command(words: str, storage: str, address: str | None = None) -> str:
+    """The command that continues a sweep; in the output of a job with its cluster's address."""
+    address = os.environ.get(SUBMITTED_TO) or address
+    option = f" --address {shlex.quote(address)}" if address else ""
+    return calsweep_command(f"resume {words}{option}", storage)
 
 
 MARKDOWN: Final = str.maketrans({character: f"\\{character}" for character in "\\`*_|<>[]"})

@@ -20,6 +20,8 @@ _OPTION = re.compile(
     re.IGNORECASE,
 )
 # A connection string of the form `host=db user=me password=...`.
+# The path of a webhook is its password.
+_WEBHOOK = re.compile(r"(\bnotify[\"']?\s*[:=]\s*[\"']?https?://[^\s/\"']+/)[^\s\"'},]+")
 _SETTING = re.compile(r"((?:^|\s)(?:password|passwd|pwd)\s*=\s*)[^\s;&\"'<>]+", re.IGNORECASE)
 
 
@@ -27,10 +29,12 @@ def redact(text: str) -> str:
     """A text without the credentials in its addresses.
 
     ``s3://KEY:SECRET@bucket`` becomes ``s3://***@bucket``; the values of options such as
-    ``?secret_key=…``, and of ``password=…`` in a connection string, become ``***`` too.
+    ``?secret_key=…``, and of ``password=…`` in a connection string, become ``***`` too, and the
+    path of a webhook, ``notify: https://host/***``.
     """
     text = _NAME_AND_PASSWORD.sub(f"://{REDACTED}@", text)
     text = _TOKEN.sub(rf"\1://{REDACTED}@", text)
+    text = _WEBHOOK.sub(rf"\1{REDACTED}", text)
     return _SETTING.sub(rf"\1{REDACTED}", _OPTION.sub(rf"\1{REDACTED}", text))
 
 
@@ -66,4 +70,4 @@ def print_traceback(error: BaseException) -> None:
 
 def is_redacted(text: str) -> bool:
     """Whether credentials were left out of a text."""
-    return f"://{REDACTED}@" in text or f"={REDACTED}" in text
+    return f"://{REDACTED}@" in text or f"={REDACTED}" in text or text.endswith(f"/{REDACTED}")

@@ -88,10 +88,14 @@ def _left_out(sweep: SweepFile) -> list[str]:
         for part, options in sweep.parts.items()
         for key, value in options.items()
     }
+    tracking = {
+        "tracking.uri": sweep.tracking.uri,
+        "tracking.notify": sweep.tracking.notify,
+    }
     return [
         f"{key} = {value!r} lacks the credentials that it had: they are never shown or kept; write "
         "them in again, or give this machine a role or credentials of its own"
-        for key, value in {**places, "tracking.uri": sweep.tracking.uri}.items()
+        for key, value in {**places, **tracking}.items()
         if isinstance(value, str) and is_redacted(value)
     ]
 

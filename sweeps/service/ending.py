@@ -12,7 +12,7 @@ from sweeps.evidence.comparison import compare, compare_losses, compare_on_test_
 from sweeps.evidence.ensemble import judge_ensemble
 from sweeps.evidence.learning import learning_warnings
 from sweeps.evidence.prediction_sets import judge_sets
-from sweeps.messages.formatting import counted, format_value
+from sweeps.messages.formatting import counted, format_value, resume_command
 from sweeps.messages.reporter import Reporter
 from sweeps.results.columns import objective_metric
 from sweeps.results.explanation import result_of
@@ -50,7 +50,11 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         warnings=(*judgement.warnings, *worse),
         on_data=_on_data(dataset),
     )
-    ends = [said for said in (_on_budget(queue), _on_further_seeds(queue, ranking)) if said]
+    ends = [
+        said
+        for said in (_on_budget(queue, store.storage), _on_further_seeds(queue, ranking))
+        if said
+    ]
     return Ending(ranking, result_of(ranking, queue.plan.sweep, judgement, ends))
 
 
@@ -86,7 +90,7 @@ def _references(plan: Plan, dataset: Data, reporter: Reporter) -> tuple[Referenc
     return tuple(ReferenceResult(*each, len(dataset.test)) for each in found.items())
 
 
-def _on_budget(queue: TrialQueue) -> str | None:
+def _on_budget(queue: TrialQueue, storage: str) -> str | None:
     """A message about the budget that ended the search or the sweep; empty if there was none."""
     spent = queue.budget.used_up if queue.cut_short else None
     key = spent or queue.ended_by
@@ -105,10 +109,8 @@ def _on_budget(queue: TrialQueue) -> str | None:
     if spent is None:
         return f"The search ended by {budget}, after {searched}."
     ended = sum(record.state != "running" for record in queue.records)
-    return (
-        f"{budget} is spent: {ended} of {queue.planned} trials have ended. `calsweep resume "
-        f"{queue.plan.sweep.name} --set search.{key}=MORE` continues it."
-    )
+    more = resume_command(f"{queue.plan.sweep.name} --set search.{key}=MORE", storage)
+    return f"{budget} is spent: {ended} of {queue.planned} trials have ended. {more} continues it."
 
 
 def _on_noise(queue: TrialQueue, searched: str) -> str:

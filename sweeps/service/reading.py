@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
-from sweeps.messages.formatting import calsweep_command
+from sweeps.messages.formatting import resume_command
 from sweeps.pages.paper_table import Form, paper_table
 from sweeps.results.best import best_settings
 from sweeps.results.overview import Overview, SweepState, overview
@@ -53,7 +53,7 @@ def read_answer(name: str, storage: str) -> tuple[SweepResult, bool]:
     sweep = store.load_sweep()
     records = store.load_records()
     if not records:
-        begin = calsweep_command(f"resume {name}", storage)
+        begin = resume_command(name, storage)
         raise UserError(f"sweep {name!r} has no trial yet; {begin} begins")
     for record in records:
         if record.state == "running" and (done := store.epochs_done(record.number)):

@@ -32,6 +32,7 @@ from sweeps.search.warm_start import earlier_trials
 from sweeps.service.backend import Backend, train
 from sweeps.service.ending import end_of, take_look
 from sweeps.service.in_process import InProcess
+from sweeps.service.notifying import notified
 from sweeps.service.pilot_run import run_pilot
 from sweeps.store.blocks import BlockWriter
 from sweeps.store.candidates import candidate_files, earlier_candidates
@@ -242,7 +243,11 @@ def _run(
                     store.change(plan.sweep)
                     if given is not None:
                         keep_given(store.folder, given)
-                with driver_log(store) as log, failure_noted(store):
+                with (
+                    driver_log(store) as log,
+                    notified(sweep, store, progress),
+                    failure_noted(store),
+                ):
                     known = store.folder, identity
                     for line in () if new else changes_since_start(sweep.name, *known):
                         progress.notice(line)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sweeps.errors import SweepInterruptedError
-from sweeps.messages.formatting import calsweep_command
+from sweeps.messages.formatting import resume_command
 from sweeps.search import clock
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
@@ -32,5 +32,5 @@ def _with_history(sweep: SweepFile, store: SweepStore, record: TrialRecord) -> T
 
 
 def interrupted(store: SweepStore) -> SweepInterruptedError:
-    again = calsweep_command(f"resume {store.name}", store.storage)
+    again = resume_command(store.name, store.storage)
     return SweepInterruptedError(f"interrupted; {again} continues it")

@@ -24,12 +24,23 @@ _RECENT_SECONDS = 3 * LAPSES_AFTER  # clocks of an object store and this machine
 
 def state_of(store: SweepStore) -> SweepState:
     """A sweep with a result has finished or failed, even if its driver still writes to MLflow."""
-    failed = store.folder.exists(_FAILURE)
-    if store.load_answer() is not None:
-        return "failed" if failed else "finished"
-    if is_held(store):
+    ended = ended_state(store)
+    if store.load_answer() is None and is_held(store):
         return "running"
-    return "failed" if failed else "stopped"
+    return ended
+
+
+def ended_state(store: SweepStore) -> SweepState:
+    """How a sweep ended that does not run."""
+    if store.folder.exists(_FAILURE):
+        return "failed"
+    return "stopped" if store.load_answer() is None else "finished"
+
+
+def failure_of(store: SweepStore) -> str | None:
+    """The error that ended a sweep; None if it did not fail."""
+    said = store.folder.read_if_exists(_FAILURE)
+    return None if said is None else said.decode(errors="replace")
 
 
 def is_held(store: SweepStore) -> bool:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 from filelock import FileLock, Timeout
 
 from sweeps.errors import NameTakenError, UserError, first_line
-from sweeps.messages.formatting import calsweep_command, finite
+from sweeps.messages.formatting import finite, resume_command
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.record import TrialRecord, flat, known_fields
 from sweeps.search.warm_start import EarlierTrial
@@ -159,7 +159,7 @@ class SweepStore:
     def check_free(self) -> None:
         """Raise NameTakenError if a sweep has this name, or its folder holds other files."""
         if self.exists():
-            resume = calsweep_command(f"resume {self.name}", self.storage)
+            resume = resume_command(self.name, self.storage)
             raise NameTakenError(
                 f"name = {self.name!r}: a sweep of this name exists in {self.storage}; continue "
                 f"it with {resume}, or choose another by --name"
@@ -241,7 +241,7 @@ class SweepStore:
                 raise TypeError("not an answer")
             return answer
 
-        without = f"`calsweep resume {self.name}` writes it again"
+        without = f"{resume_command(self.name, self.storage)} writes it again"
         return read_json(self.folder, "answer.json", mapping, None, without)
 
     @property

@@ -3,11 +3,15 @@
 import socket
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.jobs import client, jobs
+from sweeps.messages.formatting import SUBMITTED_TO
+from sweeps.store.resuming import interrupted
+from tests.builders import make_sweep, new_store
 
 
 def following(monkeypatch: pytest.MonkeyPatch, *streams: list[str]) -> list[str]:
@@ -70,3 +74,38 @@ def test_a_dashboard_that_hangs_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
         url = f"http://127.0.0.1:{silent.getsockname()[1]}"
         with pytest.raises(UserError, match=r"no Ray dashboard answers there .*timed out"):
             jobs.list_jobs(url)
+
+
+def test_the_reason_of_a_failed_job_is_the_error_at_the_end_of_its_output() -> None:
+    log = (
+        "calsweep: no error\n2/9 trials · 1 running\n"
+        "calsweep: every trial of 'birds' failed:\n  3 × loss is NaN\ncalsweep: more is in the log"
+    )
+    said = jobs._said_in(log, failed=True)
+    assert said.progress == "2/9 trials · 1 running"
+    reason = "every trial of 'birds' failed:\n  3 × loss is NaN\nmore is in the log"
+    assert said.reason == reason
+    assert jobs._said_in(log, failed=False).reason == ""
+    trace = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'x'"
+    assert jobs._said_in(trace, failed=True).reason == "ModuleNotFoundError: No module named 'x'"
+    assert jobs._said_in("", failed=True) == jobs.Said("", "", "")
+
+
+def test_a_taken_name_is_refused_before_a_job_starts(tmp_path: Path) -> None:
+    sweep = make_sweep("birds")
+    new_store(tmp_path, sweep)
+    with pytest.raises(UserError) as refused:
+        jobs.submit(sweep, str(tmp_path), "http://127.0.0.1:9", said.append)
+    place = f"--storage {tmp_path} --address http://127.0.0.1:9"
+    assert f"`calsweep resume birds {place}` or --or-resume continues it" in str(refused.value)
+    with pytest.raises(UserError, match="no Ray dashboard answers"):
+        jobs.submit(sweep, str(tmp_path), "http://127.0.0.1:9", said.append, or_resume=True)
+
+
+def test_commands_in_the_output_of_a_job_name_its_cluster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = new_store(tmp_path, make_sweep("birds"))
+    monkeypatch.setenv(SUBMITTED_TO, "http://127.0.0.1:8265")
+    command = f"`calsweep resume birds --address http://127.0.0.1:8265 --storage {tmp_path}`"
+    assert str(interrupted(store)) == f"interrupted; {command} continues it"

@@ -146,8 +146,14 @@ def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace
     (said,) = sent.stderr.splitlines()
     assert said.startswith("sending the sweep, calsweep 0.1.0, and of this folder 2 Python modules")
     assert said.endswith(" 1 KB: own/__init__.py, own/held.py; nothing else")
-    job = sent.stdout.splitlines()[-1]
+    *hints, job = sent.stdout.splitlines()
     assert job.startswith("remote-")
+    assert hints == [
+        f"  output     calsweep logs {job} --follow --address {cluster.url}",
+        f"  state      calsweep status {job} --address {cluster.url}",
+        f"  stop       calsweep stop {job} --address {cluster.url}",
+        f"  dashboard  {cluster.url}/#/jobs/{job}",
+    ]
 
     sweep = SweepStore(store, "remote")
 
@@ -163,11 +169,13 @@ def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace
     assert sweep.load_sweep().tracking == parse_sweep(SWEEP).tracking
     assert sent_to(cluster) == {"own/__init__.py", "own/held.py", SWEEP_FILE}
     running = calsweep(workplace, "status", "remote", RAY_API_SERVER_ADDRESS=cluster.url).stdout
-    assert re.search(r"state +RUNNING", running)
-    assert re.search(r"command +python -m sweeps\.cli run", running)
-    assert re.search(rf"progress +\d/{TRIALS} trials · ", running)
+    command_run = r"command +python -m sweeps\.cli run"
+    for fact in (r"state +RUNNING", command_run, rf"progress +\d/{TRIALS} trials · "):
+        assert re.search(fact, running)
     there = calsweep(workplace, "list", *at).stdout
     assert re.search(rf"remote +{job} +running +\S+ \S+ +[12] +\d+\n", there), there
+    taken = calsweep(workplace, "submit", "sweep.yaml", *place)
+    assert (taken.returncode, "a sweep of this name exists" in taken.stderr) == (2, True)
     twice = calsweep(workplace, "resume", "remote", *place)
     assert twice.returncode == 2
     assert f"sweep 'remote' is being run by job {job}" in twice.stderr
@@ -177,16 +185,14 @@ def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace
     assert f"{job}: STOPPED" in stopped.stdout
     assert f"`calsweep resume remote --storage {store} --address {cluster.url}`" in stopped.stdout
     assert (
-        "interrupted; `calsweep resume remote --storage "
+        f"interrupted; `calsweep resume remote --address {cluster.url} --storage "
         in calsweep(workplace, "logs", job, *at).stdout
     )
     before = finished()
     assert 0 < len(before) < TRIALS
 
     hold.unlink()
-    again = calsweep(workplace, "resume", "remote", *place)
-    assert again.returncode == 0, again.stderr
-    followed = calsweep(workplace, "logs", again.stdout.splitlines()[-1], "--follow", *at)
+    followed = calsweep(workplace, "submit", "sweep.yaml", "--or-resume", "--follow", *place)
     assert followed.returncode == 0, followed.stdout + followed.stderr
     assert f"{TRIALS}/{TRIALS} trials · 0 running" in followed.stdout
     assert "Selected:" in followed.stdout
@@ -211,6 +217,8 @@ def test_a_job_that_fails(cluster: RayCluster, workplace: Path) -> None:
     assert followed.stderr == (
         f"calsweep: job {job} failed: Job entrypoint command failed with exit code 2\n"
     )
+    status = calsweep(workplace, "status", job, *at).stdout
+    assert re.search(r"reason +no sweep named 'nosuch'", status), status
 
 
 @pytest.mark.slow
