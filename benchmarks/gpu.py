@@ -2,13 +2,16 @@
 
     python -m benchmarks.gpu [--output FILE]
 
-It takes less than a quarter of an hour and needs no network. It runs the tests marked ``gpu``,
-measures the speed of the losses, of the training loop and of many trials as one batched model, and
-runs real sweeps whose trials share a GPU: with built-in and adaptive losses, a custom loop, trials
-that exceed their share of the memory, and trials that trigger a device-side assertion. With two
-GPUs, another sweep has two workers per trial (NCCL). It prints a Markdown table, followed by the
-output of each part, and writes the same as JSON next to FILE, or to gpu.json. The exit code is 2
-without a GPU, and 1 if a part failed.
+It needs no network. It runs real sweeps whose trials share a GPU: with built-in and adaptive
+losses, a custom loop, trials that exceed their share of the memory, and trials that trigger a
+device-side assertion. Then it measures the speed of the training loop, alone and in eight
+processes, of the losses, and of many trials as one batched model, and the memory of trials; and it
+runs the tests marked ``gpu``. With two GPUs, another sweep has two workers per trial (NCCL).
+
+Each part is printed as it ends, and kept in FILE as a Markdown table and beside it as JSON
+(gpu.md and gpu.json by default). A run takes 540 seconds at most; the next one goes on with the
+parts that are not in the JSON file. The exit code is 2 without a GPU, and 1 if a part failed or is
+missing.
 """
 
 from __future__ import annotations
@@ -34,6 +37,8 @@ SWEEPS = (
     ("sweep, failed assertions", "assertion"),
 )
 TWO_WORKERS = "sweep, two workers by NCCL"
+CIFAR = "airbench_cifar"
+_SECONDS = 540
 
 
 @dataclass(frozen=True)
@@ -54,11 +59,27 @@ class Part:
     seconds: float
     printed: str
 
+    @property
+    def row(self) -> str:
+        """Its row of the table in Markdown."""
+        ended = "passed" if self.passed else "FAILED"
+        return f"| {self.name} | {ended} | {self.figure} | {self.seconds:.0f} s |"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A part to run: its name, seconds that it may take, summary of its output, and module."""
+
+    name: str
+    limit: int
+    figure: Callable[[str], str]
+    module: tuple[str, ...]
+
 
 def main() -> int:
     """Run all parts and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--output", type=Path, help="write the table there, and JSON beside it")
+    parser.add_argument("--output", type=Path, default=Path("gpu.md"), help="file of the table")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         print(
@@ -67,51 +88,80 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    count = torch.cuda.device_count()
-    parts = [
-        run("tests marked gpu", 180, last_line, "pytest", "-q", "-m", "gpu", "tests"),
-        run("losses", 90, worst_loss, "benchmarks.losses", "--device", "cuda", "--rounds", "30"),
-        run("training", 120, training_speed, "benchmarks.training", "--device", "cuda", "--shape",
-            "3", "32", "32", "--batch-size", "512"),
-        run("trials as one batched model", 60, last_line, "benchmarks.batched_trials", "--device",
-            "cuda", "--trials", "4", "16", "64"),
-        *(run(name, 120, last_line, "benchmarks.gpu_sweep", sweep) for name, sweep in SWEEPS),
+    deadline = time.monotonic() + _SECONDS
+    machine = machine_facts()
+    path = arguments.output.with_suffix(".json")
+    done = earlier_parts(path, machine)
+    for plan in plans():
+        if plan.name in done:
+            continue
+        left = deadline - time.monotonic()
+        if left < plan.limit:
+            print(f"{plan.name}: not reached; run this again to go on", flush=True)
+            continue
+        part = done[plan.name] = run(plan)
+        print(f"\n=== {part.row}\n{part.printed}", flush=True)
+        path.write_text(json.dumps({"machine": machine, "parts": list(map(asdict, done.values()))}))
+        arguments.output.write_text(table(list(done.values()), machine) + "\n")
+    print(table(list(done.values()), machine))
+    return 0 if len(done) == len(plans()) and all(part.passed for part in done.values()) else 1
+
+
+def plans() -> list[Plan]:
+    """All parts, in their order."""
+    sweeps = [Plan(name, 120, last_line, ("benchmarks.gpu_sweep", each)) for name, each in SWEEPS]
+    if torch.cuda.device_count() > 1:
+        sweeps.append(Plan(TWO_WORKERS, 150, last_line, ("benchmarks.gpu_sweep", "workers")))
+    training = "benchmarks.training", "--device", "cuda", "--shape", "3", "32", "32"
+    small, full = (*training, "--batch-size", "512", "--samples", "51200"), ("--model", CIFAR)
+    return [
+        *sweeps,
+        Plan("training, small_cnn", 60, training_speed, small),
+        Plan(f"training, {CIFAR}", 90, training_speed, (*small, *full)),
+        Plan("training, 8 trials share a GPU", 90, last_line, (*small, "--processes", "8")),
+        Plan("memory of a trial", 90, last_line, ("benchmarks.gpu_memory",)),
+        Plan("losses", 60, worst_loss, ("benchmarks.losses", "--device", "cuda", "--rounds", "30")),
+        Plan(
+            "trials as one batched model",
+            60,
+            last_line,
+            ("benchmarks.batched_trials", "--device", "cuda", "--shape", "3", "32", "32",
+             "--batch-size", "512", "--trials", "8"),
+        ),
+        Plan("tests marked gpu", 240, last_line, ("pytest", "-q", "-m", "gpu", "tests")),
     ]  # fmt: skip
-    if count > 1:
-        parts.append(run(TWO_WORKERS, 150, last_line, "benchmarks.gpu_sweep", "workers"))
-    machine = machine_facts(count)
-    text = table(parts, machine, count)
-    print(text)
-    for part in parts:
-        print(f"\n=== {part.name}\n{part.printed}")
-    if arguments.output:
-        arguments.output.write_text(text + "\n")
-    write_json(parts, machine, (arguments.output or Path("gpu.md")).with_suffix(".json"))
-    return 0 if all(part.passed for part in parts) else 1
 
 
-def run(name: str, limit: float, figure: Callable[[str], str], *module: str) -> Part:
+def earlier_parts(path: Path, machine: str) -> dict[str, Part]:
+    """The parts of a run on the same machine that did not reach its end."""
+    if not path.exists():
+        return {}
+    found = json.loads(path.read_text())
+    parts = [Part(**each) for each in found["parts"]] if found["machine"] == machine else []
+    return {part.name: part for part in parts}
+
+
+def run(plan: Plan) -> Part:
     """Run ``python -m MODULE``, for ``limit`` seconds at most."""
-    print(f"{name} ...", file=sys.stderr, flush=True)
+    print(f"{plan.name} ...", file=sys.stderr, flush=True)
     start = time.monotonic()
     with tempfile.TemporaryFile("w+") as stream:
         try:
             code = subprocess.run(
-                [sys.executable, "-m", *module],
+                [sys.executable, "-m", *plan.module],
                 check=False,
                 cwd=ROOT,
                 stdout=stream,
                 stderr=subprocess.STDOUT,
-                timeout=limit,
+                timeout=plan.limit,
             ).returncode
         except subprocess.TimeoutExpired:
             code = None
         seconds = time.monotonic() - start
         stream.seek(0)
         printed = stream.read()
-    if code is None:
-        return Part(name, False, f"not done after {limit:.0f} s", seconds, printed)
-    return Part(name, code == 0, figure(printed), seconds, printed)
+    figure = f"not done after {plan.limit} s" if code is None else plan.figure(printed)
+    return Part(plan.name, code == 0, figure, seconds, printed)
 
 
 def last_line(printed: str) -> str:
@@ -135,38 +185,28 @@ def worst_loss(printed: str) -> str:
 
 
 def training_speed(printed: str) -> str:
-    """Speed of our loop, of the plain loop, and of the model alone."""
+    """Speed of our loop, captured and not, of the plain loop, and of the model alone."""
     rows = [line.rsplit(maxsplit=2) for line in printed.splitlines()]
     speeds = {row[0].strip(): row[1] for row in rows if len(row) == 3}
-    names = ("ours", "plain DataLoader, float32", "alone")
+    names = ("ours", "ours, not captured", "plain DataLoader, float32", "alone")
     if not all(name in speeds for name in names):
         return last_line(printed)
-    return ", ".join(f"{name} {speeds[name]}" for name in names) + " images/s"
+    return "; ".join(f"{name} {speeds[name]}" for name in names) + " images/s"
 
 
-def machine_facts(count: int) -> str:
+def machine_facts() -> str:
     """The GPUs and the versions, in a line."""
     gpu = torch.cuda.get_device_properties(0)
     return (
-        f"{count} × {gpu.name}, {gpu.total_memory / 2**30:.0f} GiB, torch {torch.__version__}, "
-        f"CUDA {torch.version.cuda}"
+        f"{torch.cuda.device_count()} × {gpu.name}, {gpu.total_memory / 2**30:.0f} GiB, "
+        f"torch {torch.__version__}, CUDA {torch.version.cuda}"
     )
 
 
-def write_json(parts: list[Part], machine: str, path: Path) -> None:
-    """Write the machine and the fields of each part as JSON."""
-    found = {"machine": machine, "parts": [asdict(part) for part in parts]}
-    path.write_text(json.dumps(found, indent=2) + "\n")
-
-
-def table(parts: list[Part], machine: str, count: int) -> str:
+def table(parts: list[Part], machine: str) -> str:
     """The table in Markdown."""
-    rows = [
-        f"| {part.name} | {'passed' if part.passed else 'FAILED'} | {part.figure} | "
-        f"{part.seconds:.0f} s |"
-        for part in parts
-    ]
-    if count == 1:
+    rows = [part.row for part in parts]
+    if torch.cuda.device_count() == 1:
         rows.append(f"| {TWO_WORKERS} | not tried | needs two GPUs | |")
     return "\n".join(
         [machine, "", "| part | | figure | time |", "| --- | --- | --- | --- |", *rows]

@@ -4,11 +4,13 @@
                                   [--data ../shared/data] [--batch-size 128] [--samples 1280]
 
 All train the same model on the same random images with the same batch size, in turns, in one run.
-*Ours* uses the precision that a sweep would use (printed in the first line), and float32. *Plain*
-is the loop of tutorials: a ``DataLoader`` over float32 images, without autocast. *Alone* is
-forward, loss, backward and step on one prepared batch, with the fastest layout and precision: an
-upper bound for any loop. On a CPU, the figures are per second of CPU time in one thread, which
-other work on the machine affects little; on a GPU, per second of wall time.
+*Ours* uses the precision that a sweep would use (printed in the first line), and float32; on a GPU
+also without CUDA graphs. *Plain* is the loop of tutorials: a ``DataLoader`` over float32 images,
+without autocast. *Alone* is forward, loss, backward and step on one prepared batch, on a GPU also
+captured as a CUDA graph; the fastest is an upper bound for any loop. ``--processes N`` trains in N
+processes at the same time, as trials that share a GPU do, and prints the sum. On a CPU, the figures
+are per second of CPU time in one thread, which other work on the machine affects little; on a GPU,
+per second of wall time.
 
 The second table trains with several seeds, to show that speed costs neither accuracy nor
 calibration: on 10,000 images of Fashion-MNIST if ``--data`` has its files, else on digits.
@@ -20,8 +22,9 @@ import argparse
 import itertools
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -41,6 +44,7 @@ from trainables.losses import make_loss
 from trainables.models import Classifier, make_model
 
 ROUNDS = 10
+SECONDS = 4.0  # of a process beside others
 
 
 def main() -> None:
@@ -54,6 +58,7 @@ def main() -> None:
     parser.add_argument("--augmentation", default="crop_flip")
     parser.add_argument("--seeds", type=int, default=0, help="of the second table; 0 for none")
     parser.add_argument("--data", help="folder of FashionMNIST/raw")
+    parser.add_argument("--processes", type=int, default=1, help="on a GPU: trials that share it")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     device = torch.device(arguments.device)
@@ -65,6 +70,11 @@ def main() -> None:
         precision=settled_precision(arguments.model, dataset, arguments.batch_size, device),
     )
     print(f"torch {torch.__version__}, {device}, {arguments.model}, {arguments.shape}, {config}")
+    if arguments.processes > 1:
+        for name, own in forms_of(config, device).items():
+            speed = speed_of_several(arguments.processes, arguments.model, dataset, own, device)
+            print(f"{arguments.processes} processes, {name:16s}{speed:10,.0f} images/s", flush=True)
+        return
     speeds = measure(arguments.model, dataset, config, device)
     alone = speeds["alone"]
     print(f"\n{'images/s':28s}{'':>10s}{'of alone':>10s}")
@@ -91,27 +101,66 @@ def measure(
     model: str, dataset: Dataset, config: TrainingConfig, device: torch.device
 ) -> dict[str, float]:
     """Images per second of each loop, the fastest of several rounds."""
+    few = random_images(dataset.samples.shape, min(len(dataset.train), 5_120))  # it is slow
+    captured = ("", ", captured") if device.type == "cuda" else ("",)
     steps = {
-        "ours": our_epochs(model, dataset, config, device),
-        "ours, float32": our_epochs(model, dataset, replace(config, precision="float32"), device),
-        "plain DataLoader, float32": plain_epochs(model, dataset, config, device),
         **{
-            f"alone, {layout}, {precision}": model_alone(
-                model, dataset, config, device, layout, precision
+            name: our_epochs(model, dataset, own, device)
+            for name, own in forms_of(config, device).items()
+        },
+        "plain DataLoader, float32": plain_epochs(model, few, config, device),
+        **{
+            f"alone, {layout}, {precision}{graph}": model_alone(
+                model, dataset, config, device, layout, precision, graph != ""
             )
-            for layout, precision in itertools.product(
-                ("contiguous", "channels_last"), ("float32", "bfloat16")
+            for layout, precision, graph in itertools.product(
+                ("contiguous", "channels_last"), ("float32", "bfloat16"), captured
             )
         },
     }
     fastest = dict.fromkeys(steps, 0.0)
     for step in steps.values():
         next(step)  # warm
-    for _ in range(ROUNDS):
+    for _ in range(ROUNDS if device.type == "cpu" else ROUNDS // 3):
         for name, step in steps.items():
             fastest[name] = max(fastest[name], speed_of(step, device))
     best = max(speed for name, speed in fastest.items() if name.startswith("alone"))
     return {**fastest, "alone": best}
+
+
+def forms_of(config: TrainingConfig, device: torch.device) -> dict[str, TrainingConfig]:
+    """Recipes of our loop that are compared."""
+    forms = {"ours": config, "ours, float32": replace(config, precision="float32")}
+    if device.type == "cuda":
+        forms |= {
+            f"{name}, not captured": replace(own, cuda_graphs=False) for name, own in forms.items()
+        }
+    return forms
+
+
+def speed_of_several(
+    count: int, model: str, dataset: Dataset, config: TrainingConfig, device: torch.device
+) -> float:
+    """Images per second of all processes together, once all are warm."""
+    context = torch.multiprocessing.get_context("spawn")
+    with context.Manager() as manager, context.Pool(count) as pool:
+        task = manager.Barrier(count), model, dataset, config, device
+        return sum(pool.starmap(speed_beside_others, [task] * count, chunksize=1))
+
+
+def speed_beside_others(
+    start: Any, model: str, dataset: Dataset, config: TrainingConfig, device: torch.device
+) -> float:
+    """Images per second of one process; all wait at the barrier ``start``."""
+    epochs = our_epochs(model, dataset, config, device)
+    next(epochs)
+    finish(device)
+    start.wait()
+    began, images = time.perf_counter(), 0
+    while time.perf_counter() - began < SECONDS:
+        images += next(epochs)
+    finish(device)
+    return images / (time.perf_counter() - began)
 
 
 def settled_precision(
@@ -219,8 +268,9 @@ def model_alone(
     device: torch.device,
     layout: str,
     precision: str,
+    captured: bool,
 ) -> Iterator[int]:
-    """Some training steps on one batch per iteration."""
+    """Some training steps on one batch per iteration; as a CUDA graph if ``captured``."""
     form = torch.channels_last if layout == "channels_last" else torch.contiguous_format
     net = fresh(model, dataset).to(device).to(memory_format=form)
     images = torch.randn(config.batch_size, *dataset.samples.shape, device=device)
@@ -228,18 +278,41 @@ def model_alone(
     labels = torch.arange(config.batch_size, device=device) % dataset.num_classes
     optimizer = make_sgd(net, config)
     steps = max(1, len(dataset.train) // config.batch_size)
+
+    def step() -> None:
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+            logits = net(images)
+        train_on(logits.float(), labels, optimizer)
+
+    run = as_graph(step) if captured else step
     while True:
         for _ in range(steps):
-            with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
-                logits = net(images)
-            train_on(logits.float(), labels, optimizer)
+            run()
         yield steps * config.batch_size
+
+
+def as_graph(step: Callable[[], None]) -> Callable[[], None]:
+    """A step that is replayed from now on."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
 
 
 def make_sgd(net: nn.Module, config: TrainingConfig) -> torch.optim.Optimizer:
     """The same optimiser as ours."""
     return torch.optim.SGD(
-        net.parameters(), config.lr, config.momentum, weight_decay=config.weight_decay
+        net.parameters(),
+        config.lr,
+        config.momentum,
+        weight_decay=config.weight_decay,
+        fused=config.fused_optimizer,
     )
 
 

@@ -4,11 +4,12 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu import SWEEPS, Part, run, training_speed, worst_loss, write_json
+from benchmarks.gpu import SWEEPS, Part, Plan, earlier_parts, run, table, training_speed, worst_loss
 from benchmarks.gpu_sweep import SWEEPS as SECTIONS
 from benchmarks.gpu_sweep import passed
 from sweeps.sweep_file.loading import parse_sweep
@@ -33,27 +34,32 @@ def test_without_a_gpu_it_says_so_and_exits_with_2() -> None:
 def test_the_figures_of_the_parts_are_read() -> None:
     losses = "loss  small_cnn  × CE  head  × CE\nfocal 6.1 1.02 9.1 1.04\nmmce 7.0 1.10 9.0 1.03\n"
     assert worst_loss(losses) == "slowest: mmce, 1.1 times cross-entropy (small_cnn)"
-    training = "images/s   of alone\nours   8,000   0.80\nplain DataLoader, float32   900   0.09\n"
+    training = "images/s   of alone\nours   8,000   0.80\nours, not captured   4,000   0.40\n"
+    training += "plain DataLoader, float32   900   0.09\n"
     found = training_speed(
         training + "alone, contiguous, float32   1   0.1\nalone   10,000   1.00\n"
     )
-    assert found == "ours 8,000, plain DataLoader, float32 900, alone 10,000 images/s"
+    expected = "ours 8,000; ours, not captured 4,000; plain DataLoader, float32 900; alone 10,000"
+    assert found == f"{expected} images/s"
 
 
 def test_a_part_that_fails_or_takes_too_long_is_reported() -> None:
-    failed = run("failing", 60, lambda printed: printed.strip(), "json.tool", "/no/such/file")
+    reads = ("json.tool", "/no/such/file")
+    failed = run(Plan("failing", 60, lambda printed: printed.strip(), reads))
     assert not failed.passed
     assert "No such file" in failed.figure
-    late = run("late", 0.5, str, "http.server", "0")
-    assert (late.passed, late.figure) == (False, "not done after 0 s")
+    late = run(Plan("late", 1, str, ("http.server", "0")))
+    assert (late.passed, late.figure) == (False, "not done after 1 s")
 
 
-def test_the_table_is_written_as_json_too(tmp_path: Path) -> None:
+def test_a_later_run_goes_on_with_the_missing_parts(tmp_path: Path) -> None:
     part = Part("losses", True, "1.1 times", 3.5, "all that it printed")
-    write_json([part], "1 × H200", tmp_path / "gpu.json")
-    found = json.loads((tmp_path / "gpu.json").read_text())
-    assert found["machine"] == "1 × H200"
-    assert [Part(**each) for each in found["parts"]] == [part]
+    path = tmp_path / "gpu.json"
+    assert earlier_parts(path, "1 × H200") == {}
+    path.write_text(json.dumps({"machine": "1 × H200", "parts": [asdict(part)]}))
+    assert earlier_parts(path, "1 × H200") == {"losses": part}
+    assert earlier_parts(path, "1 × H100") == {}
+    assert "| losses | passed | 1.1 times | 4 s |" in table([part], "1 × H200")
 
 
 def test_sweeps_of_the_command_are_valid() -> None:

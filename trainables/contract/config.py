@@ -54,6 +54,8 @@ class TrainingConfig:
             the model is large enough. Losses, batch statistics and evaluation always use float32.
         layout: Memory layout of images: ``auto`` is channels last for models with convolutions.
         fused_optimizer: Whether one kernel updates all weights.
+        cuda_graphs: Whether a GPU replays training steps as CUDA graphs, if nothing prevents it.
+            Set it to false for a model or loss whose Python code must run at each step.
         eval_batch_size: Samples per step of evaluation; on a CPU at most 128, which fit its cache.
         adapt_share: Share of the validation split that is reserved for adaptation (of losses that
             adapt after each epoch, and of the temperature). With 0, the whole split is used for
@@ -80,6 +82,7 @@ class TrainingConfig:
     precision: Precision = "auto"
     layout: Layout = "auto"
     fused_optimizer: bool = True
+    cuda_graphs: bool = True
     eval_batch_size: Annotated[int, Range(0, 1_000_000, open_low=True)] = 1024
     adapt_share: Share = 0.0
     sync_batch_norm: bool = False

@@ -23,14 +23,12 @@ class TrainingBatch:
     """The samples of one worker in one step.
 
     ``inputs`` (M, ...) of the model; ``targets``, labels (M, ...) int64 or uint8, or class
-    probabilities (M, K); ``rows`` (M,) int64, positions in the training split; and ``size``, the
-    number of samples over all workers.
+    probabilities (M, K); and ``rows`` (M,) int64, positions in the training split.
     """
 
     inputs: Tensor
     targets: Tensor
     rows: Tensor
-    size: int
 
 
 @dataclass(frozen=True)
@@ -47,27 +45,31 @@ class TrainingBatches:
     loss: CalibrationLoss
     augmentation: AugmentationName
 
-    def __call__(
-        self, rows: Sequence[np.ndarray], generator: torch.Generator
-    ) -> Iterator[TrainingBatch]:
-        """Yields batches of these rows of all workers; ``generator`` is equal on all workers."""
-        if type(self.loss).prepare_batch is CalibrationLoss.prepare_batch:
-            read, prepare = [numbers[share_of(len(numbers))] for numbers in rows], self._share
-        else:
-            read, prepare = list(rows), self._by_loss
-        for numbers, batch in zip(rows, self.feed.batches(read), strict=True):
-            yield prepare(batch, len(numbers), generator)
+    def read(self, rows: Sequence[np.ndarray]) -> Iterator[tuple[Batch, int]]:
+        """Yields what this worker needs of batches with these rows, and the size of each batch."""
+        wanted = list(rows) if self._loss_prepares else [each[share_of(len(each))] for each in rows]
+        for numbers, batch in zip(rows, self.feed.batches(wanted), strict=True):
+            yield batch, len(numbers)
+
+    def prepare(self, batch: Batch, size: int, generator: torch.Generator) -> TrainingBatch:
+        """The samples of this worker for the model; ``generator`` is equal on all workers."""
+        prepare = self._mixed if self._loss_prepares else self._share
+        return prepare(batch, size, generator)
+
+    @property
+    def _loss_prepares(self) -> bool:
+        return type(self.loss).prepare_batch is not CalibrationLoss.prepare_batch
 
     def _share(self, batch: Batch, size: int, generator: torch.Generator) -> TrainingBatch:
         stored, labels, rows = batch
         draw = self.augmentation, generator, share_of(size).start, size
         if not self.samples.each_pixel:
-            return TrainingBatch(self.samples.prepare(stored, *draw), labels, rows, size)
+            return TrainingBatch(self.samples.prepare(stored, *draw), labels, rows)
         moves = draw_moves(stored, *draw)  # the same of images and masks
         masks = move(labels.unsqueeze(1), moves, fill=IGNORED).squeeze(1)
-        return TrainingBatch(self.samples.normalise(move(stored, moves)), masks, rows, size)
+        return TrainingBatch(self.samples.normalise(move(stored, moves)), masks, rows)
 
-    def _by_loss(self, batch: Batch, size: int, generator: torch.Generator) -> TrainingBatch:
+    def _mixed(self, batch: Batch, size: int, generator: torch.Generator) -> TrainingBatch:
         stored, labels, rows = batch
         inputs, targets = self.loss.prepare_batch(
             stored,
@@ -80,7 +82,7 @@ class TrainingBatches:
             places = torch.arange(len(inputs), device=inputs.device).view(-1, size)
             mine = places[:, share_of(size)].flatten()
             inputs, targets, rows = inputs[mine], targets[mine], rows[mine]
-        return TrainingBatch(inputs, targets, rows, size)
+        return TrainingBatch(inputs, targets, rows)
 
 
 def share_of(count: int) -> slice:

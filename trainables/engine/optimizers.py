@@ -16,14 +16,16 @@ def make_optimizer(
 ) -> torch.optim.Optimizer:
     """Creates the optimiser for the parameters of the model and of the loss.
 
-    Each group stores its ``initial_lr``. The parameters of the loss have no weight decay.
+    Each group stores its ``initial_lr``. The parameters of the loss have no weight decay. On a GPU,
+    learning rates are tensors, so that a captured step reads them.
     """
     own = [{"weight_decay": 0.0, **group} for group in loss.parameter_groups()]
     groups: list[dict[str, Any]] = [{"params": list(model.parameters())}, *own]
     for group in groups:
         group["initial_lr"] = group.get("lr", config.lr)
+    optimizer: torch.optim.Optimizer
     if config.optimizer == "sgd":
-        return torch.optim.SGD(
+        optimizer = torch.optim.SGD(
             groups,
             lr=config.lr,
             momentum=config.momentum,
@@ -31,7 +33,32 @@ def make_optimizer(
             weight_decay=config.weight_decay,
             fused=config.fused_optimizer,
         )
-    kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-    return kind(
-        groups, lr=config.lr, weight_decay=config.weight_decay, fused=config.fused_optimizer
-    )
+    else:
+        kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
+        optimizer = kind(
+            groups, lr=config.lr, weight_decay=config.weight_decay, fused=config.fused_optimizer
+        )
+    place_learning_rates(optimizer)
+    return optimizer
+
+
+def place_learning_rates(optimizer: torch.optim.Optimizer) -> None:
+    """Make learning rates tensors where their parameters are on a GPU, otherwise numbers."""
+    for group in optimizer.param_groups:
+        device = group["params"][0].device
+        # Without a fused kernel, an optimiser would read the tensor from the GPU at each step.
+        on_gpu = device.type == "cuda" and group["fused"]
+        rate = float(group["lr"])
+        group["lr"] = torch.tensor(rate, device=device) if on_gpu else rate
+        if "capturable" in group:
+            group["capturable"] = on_gpu
+
+
+def set_learning_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
+    """Set each learning rate to a multiple of its initial value."""
+    for group in optimizer.param_groups:
+        rate = group["initial_lr"] * factor
+        if isinstance(group["lr"], torch.Tensor):
+            group["lr"].fill_(rate)
+        else:
+            group["lr"] = rate

@@ -7,7 +7,7 @@ checkpoint takes the same steps as one that was never interrupted.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from contextlib import nullcontext
 from typing import Any, Literal
 
 import numpy as np
@@ -18,10 +18,15 @@ from trainables.contract.config import TrainingConfig, check_shares
 from trainables.data.core.base import Dataset, Split
 from trainables.data.core.tasks import at_places
 from trainables.engine.batch_norm import folded, synchronised
-from trainables.engine.batches import TrainingBatch, TrainingBatches
+from trainables.engine.batches import TrainingBatches
+from trainables.engine.captured import CapturedSteps
 from trainables.engine.class_weights import Weights
-from trainables.engine.feed import Feed
-from trainables.engine.optimizers import make_optimizer
+from trainables.engine.feed import Batch, Feed
+from trainables.engine.optimizers import (
+    make_optimizer,
+    place_learning_rates,
+    set_learning_rates,
+)
 from trainables.engine.precision import autocast, exact_arithmetic
 from trainables.losses import CalibrationLoss
 from trainables.models import Classifier
@@ -77,6 +82,18 @@ class Trainer:
         self._parallel = self._wrap_for_workers()
         self._steps_per_epoch = math.ceil(len(dataset.train.labels) / config.batch_size)
         check_shares(len(dataset.train.labels), config.batch_size, world_size())
+        augmentation = config.augmentation or dataset.samples.augmentation
+        self._batches = TrainingBatches(
+            self._feed(dataset.train), dataset.samples, self.loss, augmentation
+        )
+        # Of augmentation and mixing: each worker draws for the whole batch and uses its share.
+        self._generator = torch.Generator(device)
+        self._captured: CapturedSteps | None = None
+        # A fused optimiser reads its learning rate from the GPU, others hold a number.
+        wanted = config.cuda_graphs and config.fused_optimizer
+        if device.type == "cuda" and wanted and world_size() == 1:
+            modules = (self.model, self.loss)
+            self._captured = CapturedSteps(self._train_step, modules, self._generator, device)
 
     def train_epoch(self) -> dict[str, float]:
         """Trains for one epoch. The caller then evaluates and calls :meth:`adapt_loss`.
@@ -86,12 +103,17 @@ class Trainer:
         """
         self._parallel.train()
         self.loss.train()
-        generator = self._seed_epoch()
+        self._seed_epoch()
         total = torch.zeros((), device=self.device)
-        lr = 0.0
-        for step, batch in enumerate(self._batches(generator)):
-            lr = self._set_learning_rate(self.epoch + step / self._steps_per_epoch)
-            total += self._train_step(batch) * batch.size
+        factor = 1.0
+        steps = nullcontext(self._train_step) if self._captured is None else self._captured.epoch()
+        with steps as train:
+            for step, (batch, size) in enumerate(self._batches.read(self._order())):
+                factor = learning_rate_factor(
+                    self.config, self.epoch + step / self._steps_per_epoch
+                )
+                set_learning_rates(self.optimizer, factor)
+                total += train(batch, size) * size
         self.loss.on_epoch_end()
         self.epoch += 1
         # Batch statistics: all workers evaluate the same network.
@@ -100,7 +122,7 @@ class Trainer:
         train_loss = total.item() / len(self.dataset.train.labels)
         if not math.isfinite(train_loss):
             raise DivergedError(f"diverged: training loss is {train_loss} in epoch {self.epoch}")
-        return {"train_loss": train_loss, "lr": lr}
+        return {"train_loss": train_loss, "lr": self.config.lr * factor}
 
     def adapt_loss(self, val_logits: Tensor, val_labels: Tensor) -> None:
         """Pass logits (N, K) and labels (N,) of the validation split to the loss after an epoch."""
@@ -136,6 +158,7 @@ class Trainer:
         """Restore a state that :meth:`state_dict` returned."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
+        place_learning_rates(self.optimizer)
         self.loss.load_state_dict(state["loss"])
         self.epoch = state["epoch"]
 
@@ -211,21 +234,20 @@ class Trainer:
         found = torch.autograd.grad(logits.sum() + features.sum(), trained, allow_unused=True)
         return any(gradient is None for gradient in found)
 
-    def _seed_epoch(self) -> torch.Generator:
-        """Seed the global generators; return the generator of augmentation and mixing."""
+    def _seed_epoch(self) -> None:
+        """Seed all generators of training."""
         torch.manual_seed(_mix(self.seed, self.epoch, rank()))
-        # The same seed on all workers: each draws for the whole batch and uses its share.
-        return torch.Generator(self.device).manual_seed(_mix(self.seed, self.epoch))
+        self._generator.manual_seed(_mix(self.seed, self.epoch))
 
-    def _batches(self, generator: torch.Generator) -> Iterator[TrainingBatch]:
-        """The batches of an epoch, in an order determined by seed and epoch."""
-        train = self.dataset.train
-        order = np.random.default_rng([self.seed, self.epoch]).permutation(len(train.labels))
-        augmentation = self.config.augmentation or self.dataset.samples.augmentation
-        prepared = TrainingBatches(self._feed(train), self.dataset.samples, self.loss, augmentation)
-        return prepared(np.array_split(order, self._steps_per_epoch), generator)
+    def _order(self) -> list[np.ndarray]:
+        """The rows of each batch of an epoch, in an order determined by seed and epoch."""
+        draw = np.random.default_rng([self.seed, self.epoch])
+        rows = draw.permutation(len(self.dataset.train.labels))
+        return np.array_split(rows, self._steps_per_epoch)
 
-    def _train_step(self, batch: TrainingBatch) -> Tensor:
+    def _train_step(self, given: Batch, size: int) -> Tensor:
+        """Train on this worker's part of a batch; the mean loss of the whole batch."""
+        batch = self._batches.prepare(given, size, self._generator)
         with autocast(self.device, self.config.precision):
             logits, features = self._parallel(self._laid_out(batch.inputs), return_features=True)
         task = self.dataset.task
@@ -271,12 +293,6 @@ class Trainer:
         if name is not None:
             self._drawn[name] = places
         return places
-
-    def _set_learning_rate(self, epochs_done: float) -> float:
-        factor = learning_rate_factor(self.config, epochs_done)
-        for group in self.optimizer.param_groups:
-            group["lr"] = group["initial_lr"] * factor
-        return self.config.lr * factor
 
 
 def learning_rate_factor(config: TrainingConfig, epochs_done: float) -> float:

@@ -20,7 +20,8 @@ def test_masks_get_the_same_crops_and_flips_as_images(kind: AugmentationName, se
     samples = SegmentedImages((1, 15, 16), (0.0,), (1 / 255,))  # no normalisation
     feed = Feed(Split(numbers[:, None], numbers), torch.device("cpu"))
     batches = TrainingBatches(feed, samples, make_loss("cross_entropy", 241), kind)
-    (batch,) = batches([np.arange(3)], torch.Generator().manual_seed(seed))
+    ((read, size),) = batches.read([np.arange(3)])
+    batch = batches.prepare(read, size, torch.Generator().manual_seed(seed))
     found, counted = batch.inputs[:, 0], batch.targets != IGNORED
     torch.testing.assert_close(found[counted], batch.targets[counted].float())
     assert (found[~counted] == 0).all()

@@ -1,7 +1,11 @@
 """Tests that need a GPU: `pytest -m gpu`; `python -m benchmarks.gpu` also measures speed."""
 
+import io
 import subprocess
 import sys
+import warnings
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,7 @@ from trainables.data.core.base import Dataset
 from trainables.data.kinds.augmentation import draw_moves, move
 from trainables.engine.batch_norm import synchronised
 from trainables.engine.training import Trainer
-from trainables.losses import available_losses, make_loss
+from trainables.losses import CalibrationLoss, available_losses, make_loss
 from trainables.models import make_model
 from trainables.runtime.devices import CONTEXT_MEMORY
 from trainables.trials.runs import make_run
@@ -37,14 +41,32 @@ def digits() -> Dataset:
     return load_dataset("digits", seed=0, train_samples=600)
 
 
-def make_trainer(dataset: Dataset, device: torch.device, **recipe: Any) -> Trainer:
+def make_trainer(
+    dataset: Dataset,
+    device: torch.device,
+    loss: str | CalibrationLoss = "cross_entropy",
+    dropout: float = 0.0,
+    **recipe: Any,
+) -> Trainer:
     torch.manual_seed(0)
     model = make_model(
-        "small_cnn", input_shape=dataset.samples.shape, num_classes=10, samples=dataset.samples
+        "small_cnn",
+        input_shape=dataset.samples.shape,
+        num_classes=10,
+        samples=dataset.samples,
+        dropout=dropout,
     )
     config = TrainingConfig(**{"epochs": 4, "batch_size": 64, "lr": 0.05, **recipe})
-    loss = make_loss(recipe.pop("loss", "cross_entropy"), num_classes=10)
+    if isinstance(loss, str):
+        loss = make_loss(loss, num_classes=10)
     return Trainer(model, loss, dataset, config, seed=0, device=device)
+
+
+def trained(trainer: Trainer, epochs: int) -> Trainer:
+    for _ in range(epochs):
+        trainer.train_epoch()
+        trainer.adapt_loss(*trainer.predict(trainer.dataset.validation))
+    return trainer
 
 
 def logits_and_targets(count: int = 64, classes: int = 10) -> tuple[Tensor, Tensor]:
@@ -88,6 +110,92 @@ def test_training_is_bfloat16_and_evaluation_float32(digits: Dataset) -> None:
     with torch.no_grad():
         expected = half.model.cpu().eval()(digits.samples.normalise(rows))
     torch.testing.assert_close(logits, expected, atol=1e-3, rtol=1e-3)
+
+
+def same_weights(one: Trainer, other: Trainer) -> bool:
+    states = (trainer.model.state_dict().values() for trainer in (one, other))
+    return all(torch.equal(*pair) for pair in zip(*states, strict=True))
+
+
+@pytest.fixture
+def repeatable() -> Iterator[None]:
+    before, torch.backends.cudnn.deterministic = torch.backends.cudnn.deterministic, True
+    yield
+    torch.backends.cudnn.deterministic = before
+
+
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.parametrize("loss", sorted(set(available_losses()) - {"supcon", "mixup", "r_aurc"}))
+def test_a_captured_step_trains_to_the_same_bits(digits: Dataset, loss: str) -> None:
+    recipe: dict[str, Any] = {"loss": loss, "dropout": 0.1, "augmentation": "crop_flip"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        one, other = (make_trainer(digits, GPU, cuda_graphs=g, **recipe) for g in (True, False))
+        assert same_weights(trained(one, 3), trained(other, 3))
+    assert one.loss.state_dict().keys() == other.loss.state_dict().keys()
+    assert one._captured is not None and len(one._captured._graphs) > 0
+
+
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.parametrize("recipe", [
+    {"optimizer": "adamw", "lr": 0.01, "clip_grad_norm": 0.5, "warmup_epochs": 1.0},
+    {"optimizer": "sgd", "momentum": 0.0, "precision": "float32", "class_weights": "balanced"},
+    {"fused_optimizer": False, "batch_size": 600},
+])  # fmt: skip
+def test_a_captured_step_follows_the_recipe(digits: Dataset, recipe: dict[str, Any]) -> None:
+    one, other = (make_trainer(digits, GPU, cuda_graphs=g, **recipe) for g in (True, False))
+    with warnings.catch_warnings(record=True):
+        assert same_weights(trained(one, 3), trained(other, 3))
+    again = make_trainer(digits, GPU, **recipe)
+    again.load_state_dict(copied(trained(make_trainer(digits, GPU, **recipe), 1).state_dict()))
+    with warnings.catch_warnings(record=True):
+        assert same_weights(trained(again, 2), one)
+
+
+def copied(state: dict[str, Any]) -> dict[str, Any]:
+    buffer = io.BytesIO()
+    torch.save(state, buffer)
+    buffer.seek(0)
+    return torch.load(buffer, map_location="cpu", weights_only=True)  # type: ignore[no-any-return]
+
+
+class Reading(CalibrationLoss):
+    """Its step waits for a number from the GPU, which no graph can hold."""
+
+    def compute(self, logits: Tensor, targets: Tensor, *_: Tensor | None) -> Tensor:
+        value = nn.functional.cross_entropy(logits, targets)
+        return value * (2.0 if value.item() > 1 else 1.0)
+
+
+class Counting(CalibrationLoss):
+    """Its Python code must run at each step."""
+
+    steps = 0
+
+    def compute(self, logits: Tensor, targets: Tensor, *_: Tensor | None) -> Tensor:
+        self.steps += 1
+        return nn.functional.cross_entropy(logits / self.steps, targets)
+
+
+@pytest.mark.usefixtures("repeatable")
+@pytest.mark.parametrize(
+    "loss",
+    [
+        Reading,
+        Counting,
+        partial(make_loss, "r_aurc"),  # sorts on the CPU
+        partial(make_loss, "mixup"),  # draws on the CPU
+    ],
+)
+def test_a_step_that_no_graph_can_repeat_runs_as_it_is(
+    digits: Dataset, loss: Callable[[int], CalibrationLoss]
+) -> None:
+    recipe: dict[str, Any] = {"dropout": 0.1, "augmentation": "crop"}
+    one = make_trainer(digits, GPU, loss(10), **recipe)
+    with pytest.warns(UserWarning, match="not captured as CUDA graphs"):
+        trained(one, 3)
+    other = make_trainer(digits, GPU, loss(10), cuda_graphs=False, **recipe)
+    assert same_weights(one, trained(other, 3))
 
 
 @pytest.mark.parametrize("kind", ["crop", "crop_flip"])
