@@ -5,11 +5,11 @@
 It needs no network. It runs real sweeps whose trials share a GPU: with built-in and adaptive
 losses, a custom loop, trials that exceed their share of the memory, and trials that trigger a
 device-side assertion. Then it measures the speed of the training loop, alone and in eight
-processes, of the losses, and of many trials as one batched model, and the memory of trials; and it
-runs the tests marked ``gpu``. With two GPUs, another sweep has two workers per trial (NCCL).
+processes, the memory of trials, and the speed of the losses; and it runs the tests marked ``gpu``.
+With two GPUs, another sweep has two workers per trial (NCCL).
 
 Each part is printed as it ends, and kept in FILE as a Markdown table and beside it as JSON
-(gpu.md and gpu.json by default). A run takes 540 seconds at most; the next one goes on with the
+(gpu.md and gpu.json by default). A run takes 540 seconds at most; the next one continues with the
 parts that are not in the JSON file. The exit code is 2 without a GPU, and 1 if a part failed or is
 missing.
 """
@@ -97,7 +97,7 @@ def main() -> int:
             continue
         left = deadline - time.monotonic()
         if left < plan.limit:
-            print(f"{plan.name}: not reached; run this again to go on", flush=True)
+            print(f"{plan.name}: not reached; run this again to continue", flush=True)
             continue
         part = done[plan.name] = run(plan)
         print(f"\n=== {part.row}\n{part.printed}", flush=True)
@@ -121,13 +121,6 @@ def plans() -> list[Plan]:
         Plan("training, 8 trials share a GPU", 90, last_line, (*small, "--processes", "8")),
         Plan("memory of a trial", 90, last_line, ("benchmarks.gpu_memory",)),
         Plan("losses", 60, worst_loss, ("benchmarks.losses", "--device", "cuda", "--rounds", "30")),
-        Plan(
-            "trials as one batched model",
-            60,
-            last_line,
-            ("benchmarks.batched_trials", "--device", "cuda", "--shape", "3", "32", "32",
-             "--batch-size", "512", "--trials", "8"),
-        ),
         Plan("tests marked gpu", 240, last_line, ("pytest", "-q", "-m", "gpu", "tests")),
     ]  # fmt: skip
 

@@ -68,6 +68,8 @@ def memory_of(model: str) -> dict[str, float]:
     before = pynvml.nvmlDeviceGetMemoryInfo(gpu).used
     device = torch.device("cuda", 0)
     dataset = random_texts() if model in TEXTS else random_images((3, 32, 32), 20_480)
+    some = Split(dataset.train.inputs[:1_024], dataset.train.labels[:1_024])  # whole batches
+    dataset = replace(dataset, validation=some)
     options: dict[str, Any] = {}
     recipe = TrainingConfig(**settled(usual_recipe(model, options)))
     recipe = replace(recipe, precision=settled_precision(model, dataset, recipe.batch_size, device))

@@ -24,7 +24,6 @@ QUICK = {
     "tabular.structured": f"{DIGITS} --settings 1",
 }
 SLOW = {
-    "batched_trials": "--shape 1 8 8 --batch-size 4 --trials 1 2",
     "clustered": "--repetitions 2 --images 3",
     "detectable": "--repetitions 2 --samples 100",
     "differences": "--repetitions 2 --samples 100 --laws 'label noise'",

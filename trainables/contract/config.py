@@ -57,6 +57,7 @@ class TrainingConfig:
         cuda_graphs: Whether a GPU replays training steps as CUDA graphs, if nothing prevents it.
             Set it to false for a model or loss whose Python code must run at each step.
         eval_batch_size: Samples per step of evaluation; on a CPU at most 128, which fit its cache.
+            More need much memory for the exact convolutions of a GPU.
         adapt_share: Share of the validation split that is reserved for adaptation (of losses that
             adapt after each epoch, and of the temperature). With 0, the whole split is used for
             both adaptation and evaluation.
@@ -83,7 +84,7 @@ class TrainingConfig:
     layout: Layout = "auto"
     fused_optimizer: bool = True
     cuda_graphs: bool = True
-    eval_batch_size: Annotated[int, Range(0, 1_000_000, open_low=True)] = 1024
+    eval_batch_size: Annotated[int, Range(0, 1_000_000, open_low=True)] = 256
     adapt_share: Share = 0.0
     sync_batch_norm: bool = False
     class_weights: ClassWeights | None = None

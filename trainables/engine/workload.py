@@ -15,6 +15,8 @@ from trainables.models import model_for, without_weights
 from trainables.models.base import on_usable_device
 from trainables.runtime.devices import CONTEXT_MEMORY
 
+_WORKSPACES = 66 * 2**20  # bytes that cuBLAS keeps for a stream, on an H100
+_EVALUATION = 8  # memory of exact convolutions, in largest layer outputs; 2 to 20 on an H100
 _SAMPLES = 2  # samples that are passed through the model to measure it
 
 
@@ -120,14 +122,15 @@ def _bytes_of(dataset: Dataset) -> int:
 
 
 def device_memory(workload: Workload, batch_size: int, eval_batch_size: int) -> float:
-    """Conservative estimate of the GPU memory that a trial needs, in bytes.
+    """Estimate of the GPU memory that a trial needs, in bytes.
 
-    The sum of the driver's context, weights with gradients and two optimiser moments, the larger of
-    a training and an evaluation step, and the data; plus a quarter for allocator and libraries.
-    ``batch_size`` counts each view of a sample.
+    The sum of the driver's context, the libraries' workspaces, weights with gradients and two
+    optimiser moments, the data, the training step, whose memory a captured step keeps, and the
+    evaluation step. ``batch_size`` counts each view of a sample.
     """
-    step = max(batch_size * workload.saved, 3 * eval_batch_size * workload.largest)
-    return CONTEXT_MEMORY + 1.25 * (4 * workload.parameters + step + workload.data)
+    tensors = 4 * workload.parameters + workload.data + batch_size * workload.saved
+    evaluation = _EVALUATION * eval_batch_size * workload.largest
+    return CONTEXT_MEMORY + _WORKSPACES + tensors + evaluation
 
 
 def busy_share(workload: Workload, batch_size: int) -> float:

@@ -28,7 +28,7 @@ LARGE = Workload(
         (SMALL, 80, {"CPU": 64, "GPU": 4}, {}, 1 / 8),
         (SMALL, 80, {"CPU": 12, "GPU": 4}, {}, 1 / 3),  # limited by the CPUs
         (SMALL, 80, {"CPU": 12, "GPU": 4}, {"cpus_per_worker": 2}, 1.0),
-        (SMALL, 6, {"CPU": 64, "GPU": 1}, {}, 1 / 5),  # limited by the GPU memory
+        (SMALL, 6, {"CPU": 64, "GPU": 1}, {}, 1 / 6),  # limited by the GPU memory
         (LARGE, 80, {"CPU": 64, "GPU": 1}, {}, 1.0),  # one trial keeps the GPU busy
         (LARGE, 4, {"CPU": 64, "GPU": 1}, {}, 1.0),
         (SMALL, 80, {"CPU": 8, "GPU": 2}, {"num_workers": 2}, 1.0),
