@@ -3,7 +3,7 @@
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -337,17 +337,37 @@ def test_an_existing_encoder_is_not_trained_again(tmp_path: Path) -> None:
     assert planned == len(queue.records) == queue.planned
 
 
+def fail_encoders(queue: TrialQueue, seeds: Sequence[int]) -> None:
+    """The next trials are the encoders of these seeds, and all fail."""
+    for seed in seeds:
+        record = queue.next()
+        assert record is not None
+        assert (record.role, record.seed) == ("encoder", seed)
+        queue.end(record.number, "failed", "diverged")
+
+
 def test_without_the_encoder_of_the_search_nothing_continues(tmp_path: Path) -> None:
     sweep = simulated(TWO_STAGES)
     store = new_store(tmp_path, sweep)
     queue = queue_of(sweep, store, trained_encoders={1})
-    for _ in range(2):
-        record = queue.next()
-        assert record is not None
-        queue.end(record.number, "failed", "diverged")
+    fail_encoders(queue, (0, 2, 0, 2))
     assert queue.next() is None
     assert queue.exhausted
     assert queue_of(sweep, store, trained_encoders={1}).exhausted
+
+
+def test_a_failed_encoder_is_trained_again_once(tmp_path: Path) -> None:
+    sweep = simulated(TWO_STAGES)
+    store = new_store(tmp_path, sweep)
+    queue = queue_of(sweep, store, trained_encoders={1})
+    fail_encoders(queue, (0, 2))
+    queue = queue_of(sweep, store, trained_encoders={1})  # also after a resume
+    for _ in steps(queue):
+        pass
+    encoders = [(r.seed, r.state) for r in queue.records if r.role == "encoder"]
+    assert encoders == [(0, "failed"), (2, "failed"), (0, "finished"), (2, "finished")]
+    assert {r.seed for r in queue.records if r.role == "finalist"} == {1, 2}
+    assert queue.planned == len(queue.records)
 
 
 def test_finalists_skip_seeds_without_an_encoder(
@@ -355,9 +375,7 @@ def test_finalists_skip_seeds_without_an_encoder(
 ) -> None:
     sweep = simulated(TWO_STAGES)
     queue = queue_of(sweep, new_store(tmp_path, sweep), trained_encoders={0, 1})
-    record = queue.next()
-    assert record is not None
-    queue.end(record.number, "failed", "diverged")
+    fail_encoders(queue, (2, 2))
     for _ in steps(queue):
         pass
     assert {r.seed for r in queue.records if r.role == "finalist"} == {1}
