@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -13,6 +14,7 @@ from sweeps.cluster.ray_internals import (
     LOCAL_SETTINGS,
     agents_may_be_slow,
     check_token,
+    node_messages_logged,
     nodes_to_come,
 )
 from sweeps.cluster.versions import driver_mismatch
@@ -22,6 +24,7 @@ from sweeps.planning.devices import worker_room
 from sweeps.sweep_file.schema import ScalingSection
 
 _START_TRIES = 3
+_SECONDS_BETWEEN_LOOKS = 2.0
 
 
 @contextmanager
@@ -39,14 +42,16 @@ def connected(address: str | None, reporter: Reporter = LOG) -> Iterator[None]:
     import ray
 
     if ray.is_initialized():
-        yield
+        with node_messages_logged():
+            yield
         return
     try:
         if address is None:
             _start(reporter)
         else:
             _join(address)
-        yield
+        with node_messages_logged():
+            yield
     finally:
         ray.shutdown()
 
@@ -155,12 +160,20 @@ def _nodes() -> list[dict[str, float]]:
 
 
 class LostNodes:
-    """Calls return the names of nodes that have died since the creation or the previous call."""
+    """Calls return the names of nodes that have died since the creation or the previous call.
+
+    Ray counts a node as dead some seconds after its trials were lost. So calls may be frequent;
+    they ask the cluster every few seconds.
+    """
 
     def __init__(self) -> None:
         self._known = set(self._dead())
+        self._next_look = 0.0
 
     def __call__(self) -> list[str]:
+        if time.monotonic() < self._next_look:
+            return []
+        self._next_look = time.monotonic() + _SECONDS_BETWEEN_LOOKS
         dead = self._dead()
         names = [name for node, name in dead.items() if node not in self._known]
         self._known.update(dead)

@@ -116,6 +116,8 @@ class QueueCallback(SharedWithTune, Callback):
         if self._queue.exhausted:
             raise SweepOverError
         self._silence.look()
+        for name in self._lost_nodes():
+            self._reporter.notice(f"The node {name} is lost; its trials are retried")
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **_: Any) -> None:
         self._silence.started(trial.config["number"])
@@ -177,8 +179,6 @@ class QueueCallback(SharedWithTune, Callback):
         self._silence.ended(number)
         running, self._shortage, shortage = self._queue.live, None, self._shortage
         if shortage is None:
-            for name in self._lost_nodes():
-                self._reporter.notice(f"The node {name} is lost; its trials are retried")
             # Ray announced that this node would go.
             self._queue.died(number, at_fault=not self._nodes_drain())
         else:

@@ -69,15 +69,14 @@ def test_the_first_of_each_warning_of_the_workers_is_shown(tmp_path: Path) -> No
     ]
 
 
-def test_a_lost_node_is_one_line(tmp_path: Path) -> None:
-    queue, said, lost = new_queue(tmp_path), [], [["far"], []]
-    searcher = QueueSearcher(queue, lambda: 2)
-    for name in "ab":
-        searcher.suggest(name)
+def test_a_lost_node_is_one_line_also_if_its_trials_ended_before(tmp_path: Path) -> None:
+    queue, said, lost = new_queue(tmp_path), [], [[], ["far"], []]
+    QueueSearcher(queue, lambda: 2).suggest("a")
     callback = QueueCallback(queue, reporter=Noted(said), lost_nodes=lambda: lost.pop(0))
-    for number in (0, 1):
-        callback.on_trial_error(1, [], trial(number))
-    assert said == ["The node far is lost; its trials are retried"]
+    callback.on_trial_error(1, [], trial(0))
+    for _ in range(3):
+        callback.on_step_end(1, [])
+    assert said.count("The node far is lost; its trials are retried") == 1
 
 
 def test_deaths_on_nodes_that_drain_are_no_trials_fault(tmp_path: Path) -> None:
