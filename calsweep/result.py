@@ -299,9 +299,9 @@ class Result:
         return f'<pre style="line-height:1.2">{escape(repr(self))}</pre>'
 
     def _print(self, console: Any) -> None:
-        from sweeps.terminal.answers import print_answer
+        from sweeps.terminal.answers import print_whole_answer
 
-        print_answer(console, self._found)
+        print_whole_answer(console, self._found)
         if not self.finished:
             console.print(
                 f"Not finished: calsweep.resume({self.name!r}, storage={self.storage!r}) continues."

@@ -402,12 +402,18 @@ def _facts_of_data(sweep: SweepFile, gpu: str | None, storage: str) -> tuple[Pla
 
 
 @app.command(rich_help_panel=INSPECT)
-def show(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
+def show(
+    name: SweepName,
+    storage: Storage = DEFAULT_STORAGE,
+    whole: Annotated[
+        bool, typer.Option("--all", help="Also all losses, all verdicts, and the reasons.")
+    ] = False,
+) -> None:
     """Print the result of a sweep, or its state so far."""
-    _show(name, storage)
+    _show(name, storage, whole)
 
 
-def _show(name: str, storage: str) -> None:
+def _show(name: str, storage: str, whole: bool = False) -> None:
     from sweeps.service.reading import read_answer, read_pilot, read_state
 
     finished = False
@@ -415,7 +421,10 @@ def _show(name: str, storage: str) -> None:
         print(pilot)
     else:
         answer, finished = read_answer(name, storage)
-        _print_answer(answer)
+        _print_answer(answer, whole=whole)
+        if not whole:
+            command = redact(calsweep_command(f"show {name} --all", storage))
+            print(f"\n{command} has the reasons and all verdicts")
     if finished:
         return
     if read_state(name, storage) == "running":
@@ -939,13 +948,13 @@ def _print_result(found: SweepResult) -> None:
     _print_answer(found, lasting=True)
 
 
-def _print_answer(found: SweepResult, lasting: bool = False) -> None:
-    from sweeps.terminal.answers import print_answer
+def _print_answer(found: SweepResult, lasting: bool = False, whole: bool = False) -> None:
+    from sweeps.terminal.answers import print_answer, print_whole_answer
     from sweeps.terminal.console import plain_console
 
     console = plain_console(lasting=lasting)
     console.print()
-    print_answer(console, found)
+    (print_whole_answer if whole else print_answer)(console, found)
     console.file.flush()  # writing to MLflow follows, and may take long
 
 
@@ -969,6 +978,7 @@ def _print_places(result: EndedSweep, name: str, storage: str) -> None:
     where = redact(storage_option(storage))
     variable = redact(_tracking_variable(result.tracking_uri, storage))
     console.print(
+        f"\n  reasons           calsweep show {name} --all{where}"
         f"\n  browse the runs   {variable}calsweep ui{where}{_leaderboard(result)}"
         f"\n  best per dataset  {variable}calsweep best{where}"
         f"\n  report            calsweep report {name}{where}",

@@ -104,7 +104,8 @@ def markdown_table(lines: Iterable[Sequence[str]]) -> str:
 
 def counted(number: int, noun: str) -> str:
     """``1 seed``, ``3 seeds``."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{ending}"
 
 
 def format_rate(epochs: int, seconds: float) -> str:

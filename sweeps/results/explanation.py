@@ -253,6 +253,7 @@ def result_of(
         selected=_selected(ranking),
         recommended=recommend(ranking, judgement, sweep.selection.ensemble == "if_supported"),
         verdict=None if _on_failed_finalists(ranking) else verdict(judgement.comparisons),
+        failures=tuple(on_failures(ranking.records)),
         why=(*reasons(ranking, sweep.training.adapt_share, judgement), *ends),
         rows=(
             *leaderboard(ranking),

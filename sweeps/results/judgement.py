@@ -36,8 +36,12 @@ class Judgement:
 
     @property
     def all_comparisons(self) -> list[Comparison]:
-        of_ensemble = [] if self.ensemble is None else self.ensemble["comparisons"]
-        return [*self.comparisons, *self.pairs, *(Comparison(**each) for each in of_ensemble)]
+        return [*self.comparisons, *self.pairs, *self.of_ensemble]
+
+    @property
+    def of_ensemble(self) -> list[Comparison]:
+        found = [] if self.ensemble is None else self.ensemble["comparisons"]
+        return [Comparison(**each) for each in found]
 
     @property
     def all_sets(self) -> list[dict[str, Any]]:

@@ -45,6 +45,19 @@ def leaderboard(ranking: Ranking) -> list[dict[str, Any]]:
     return rows
 
 
+def in_short(rows: Sequence[dict[str, Any]], most: int = 6) -> list[dict[str, Any]]:
+    """The rows of a leaderboard to show first.
+
+    They are the best losses, `most` with the selected one and the baseline; reference models and
+    ensembles, which have no trials.
+    """
+    kept = [row for row in rows if row["trials"] and row["note"] in ("selected", "baseline")]
+    for row in rows:
+        if row["trials"] and row not in kept and len(kept) < most:
+            kept.append(row)
+    return [row for row in rows if not row["trials"] or row in kept]
+
+
 def front_rows(ranking: Ranking) -> list[dict[str, Any]]:
     """A row for each setting of the Pareto front; none if there is one objective."""
     return [

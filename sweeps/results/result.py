@@ -9,7 +9,7 @@ from typing import Any
 from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.reference import ReferenceResult
-from sweeps.results.verdicts import Comparison
+from sweeps.results.verdicts import Comparison, leading
 from sweeps.search.record import known_fields
 
 
@@ -78,6 +78,7 @@ class SweepResult:
         selected: The best setting by validation; None if no trial passed the guard.
         recommended: What to deploy; None while no setting is selected.
         verdict: Whether the selected setting beats cross-entropy with a temperature.
+        failures: How many trials failed and why, a sentence; empty if none did.
         why: The reasons for the selection, the conclusion from the verdicts, how the sweep ended.
         rows: The leaderboard: settings, reference models, ensembles.
         candidates: Number of settings that the selection considered.
@@ -92,6 +93,7 @@ class SweepResult:
     selected: Selected | None
     recommended: Recommendation | None
     verdict: str | None
+    failures: tuple[str, ...]
     why: tuple[str, ...]
     rows: tuple[dict[str, Any], ...]
     evidence: Evidence
@@ -102,6 +104,14 @@ class SweepResult:
     @property
     def judgement(self) -> Judgement:
         return self.evidence.judgement
+
+    @property
+    def leading_comparisons(self) -> list[Comparison]:
+        """The verdicts to show first, two of them, and that of a recommended ensemble."""
+        found = leading(self.judgement.comparisons)
+        if self.recommended is not None and self.recommended.kind == "ensemble":
+            found += [each for each in self.judgement.of_ensemble if each.split == "test"][:1]
+        return found
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -68,19 +68,34 @@ def deciding(comparisons: Sequence[Comparison]) -> Comparison | None:
     return next((each for each in found if each.split == "test"), found[0] if found else None)
 
 
+def leading(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """The verdicts to show first: against cross-entropy as it is, and with a temperature."""
+    found = (_on_plain(comparisons), deciding(comparisons))
+    return list(dict.fromkeys(each for each in found if each is not None))
+
+
+def _on_plain(comparisons: Sequence[Comparison]) -> Comparison | None:
+    """Against cross-entropy as it is on the test split, by the part of the NLL if it is known."""
+    plain = [
+        each for each in comparisons if each.split == "test" and not each.theirs.endswith(SCALED)
+    ]
+    return next((c for c in plain if c.metric == CALIBRATION_PART), plain[0] if plain else None)
+
+
 def verdict(comparisons: Sequence[Comparison]) -> Verdict | None:
     """Whether the selected setting beats cross-entropy with a temperature, by :func:`deciding`."""
     found = deciding(comparisons)
     return None if found is None else found.verdict
 
 
+READING = "A value below 0 favours the setting in the heading; + T: with a temperature."
+
+
 def basis(comparisons: Sequence[Comparison]) -> list[str]:
     """The basis of the intervals, a sentence each; empty without comparisons."""
     if not comparisons:
         return []
-    lines = [
-        "A difference below 0 favours the setting in the heading; + T: after temperature scaling."
-    ]
+    lines = [READING]
     if any(each.metric == CALIBRATION_PART for each in comparisons):
         lines.append("NLL calibration is the part of the NLL that a temperature removes.")
     for each in comparisons:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 from sweeps.errors import UserError
 from sweeps.messages.formatting import (
+    counted,
     format_fraction,
     format_hyperparameters,
     format_loss,
@@ -29,10 +30,11 @@ from sweeps.messages.formatting import (
 from sweeps.messages.redaction import redact
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric, shown_metrics
+from sweeps.results.leaderboard import in_short
 from sweeps.results.overview import Overview
 from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside, best_by_loss
-from sweeps.results.verdicts import Comparison, basis, short_name
+from sweeps.results.verdicts import READING, Comparison, basis, short_name
 from sweeps.sweep_file.loading import FIRST_LINE, read_resolved, to_yaml
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.style import new_table
@@ -70,10 +72,34 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str, width: int
 
 
 def print_answer(console: Console, found: SweepResult) -> None:
-    """Print a sweep's result: warnings, recommendation, leaderboard, reasons, verdicts."""
+    """Print a sweep's result on one screen: recommendation, best losses, the two verdicts."""
+    _print_recommendation(console, found)
+    shown = in_short(found.rows)
+    console.print(leaderboard_table(shown, found.objective, console.width))
+    if left := len(found.rows) - len(shown):
+        console.print(f"and {counted(left, 'further loss')}", style="dim")
+    verdicts = found.leading_comparisons
+    if verdicts:
+        console.print()
+        console.print(verdict_table(verdicts))
+        console.print(READING, style="dim")
+    # Without a recommendation, the reasons say why there is none.
+    lines = found.why if found.recommended is None else [*found.failures, *found.evidence.ends]
+    if lines:
+        console.print()
+    for line in lines:
+        console.print(redact(line))
+
+
+def _print_recommendation(console: Console, found: SweepResult) -> None:
     print_warnings(console, found.warnings)
     if found.recommended is not None:
         console.print(f"{redact(found.recommended.text)}\n", style="bold")
+
+
+def print_whole_answer(console: Console, found: SweepResult) -> None:
+    """Print a sweep's result with all losses, reasons and verdicts, and their basis."""
+    _print_recommendation(console, found)
     console.print(leaderboard_table(found.rows, found.objective, console.width))
     console.print()
     for line in found.why:

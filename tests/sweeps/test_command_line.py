@@ -156,7 +156,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("finished")
     one = "scaling.max_concurrent=1"  # process to start
     done = run_small(folder, one, "tracking.register_model=false")
-    for part in ("best setting", "Selected: ", "calsweep ui", "calsweep best", "calsweep report"):
+    for part in ("best setting", " selected", "calsweep ui", "calsweep best", "calsweep report"):
         assert part in done.stdout
     assert "3 trials" in done.stderr or "/3" in done.stderr
     return folder

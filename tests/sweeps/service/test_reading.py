@@ -32,7 +32,10 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_show_prints_the_answer_again(folder: Path) -> None:
-    done = calsweep(folder, "show", "done")
+    short = calsweep(folder, "show", "done").stdout
+    assert "Selected: focal" not in short
+    assert "`calsweep show done --all` has the reasons and all verdicts" in short
+    done = calsweep(folder, "show", "done", "--all")
     assert done.returncode == 0
     assert "Selected: focal γ=1 – the lowest val_ece, 0.0200" in done.stdout
     assert "not finished" not in done.stdout
@@ -104,7 +107,7 @@ def test_watch_follows_a_sweep_until_its_answer(folder: Path) -> None:
         store.save_answer(result_of(Ranking(records, rule_of(sweep)), sweep).to_json())
     assert exit_code(process) == 0
     assert "2/58 trials · 0 running" in said.read_text()
-    assert "Selected: focal γ=1" in said.read_text()
+    assert re.search(r"^focal γ=1 .* selected", said.read_text(), re.MULTILINE)
 
 
 def test_a_shell_completes_commands_and_names(folder: Path) -> None:
@@ -131,7 +134,7 @@ def test_delete_asks_and_deletes_what_it_says(folder: Path) -> None:
     assert sweep.exists()
     assert calsweep(folder, "delete", "done", "--checkpoints", "--yes").returncode == 0
     assert not (sweep / "trials/00001/checkpoints").exists()
-    assert "Selected: focal" in calsweep(folder, "show", "done").stdout
+    assert "Selected: focal" in calsweep(folder, "show", "done", "--all").stdout
     assert calsweep(folder, "delete", "done", "--yes").returncode == 0
     assert not sweep.exists()
     again = calsweep(folder, "delete", "done", "--yes")

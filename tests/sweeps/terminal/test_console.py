@@ -11,7 +11,7 @@ from rich.console import Console
 
 import sweeps
 from sweeps import cli
-from sweeps.jobs.jobs import Job
+from sweeps.jobs.jobs import Job, Said
 from sweeps.jobs.tables import job_facts, jobs_table
 from sweeps.results.explanation import result_of
 from sweeps.results.leaderboard import leaderboard
@@ -44,7 +44,12 @@ def test_tables() -> None:
     board = leaderboard_table(rows, sweep.search.objective)
     assert flat(shown(board, width=400)).count(flat(HOSTILE)) == 2
     assert "[old]" in shown(board) and "birds" in shown(jobs_table([job]))
-    assert flat(shown(job_facts(job, HOSTILE, "last"), width=400)).count(flat(HOSTILE)) == 4
+    assert (
+        flat(shown(job_facts(job, Said(HOSTILE, "last", HOSTILE), "page"), width=400)).count(
+            flat(HOSTILE)
+        )
+        == 5
+    )
     assert flat(HOSTILE) in flat(shown(*plan_tables(Plan(sweep)), width=400))
 
 
@@ -84,9 +89,9 @@ def test_the_end_of_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:
     cli._print_answer(summary)
     cli._print_places(result, "small", "/[old]")
     printed = flat(capsys.readouterr().out)
-    assert flat(f"did not finish ({HOSTILE})") in printed
+    assert flat(f"Failed: 2 of 3 trials (2 × {HOSTILE})") in printed
     assert f"lacks1trial:{flat(HOSTILE)}" in printed
-    assert printed.count("--storage'/[old]'") == 4
+    assert printed.count("--storage'/[old]'") == 5
     assert "http://h/[/x]" in printed
 
 

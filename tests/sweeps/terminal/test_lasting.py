@@ -104,4 +104,4 @@ def test_a_sweep_ends_well_without_output(tmp_path: Path) -> None:
     assert (done.returncode, store.load_answer() is not None) == (0, True)
     said = (Path(store.folder.path) / "driver.log").read_text()
     assert "Starting the first trials ..." in said
-    assert "Selected: " in said
+    assert " selected" in said
