@@ -505,6 +505,7 @@ def init(
     """Write a commented sweep file that fits your data."""
     from sweeps.drafting.draft import draft_for
     from sweeps.service.reading import write_batch_script, write_new_sweep_file
+    from sweeps.sweep_file.sections.search import GUIDED_TRIALS
 
     def write_script(file: str) -> None:
         script = write_batch_script(file)
@@ -524,9 +525,9 @@ def init(
     if asked:
         print(draft.seen)
         name = name or typer.prompt("Name of the sweep", default=draft.name)
-        trials = trials or typer.prompt("How many settings to try", default=40, type=int)
+        trials = trials or typer.prompt("How many settings to try", default=GUIDED_TRIALS, type=int)
     name = name or draft.name
-    path = write_new_sweep_file(draft, name, trials or 40, file or f"{name}.yaml")
+    path = write_new_sweep_file(draft, name, trials or GUIDED_TRIALS, file or f"{name}.yaml")
     print(f"written: {path}")
     quoted = shlex.quote(path)
     print(f"`calsweep check {quoted}` prints the plan, `calsweep run {quoted}` starts it")

@@ -83,7 +83,8 @@ def predicted(
     """The errors of the predicted log T of known settings, and the log loss of the guard."""
     places = Places(SearchSpace(sweep.losses).branches)
     earlier = [e for e in earlier if places.knows(e.setting)]
-    model = TemperatureModel(places, rule_of(sweep), earlier, [baseline])
+    any_number = 10  # of classes, which matter for the objective alone
+    model = TemperatureModel(places, rule_of(sweep), earlier, [baseline], any_number)
     belief = model.belief([each.setting for each in known])
     log_t = np.array([each.log_ratio for each in known]) + model.baseline.log_t
     allowed = sweep.search.guard / model.baseline.error

@@ -12,7 +12,7 @@ from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import DEFAULT_MODEL, ScalingSection, SearchSection, TrainingSection
 from sweeps.sweep_file.sections.search import GUIDED
 
-_GUIDED_TRIALS = (6, 34)  # after how many a guided search ended, fewest and most: docs/search.md
+_GUIDED_TRIALS = (5, 31)  # after how many a guided search ended, fewest and most: docs/search.md
 
 
 def plan_facts(plan: Plan) -> dict[str, str]:

@@ -56,12 +56,14 @@ class Guide:
         rule: Rule,
         earlier: Sequence[RecordedSetting],
         published: Sequence[Setting],
+        num_classes: int,
         seed: int,
         candidates: Sequence[Setting] | None = None,
         each_loss: bool = False,
     ) -> None:
         self._places = Places(space.branches)
         self._rule = rule
+        self._num_classes = num_classes
         self._earlier = [e for e in earlier if self._places.knows(e.setting)]
         found = [*published, *_spread(space, seed)] if candidates is None else candidates
         self._candidates = [s for s in dict.fromkeys(found) if self._places.knows(s)]
@@ -106,7 +108,7 @@ class Guide:
         return [s for s, d in zip(self._candidates, nearest, strict=True) if d >= _SPACING]
 
     def _model(self, records: Sequence[TrialRecord]) -> TemperatureModel:
-        return TemperatureModel(self._places, self._rule, self._earlier, records)
+        return TemperatureModel(self._places, self._rule, self._earlier, records, self._num_classes)
 
     def _proposal(self, records: Sequence[TrialRecord]) -> Proposal:
         busy = {record.loss for record in records if record.state == "running"}

@@ -60,6 +60,7 @@ class Suggestions:
                 plan.rule,
                 known.recorded,
                 published[1:],
+                num_classes,
                 plan.search.seed,
                 known.candidates,
                 plan.sweep.selection.per_loss,

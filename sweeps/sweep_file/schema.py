@@ -17,6 +17,7 @@ from sweeps.sweep_file.sections.losses import LossSection, SpaceSection
 from sweeps.sweep_file.sections.resources import ScalingSection, TrackingSection
 from sweeps.sweep_file.sections.search import (
     BUDGETS,
+    GUIDED_TRIALS,
     ConstraintSection,
     ScalingMethodSection,
     SchedulerSection,
@@ -118,16 +119,22 @@ class SweepFile(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _guided_trials_finish(cls, values: Any) -> Any:
+    def _guided_trials_are_few(cls, values: Any) -> Any:
         """A guided search has few trials of a loss, so ASHA has nothing to compare."""
-        sections = values if isinstance(values, dict) else {}
+        sections = dict(values) if isinstance(values, dict) else {}
         try:
-            guided = SearchSection.model_validate(sections.get("search") or {}).is_guided
+            search = SearchSection.model_validate(sections.get("search") or {})
+            selection = SelectionSection.model_validate(sections.get("selection") or {})
         except ValidationError:  # it is reported with the other errors
             return values
-        if guided and not sections.get("scheduler"):
-            return {**sections, "scheduler": {"name": "none"}}
-        return values
+        if not search.is_guided:
+            return values
+        if "trials" not in search.model_fields_set and not selection.per_loss:
+            given = {name: getattr(search, name) for name in search.model_fields_set}
+            sections["search"] = {**given, "trials": GUIDED_TRIALS}
+        if not sections.get("scheduler"):
+            sections["scheduler"] = {"name": "none"}
+        return sections
 
     @model_validator(mode="after")
     def _each_loss_once(self) -> SweepFile:

@@ -34,6 +34,7 @@ SLOW = {
     "overhead": "--trials 2 --peer-trials 2",
     "power": "--repetitions 1 --samples 200 --truths 0.02",
     "selection": "--repetitions 2 --samples 300 --finalists 2",
+    "tabular.coverage": DIGITS,
     "tabular.regret": f"{DIGITS} --replays 1 --only",
     "tabular.temperatures": DIGITS,
     "training": "--samples 64 --batch-size 32 --shape 1 8 8 --seeds 1",

@@ -20,6 +20,8 @@ from trainables.contract.config import Criterion, Epochs, Positive
 from trainables.contract.metric_names import MetricName
 
 GUIDED: Final = "guided"
+GUIDED_TRIALS: Final = 16
+"""Trials after which a guided search ends by default; measured in docs/search.md."""
 """The sampler that temperatures guide, see :mod:`sweeps.search.guide`."""
 
 _GUIDING: Final = frozenset({"ece", "adaptive_ece", "smooth_ece", "debiased_ece", "nll", "brier"})
@@ -102,7 +104,8 @@ class SearchSection(Section):
     reached ends the search. Enough is reserved for the finalists.
 
     Attributes:
-        trials: Largest number of settings to try, including the baseline and published settings.
+        trials: Largest number of settings to try, including the baseline and published settings. By
+            default 16 if the search is guided, 50 if it is not or each loss is to be tried.
         sampler: What proposes settings. ``guided`` follows the baseline: it predicts from the
             temperatures of earlier sweeps and of this one which setting is best, and ends the
             search when it expects no other to be better. It needs one objective that a temperature

@@ -27,8 +27,15 @@ from tests.builders import make_sweep, shown
         (
             {"search": {"sampler": "guided"}},
             {
+                "trials": "at most 16: the baseline, then guided until no other is expected to be "
+                "better",
+            },
+        ),
+        (
+            {"search": {"sampler": "guided", "trials": 50}},
+            {
                 "trials": "at most 50: the baseline, then guided until no other is expected to be "
-                "better (6 to 34 on recorded datasets)",
+                "better (5 to 31 on recorded datasets)",
                 "epochs": "at most 9 a trial",
                 "starts from": "the settings of 6 recorded datasets, and finished sweeps in the "
                 "storage",

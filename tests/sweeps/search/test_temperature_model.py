@@ -22,9 +22,9 @@ from sweeps.search.setting_models import (
 )
 from sweeps.search.space import SearchSpace
 from sweeps.search.temperature_model import (
+    Belief,
     TemperatureModel,
     _expected_excess,
-    _mean_magnitude,
     expected_objectives,
 )
 from tests.builders import baseline, make_sweep, trial
@@ -43,7 +43,7 @@ def ce(temperature: float, **values: Any) -> TrialRecord:
 def model(*records: TrialRecord, rule: Any = None, earlier: Any = None) -> TemperatureModel:
     known = recorded_settings() if earlier is None else earlier
     known = [e for e in known if PLACES.knows(e.setting)]
-    return TemperatureModel(PLACES, rule or rule_of(SWEEP), known, records)
+    return TemperatureModel(PLACES, rule or rule_of(SWEEP), known, records, num_classes=10)
 
 
 def log_t(settings: list[Setting], *records: TrialRecord) -> Guess:
@@ -168,17 +168,30 @@ def test_the_expected_objective_shrinks_a_lucky_value() -> None:
 
 
 @pytest.mark.parametrize("mean", [-1.5, 0.0, 0.2])
-def test_expectations_agree_with_numerical_integration(mean: float) -> None:
+def test_the_expected_excess_agrees_with_numerical_integration(mean: float) -> None:
     x = Guess(np.array([mean]), np.array([0.4]))
 
     def integral(value: Any) -> float:
         found: float = quad(lambda v: value(v) * norm.pdf(v, mean, 0.4), -6, 6, points=[0.0])[0]
         return found
 
-    assert _mean_magnitude(x)[0] == pytest.approx(integral(abs))
     assert _expected_excess(x.mean, x.sd)[0] == pytest.approx(
         integral(lambda v: max(v, 0)), abs=1e-8
     )
+
+
+def test_an_accurate_network_is_off_by_more_if_it_is_underconfident() -> None:
+    """A calibration error is at most the error if confidence is too high."""
+    accurate = model(ce(1.0, val_error=0.01))
+    off = [
+        accurate.objective(
+            Belief(Guess(np.array([log_t]), np.zeros(1)), np.ones(1), np.zeros((1, PLACES.width)))
+        )
+        for log_t in (-1.5, 0.0, 1.5)
+    ]
+    under, right, over = (each.mean[0] for each in off)
+    assert right < over < right + 0.02
+    assert under > right + 0.1
 
 
 def test_nll_is_expected_to_rise_with_the_square_of_log_t() -> None:
