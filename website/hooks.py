@@ -40,6 +40,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     if missing := sorted(named - found - generated):
         raise PluginError(f"mkdocs.yml names pages that do not exist: {', '.join(missing)}")
     if more := sorted(found - named):
+        assert config.nav is not None
         config.nav.append({"More": more})
     return config
 

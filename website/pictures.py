@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 FOLDER: Final = Path(__file__).parents[1] / "docs/pictures"
 _TABULAR: Final = Path(__file__).parents[1] / "benchmarks/tabular"
-_GUIDED: Final = ("search.sampler=guided", "scheduler.name=none")
+_GUIDED: Final = ("search.sampler=guided", "scheduler.name=none", "selection.seeds=2")
 _BLUE, _RED, _GREY = "#0072B2", "#D55E00", "#8a8f98"
 DRAWS, SAMPLES = 40, 500
 
@@ -82,7 +82,8 @@ def search() -> None:
     losses = ("focal", "dual_focal", "inverse_focal")
     file = _TABULAR / "fashion_mnist.yaml"
     sweep = with_values(load_sweep(str(file)), [f"losses=[{', '.join(losses)}]", *_GUIDED])
-    curves = Curves(read_trials(file.with_suffix(".parquet")), SearchSpace(load_sweep(str(file))))
+    space = SearchSpace(load_sweep(str(file)).losses)
+    curves = Curves(read_trials(file.with_suffix(".parquet")), space)
     records = replay(sweep, curves, 10, (0, 1, 2), recorded=other_datasets(sweep))
     tried = [r for r in records if r.searched]
     figure = Figure(figsize=(7.2, 3.0), layout="constrained")
