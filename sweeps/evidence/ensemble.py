@@ -130,7 +130,9 @@ def select_seeds(ranking: Ranking, read: ReadRows, most: int | None = None) -> S
     return _selected(_mean_of(len(trials)), trials, read, fit_mean)
 
 
-def judge_ensemble(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[dict[str, Any]]:
+def judge_ensemble(
+    ranking: Ranking, read: ReadRows, sweeps: int = 1, name: str = "NAME"
+) -> list[dict[str, Any]]:
     """Results of the ensemble, as plain data: a row, sentences, members, comparisons, sets.
 
     ``seeds`` has the same of all seeds of cross-entropy, or None. ``offered`` names what to use if
@@ -138,13 +140,14 @@ def judge_ensemble(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[di
     them. On the validation split everything is cross-fitted: members and temperatures for one half
     are selected on the other. If there is no ensemble of three networks, the results are those of
     the seeds of cross-entropy alone; empty if there are fewer than three of these too. `sweeps` is
-    the number of sweeps that were evaluated on the test split. Errors are those of :func:`select`.
+    the number of sweeps that were evaluated on the test split, and `name` that of the sweep, for
+    the command that exports the networks. Errors are those of :func:`select`.
     """
     from trainables.posthoc.ensembles import LEAST_NETWORKS
 
     selected, all_seeds = select(ranking, read), select_seeds(ranking, read)
     if selected is None or selected.networks < LEAST_NETWORKS:
-        return _of_seeds_alone(ranking, all_seeds, read)
+        return _of_seeds_alone(ranking, all_seeds, read, name)
     ours = _Judged(selected, selected.on_test(read))
     seeds = None if all_seeds is None else _Judged(all_seeds, all_seeds.on_test(read))
     equal = select_seeds(ranking, read, selected.networks)
@@ -156,20 +159,20 @@ def judge_ensemble(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[di
         "comparisons": [asdict(each) for each in comparisons],
         "offered": "seeds" if _is_no_better(comparisons) else "ensemble",
         "why": _sentences(ranking, ours, rival, comparisons),
-        "advice": _advice(ours, rival, comparisons),
+        "advice": _advice(ours, rival, comparisons, name),
     }
     return [found]
 
 
 def _of_seeds_alone(
-    ranking: Ranking, seeds: Selected | None, read: ReadRows
+    ranking: Ranking, seeds: Selected | None, read: ReadRows, name: str
 ) -> list[dict[str, Any]]:
     from trainables.posthoc.ensembles import LEAST_NETWORKS
 
     if seeds is None or seeds.networks < LEAST_NETWORKS:
         return []
     judged = _Judged(seeds, seeds.on_test(read))
-    advice = _advice_on_seeds(judged)
+    advice = _advice_on_seeds(judged, name)
     facts = _facts(ranking, judged)
     found = {**facts, "seeds": None, "comparisons": [], "offered": "seeds"}
     return [{**found, "why": [advice], "advice": advice}]
@@ -340,24 +343,28 @@ def _is_no_better(comparisons: Sequence[Comparison]) -> bool:
     return bool(comparisons) and comparisons[0].verdict != "supported"
 
 
-def _advice(ours: _Judged, rival: _Judged | None, comparisons: Sequence[Comparison]) -> str:
+def _advice(
+    ours: _Judged, rival: _Judged | None, comparisons: Sequence[Comparison], name: str
+) -> str:
     """What to do if several networks per prediction are affordable; empty if undecided."""
     if rival is None:
         return ""
     if not _is_no_better(comparisons):
         return (
             f"For the lowest NLL export the {ours.selected.label} that this sweep has trained "
-            "(calsweep export --ensemble): its NLL is lower than that of equally many seeds of "
-            "cross-entropy, by more than chance, its ECE is "
+            f"(`calsweep export {name} --ensemble`): its NLL is lower than that of equally many "
+            f"seeds of cross-entropy, by more than chance, its ECE is "
             f"{ours.metric('ece'):.4f}, and a prediction costs that many networks."
         )
-    return f"{_advice_on_seeds(rival)} The ensemble of all settings is not shown to be better."
+    return (
+        f"{_advice_on_seeds(rival, name)} The ensemble of all settings is not shown to be better."
+    )
 
 
-def _advice_on_seeds(seeds: _Judged) -> str:
+def _advice_on_seeds(seeds: _Judged, name: str) -> str:
     return (
         f"For a lower NLL average {seeds.selected.networks} seeds of cross-entropy: with a "
         f"temperature their NLL is {seeds.metric('nll'):.4f} and their ECE "
-        f"{seeds.metric('ece'):.4f}, and a prediction costs that many networks (calsweep export "
-        "--ensemble)."
+        f"{seeds.metric('ece'):.4f}, and a prediction costs that many networks (`calsweep "
+        f"export {name} --ensemble`)."
     )

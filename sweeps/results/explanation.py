@@ -56,15 +56,14 @@ def on_failures(records: Sequence[TrialRecord]) -> list[str]:
 
 
 def _on_failed_finalists(ranking: Ranking) -> list[str]:
-    """The recommendation if no trial with a fresh seed finished, although some were run."""
+    """What to do if no trial with a fresh seed finished, although some were run."""
     finals = [record for record in ranking.records if record.role == "finalist"]
     if not finals or ranking.chosen is None or any(c.seeds for c in ranking.candidates):
         return []
     if any(record.state == "running" for record in finals):
         return []
     return [
-        "Every trial with a fresh seed failed, so no setting is shown to beat cross-entropy with a "
-        "temperature: use that, or find out why they failed and run the sweep again."
+        "Every trial with a fresh seed failed: find out why they failed and run the sweep again."
     ]
 
 

@@ -118,25 +118,10 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
 
 
 def conclusion(of_setting: Sequence[Comparison]) -> list[str]:
-    """The conclusion from the verdicts about the selected setting, and the deciding metrics."""
-    found = deciding(of_setting)
-    lines = _on_calibration(of_setting)
-    if found is None:
-        return lines
-    decided_by = f"by {metric_heading(found.metric)} on the {found.split} split"
-    if found.verdict == "supported":
-        return [*lines, f"{found.ours} is shown to beat {found.theirs}, {decided_by}."]
-    lines.append(
-        f"No setting is shown to beat {found.theirs}, {decided_by}: use that, unless a comparison "
-        "on more samples shows otherwise."
-    )
-    return lines
-
-
-def _on_calibration(of_setting: Sequence[Comparison]) -> list[str]:
     """Whether the setting is better calibrated than plain cross-entropy, by the part of the NLL.
 
-    The verdict by its own metric is added, but does not decide.
+    The verdict by its own metric is added, but does not decide. The verdict against cross-entropy
+    with a temperature is in the recommendation, see :mod:`sweeps.results.recommendation`.
     """
     plain = [
         each for each in of_setting if each.split == "test" and not each.theirs.endswith(SCALED)

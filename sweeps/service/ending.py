@@ -165,7 +165,9 @@ def _judge(
         tuple(_as_far_as_readable(learning_warnings, ranking, read, plan, references)),
         len(ranking.candidates) + earlier,
         pairs=tuple(pairs),
-        ensemble=next(iter(_as_far_as_readable(judge_ensemble, ranking, read, sweeps)), None),
+        ensemble=next(
+            iter(_as_far_as_readable(judge_ensemble, ranking, read, sweeps, sweep.name)), None
+        ),
         sets=tuple(_as_far_as_readable(judge_sets, ranking, read)),
     )
 

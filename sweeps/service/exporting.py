@@ -51,6 +51,7 @@ class Built:
     """An exported classifier: its files by name, and their description ``model.json``."""
 
     files: dict[str, bytes]
+    classifier: CalibratedClassifier | CalibratedEnsemble
     program: ExportedProgram  # as it is read back from its file
     about: dict[str, Any]
 
@@ -83,7 +84,7 @@ def export_model(
     builder = Builder(store, sweep, load_same_data(store, sweep))
     built = builder.build(delivered)
     if onnx:
-        built.files[_ONNX] = builder.as_onnx(built.program)
+        built.files[_ONNX] = builder.as_onnx(built)
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".calsweep-") as temporary:
             made = Path(temporary) / "made"
@@ -127,6 +128,12 @@ class Builder:
         return max(2, _CHECKED // self._dataset.task.cluster_size)
 
     @property
+    def _needed(self) -> list[str]:
+        from trainables.export.raw_forms import needed_packages
+
+        return needed_packages(self._dataset.samples)
+
+    @property
     def example(self) -> Any:
         return self._dataset.test.rows(slice(2))
 
@@ -140,6 +147,7 @@ class Builder:
             built.files[PROGRAM],
             built.about,
             encode_code(),
+            tuple(self._needed),
             tuple(columns_of(samples)) if isinstance(samples, TableRows) else (),
             raw_example(samples, self.example),
             read_on_test(self._store, delivered),
@@ -220,32 +228,27 @@ class Builder:
             "weights.pt": _bytes_of(state),
             _ABOUT: json.dumps(about, indent=1, ensure_ascii=False).encode(),
             "requirements.txt": "\n".join(
-                [
-                    f"torch=={torch.__version__.partition('+')[0]}",
-                    "numpy",
-                    *(["pyarrow"] if about["raw"] == "table" else []),
-                    "",
-                ]
+                [f"torch=={torch.__version__.partition('+')[0]}", *self._needed, ""]
             ).encode(),
-            "README.md": _page(about).encode(),
+            "README.md": _page(about, self._needed).encode(),
         }
         if about["raw"] != "rows":
             files[ENCODE_FILE] = encode_code()
-        return Built(files, program, about)
+        return Built(files, classifier, program, about)
 
-    def as_onnx(self, program: ExportedProgram) -> bytes:
-        """The program as ONNX, checked on the first test samples."""
+    def as_onnx(self, built: Built) -> bytes:
+        """The classifier as ONNX, checked against its program on the first test samples."""
         import torch
 
         from trainables.export.exported import export_onnx, run_onnx
 
+        rows = self._dataset.test.rows(slice(self._checked))
         try:
-            data = export_onnx(program)
+            data = export_onnx(built.classifier, rows)
         except ValueError as error:
             raise UserError(f"--onnx: {error}") from None
-        rows = self._dataset.test.rows(slice(self._checked))
         with torch.no_grad():
-            expected = program.module()(torch.from_numpy(rows))
+            expected = built.program.module()(torch.from_numpy(rows))
         _compare("model.onnx", torch.from_numpy(run_onnx(data, rows)), expected)
         return data
 
@@ -346,28 +349,35 @@ files, unless each pixel has a class.
 """
 
 
-def _page(about: dict[str, Any]) -> str:
+def _page(about: dict[str, Any], needed: list[str]) -> str:
     axes, outputs = (", ".join(map(str, ("N", *about[key]))) for key in ("shape", "outputs"))
     recommended = "It is what the sweep recommends." if about["recommended"] else "Not recommended."
     words = {"program": PROGRAM, "axes": axes, "outputs": outputs}
     page = _PAGE.format(**{**about, **words, "recommended_in_words": recommended})
-    return page + (_RAW_PAGE.format(_RAW[about["raw"]]) if about["raw"] in _RAW else "")
+    if about["samples"]["kind"] == "Arrays":
+        return page  # their rows are the raw samples
+    if about["raw"] not in _RAW:
+        return page + _ROWS_PAGE.format(about["samples"]["kind"])
+    return page + _RAW_PAGE.format(raw=_RAW[about["raw"]], needed=" and ".join(needed))
 
 
 _RAW: Final = {
-    "table": "a data frame (pandas, polars or Arrow) with the columns of the data; needs PyArrow",
+    "table": "a data frame (pandas, polars or Arrow) with the columns of the data",
     "texts": "a list of strings",
     "images": "uint8 from 0 to 255, (N, height, width), also with channels; not scaled to 0..1",
 }
+_ROWS_PAGE: Final = """
+`samples` are encoded rows: samples of the kind {} are encoded by the code of their data alone.
+"""
 _RAW_PAGE: Final = """
-`encode.py` turns raw samples into `samples`, as in training. It needs NumPy, not calsweep:
+`encode.py` turns raw samples into `samples`, as in training. It needs {needed}, not calsweep:
 
 ```python
 import json
 from encode import encode
 
 about = json.load(open("model.json", encoding="utf-8"))
-samples = torch.from_numpy(encode(about["samples"], raw))  # raw: {}
+samples = torch.from_numpy(encode(about["samples"], raw))  # raw: {raw}
 ```
 """
 

@@ -92,9 +92,9 @@ def print_answer(console: Console, found: SweepResult) -> None:
 
 
 def _print_recommendation(console: Console, found: SweepResult) -> None:
-    print_warnings(console, found.warnings)
     if found.recommended is not None:
         console.print(f"{redact(found.recommended.text)}\n", style="bold")
+    print_warnings(console, found.warnings)
 
 
 def print_whole_answer(console: Console, found: SweepResult) -> None:
@@ -138,7 +138,7 @@ def verdict_table(comparisons: Sequence[Comparison]) -> Table:
 
 
 def print_warnings(console: Console, warnings: Sequence[str]) -> None:
-    """Print a sweep's warnings, before its result."""
+    """Print reasons not to use a result."""
     for warning in warnings:
         console.print(f"Warning: {redact(warning)}\n", style="bold red")
 

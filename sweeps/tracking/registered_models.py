@@ -38,6 +38,7 @@ class ModelToRegister:
         program: See :func:`~trainables.export.exported.export_program`.
         about: Its description: ``dtype``, ``shape``, ``classes``, ``outputs``, ``label``, ....
         encode: The content of ``encode.py``, which turns raw samples into rows.
+        needed: The packages that ``encode.py`` needs.
         columns: Columns of a table.
         example: A few raw samples: columns by name, strings, or an array (N, ...); or None.
         on_test: Its predictions on the test split; None if they cannot be read.
@@ -48,6 +49,7 @@ class ModelToRegister:
     program: bytes
     about: dict[str, Any]
     encode: bytes
+    needed: tuple[str, ...]
     columns: tuple[str, ...]
     example: Any
     on_test: Rows | None
@@ -244,8 +246,7 @@ def _save(model: ModelToRegister, folder: Path, saved: Path) -> None:
         pip_requirements=[
             f"torch=={torch.__version__.partition('+')[0]}",
             f"mlflow=={mlflow.__version__}",
-            "numpy",
-            *(["pyarrow"] if about["raw"] == "table" else []),
+            *model.needed,
         ],
         # The vocabulary and the levels are in model.json.
         metadata={key: value for key, value in about.items() if key != "samples"},

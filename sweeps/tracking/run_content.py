@@ -83,14 +83,13 @@ def description(sweep: SweepFile, found: SweepResult) -> str:
     why = "\n\n".join(map(escaped_markdown, found.why))
     comparisons = found.judgement.all_comparisons
     recommended = [f"**{escaped_markdown(text)}**" for text in _recommended(found)]
-    parts = [*warnings, *recommended, why, _table(sweep, found.rows)]
+    parts = [*recommended, *warnings, why, _table(sweep, found.rows)]
     if comparisons:
         parts += [_verdict_table(comparisons), " ".join(basis(comparisons))]
     if found.selected is not None:
         parts.append(
-            f"**Use it:** artifact `{BEST}` is a sweep file that trains just this setting: "
-            f"`calsweep run {BEST}`. Divide the logits by T = "
-            f"{found.selected.temperature:.3f} before the softmax."
+            f"**Use it:** `calsweep export {sweep.name}` writes what is recommended. Artifact "
+            f"`{BEST}` is a sweep file of the selected setting alone (`calsweep run {BEST}`)."
         )
     parts.append(
         "**Repeat it:** artifact `sweep.yaml` is the whole sweep file, `environment.json` the "

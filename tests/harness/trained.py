@@ -29,8 +29,9 @@ def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]
     store = SweepStore(str(folder), sweep.name)
     store.create(sweep, files=identity_files(identify(sweep.named, dataset)))
     setup = TrialSetup(
-        model=sweep.model.name,
-        model_options=sweep.model.options,
+        model=sweep.trained.name,
+        model_options=sweep.trained.options,
+        own_loop=sweep.trainable is not None,
         training=sweep.training.config(),
         trials_uri=store.trials_folder.uri,
         outcome_epochs=(sweep.training.epochs,),

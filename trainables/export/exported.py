@@ -12,6 +12,8 @@ from torch.export import ExportedProgram
 from trainables.data.core.types import Inputs
 from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
 
+_SHAPES = ({0: torch.export.Dim("batch")},)
+
 
 def export_program(classifier: CalibratedClassifier | CalibratedEnsemble, rows: Inputs) -> bytes:
     """The classifier as a file for :func:`torch.export.load`, for batches of any size.
@@ -35,8 +37,7 @@ def _traced(
     classifier: CalibratedClassifier | CalibratedEnsemble, example: torch.Tensor
 ) -> ExportedProgram:
     def traced(strict: bool) -> ExportedProgram:
-        shapes = ({0: torch.export.Dim("batch")},)
-        return torch.export.export(classifier, (example,), dynamic_shapes=shapes, strict=strict)
+        return torch.export.export(classifier, (example,), dynamic_shapes=_SHAPES, strict=strict)
 
     try:
         return traced(strict=False)
@@ -54,19 +55,26 @@ def load_program(data: bytes) -> ExportedProgram:
     return torch.export.load(io.BytesIO(data))
 
 
-def export_onnx(program: ExportedProgram) -> bytes:
-    """Converts a program to ONNX, with input ``samples`` and output ``probabilities``.
+def export_onnx(classifier: CalibratedClassifier | CalibratedEnsemble, rows: Inputs) -> bytes:
+    """The classifier as ONNX, with input ``samples`` and output ``probabilities``.
 
-    Raises ``ModuleNotFoundError`` without the packages, ``ValueError`` for an unsupported
-    operation.
+    It is traced anew, because a model may have a formula for ONNX. Raises ``ModuleNotFoundError``
+    without the packages, ``ValueError`` for an unsupported operation.
     """
     import onnxscript  # noqa: F401  # torch's own message is less clear
 
+    example = torch.from_numpy(rows[:2].copy())
     try:
-        with warnings.catch_warnings():
+        with torch.no_grad(), warnings.catch_warnings():
+            classifier(example)  # creates the constants of the normalisation before tracing
             warnings.simplefilter("ignore")  # internal warnings of torch about the conversion
             converted = torch.onnx.export(
-                program, input_names=["samples"], output_names=["probabilities"], verbose=False
+                classifier,
+                (example,),
+                dynamic_shapes=_SHAPES,
+                input_names=["samples"],
+                output_names=["probabilities"],
+                verbose=False,
             )
     except Exception as error:  # the converter raises many types
         raise ValueError(f"the model cannot be written as ONNX: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -10,6 +11,7 @@ from trainables.data.core.types import Inputs
 from trainables.data.kinds import encode as encoding
 from trainables.data.kinds.dates import date_features
 from trainables.data.kinds.samples import Images
+from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
 from trainables.data.kinds.tokens import Tokens
 from trainables.data.kinds.weighted_words import WeightedWords
@@ -26,11 +28,22 @@ def raw_form(samples: Samples) -> RawForm:
         return "table"
     if isinstance(samples, Tokens | WeightedWords):
         return "texts"
+    if isinstance(samples, Subwords):
+        return "rows" if samples.content() is None else "texts"
     return "images" if isinstance(samples, Images) else "rows"
 
 
+def needed_packages(samples: Samples) -> list[str]:
+    """What ``encode.py`` needs for this kind of sample."""
+    if isinstance(samples, TableRows):
+        return ["numpy", "pyarrow"]
+    if isinstance(samples, Subwords) and raw_form(samples) == "texts":
+        return ["numpy", f"tokenizers=={version('tokenizers')}"]
+    return ["numpy"]
+
+
 def encode_code() -> bytes:
-    """The content of ``encode.py``, which needs only NumPy, and PyArrow for tables."""
+    """The content of ``encode.py``; see :func:`needed_packages`."""
     return Path(encoding.__file__).read_bytes()
 
 
@@ -48,6 +61,8 @@ def raw_example(samples: Samples, rows: Inputs) -> Any:
     """Raw samples like these rows: columns by name, strings, or an array; None with dates."""
     if isinstance(samples, TableRows):
         return _table(samples, rows)
+    if isinstance(samples, Subwords) and raw_form(samples) == "texts":
+        return [samples.shown(row) for row in rows]
     if isinstance(samples, Tokens | WeightedWords):
         return [" ".join(samples.vocabulary[:5]) or "text"] * len(rows)
     return rows

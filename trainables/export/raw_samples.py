@@ -39,13 +39,17 @@ def describe_samples(samples: Samples) -> dict[str, Any]:
     kind = type(samples).__name__
     if kind not in _KINDS:
         return {"kind": kind, "shape": list(samples.shape)}
-    return {"kind": kind, **asdict(samples)}  # type: ignore[call-overload]
+    described = {"kind": kind, **asdict(samples)}  # type: ignore[call-overload]
+    if isinstance(samples, Subwords):
+        described["content"] = samples.content()
+    return described
 
 
 def samples_of(described: dict[str, Any]) -> Samples:
     """The kind of sample from such a description; ``ValueError`` if it is not built in."""
     values = dict(described)
     kind = values.pop("kind")
+    values.pop("content", None)  # of a tokenizer, which its name finds
     if kind not in _KINDS:
         raise ValueError(f"samples are {kind}, which only the user's own code can read")
     samples: Samples = _KINDS[kind](**{name: _tuples(value) for name, value in values.items()})

@@ -49,12 +49,18 @@ class _Encoder(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """Maps (N, L, 2), see WeightedWords, to (N, width)."""
         words, weights = rows.unbind(dim=2)
-        summed = F.embedding_bag(
-            words.long(),
+        summed = self._weighted_sum(words.long(), self.word_dropout(weights))
+        features: Tensor = self.dropout(F.relu(summed + self.bias))
+        return features
+
+    def _weighted_sum(self, words: Tensor, weights: Tensor) -> Tensor:
+        if torch.onnx.is_in_onnx_export():  # ONNX has no embedding bag, and would loop over texts
+            vectors = self.vectors(words.clamp(min=NO_WORD))  # ONNX counts -1 from the end
+            return torch.bmm(weights.unsqueeze(1), vectors).squeeze(1)
+        return F.embedding_bag(
+            words,
             self.vectors.weight,
-            per_sample_weights=self.word_dropout(weights),
+            per_sample_weights=weights,
             mode="sum",
             padding_idx=NO_WORD,
         )
-        features: Tensor = self.dropout(F.relu(summed + self.bias))
-        return features

@@ -61,11 +61,6 @@ def test_a_better_setting_is_supported_only_against_the_raw_baseline(tmp_path: P
     assert scaled.verdict == "not supported"
     assert plain.seeds == scaled.seeds == 2
     assert verdict([plain, scaled]) == "not supported"
-    (line,) = conclusion([plain, scaled])
-    assert line.startswith(
-        "No setting is shown to beat cross_entropy + temperature scaling, by ECE on the validation "
-        "split: use that"
-    )
 
 
 @pytest.mark.parametrize("objective", ["val_ece", "val_smooth_ece"])
@@ -201,9 +196,6 @@ def test_with_error_as_objective_the_verdict_is_about_the_error(
     )
     assert (only.ours, only.theirs, only.metric) == ("focal", "cross_entropy", "error")
     assert verdict(found) == "not supported"  # the predictions have the same errors
-    assert conclusion(found)[-1].startswith(
-        "No setting is shown to beat cross_entropy, by error on the validation split:"
-    )
 
 
 def written_for_test(folder: Path, factors: dict[int, float]) -> ReadRows:
@@ -230,8 +222,7 @@ def test_the_verdict_on_the_test_split_comes_first(tmp_path: Path) -> None:
     assert lines[-1].endswith("corrected for the selection among 1 setting.")
     assert conclusion([*on_test, *on_validation]) == [
         "Better calibrated than cross_entropy without a temperature: worse, by NLL calibration on "
-        "the test split (ECE: not supported).",
-        "focal is shown to beat cross_entropy + temperature scaling, by ECE on the test split.",
+        "the test split (ECE: not supported)."
     ]
 
 

@@ -168,6 +168,8 @@ def test_without_an_ensemble_the_seeds_of_cross_entropy_are_offered(tmp_path: Pa
     assert (found["offered"], found["seeds"], found["comparisons"]) == ("seeds", None, [])
     assert found["row"]["loss"] == "cross_entropy × 5"
     assert found["advice"].startswith("For a lower NLL average 5 seeds of cross-entropy")
+    [named] = judge_ensemble(ranking, read, name="birds")
+    assert "`calsweep export birds --ensemble`" in named["advice"]
 
 
 def test_no_ensemble_of_one_trial_or_of_several_decisions(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from typing import Any
 from sweeps.results.explanation import explain_choice, failure_summary, reasons, result_of
 from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.leaderboard import leaderboard
+from sweeps.results.recommendation import recommend
 from sweeps.results.verdicts import SCALED, Comparison
 from sweeps.search.ranking import Ranking
 from tests.builders import baseline, finalist, make_sweep, ranked, trial
@@ -20,9 +21,12 @@ def test_the_reasons_end_with_what_follows_from_the_verdicts() -> None:
         "focal", f"cross_entropy{SCALED}", "ece", -0.02, -0.05, 0.01, "not supported", 2
     )
     judgement = Judgement((against,), ensemble={"why": ["Of the ensemble."], "comparisons": []})
-    lines = reasons(ranked(records), 0.0, judgement)
+    ranking = ranked(records)
+    lines = reasons(ranking, 0.0, judgement)
     assert "The cross-entropy baseline has 0.0500, validation error 0.1000" in lines[1]
-    assert lines[-2].startswith("No setting is shown to beat cross_entropy + temperature scaling")
+    recommended = recommend(ranking, judgement)
+    assert recommended is not None and "is not shown to beat it" in recommended.text
+    assert not any("shown to beat" in line for line in lines)  # it is said once
     assert lines[-1] == "Of the ensemble."
 
 
@@ -135,7 +139,7 @@ def test_if_all_fresh_seeds_fail_cross_entropy_is_recommended() -> None:
     )
     found = result_of(ranked(records), make_sweep(), Judgement((better,)))
     assert "(one seed; no trial of it with a fresh seed has finished)" in found.why[0]
-    assert found.why[-1].startswith("Every trial with a fresh seed failed, so no setting is ")
+    assert found.why[-1].startswith("Every trial with a fresh seed failed: find out why")
     assert found.verdict is None
 
 

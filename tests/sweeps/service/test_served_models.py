@@ -18,14 +18,15 @@ import requests
 import torch
 from sklearn.datasets import load_digits
 
+from calsweep import load as load_result
 from sweeps.planning.data import load_data
 from sweeps.service.exporting import export_model
 from sweeps.service.registering import register
-from sweeps.service.trained import load_trained
 from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import tracking_uri
-from tests.builders import make_sweep
+from tests.harness.tiny_bert import save_tiny_bert
 from tests.harness.tracked import client_of, mirrored
 from tests.harness.trained import train_sweep
 from trainables.data.kinds.encode import encode
@@ -60,7 +61,9 @@ FEATURES: dict[str, dict[str, Any]] = {
     "texts": {"text": "said"},
 }
 MODELS = {"texts": "text_mlp", "images": "small_cnn"}
-KINDS = [*FEATURES, "images"]
+KINDS = [*FEATURES, "images", "tokenizer", "loop"]
+PIECES = ["it", "was", "very", "good", "bad", "on", "day", *map(str, range(10))]
+LOOPS = Path(__file__).parents[3] / "examples/own_loop"
 UNSEEN = pytest.mark.filterwarnings("ignore:.* do not occur in training")
 
 
@@ -68,7 +71,7 @@ def raw_samples(kind: str) -> Any:
     """Raw samples as a user has them; some values did not occur in training."""
     if kind == "images":
         return load_digits().images[:9].astype(np.uint8)[:, None] * 15
-    if kind == "texts":
+    if kind in ("texts", "tokenizer"):
         return [*FRAME["said"][:8], "Entirely new words"]
     frame = FRAME[:9].drop(columns="label")
     return frame.assign(hue=[*frame["hue"][:8], "green"])
@@ -77,30 +80,47 @@ def raw_samples(kind: str) -> Any:
 def sweep_of(kind: str, folder: Path) -> SweepFile:
     FRAME.to_csv(folder / "data.csv", index=False)
     data = str(folder / "data.csv")
-    dataset = {"name": "csv", "train": data, "test": data, "label": "label"}
-    return make_sweep(
-        kind,
-        dataset=(
-            {"name": "digits", "train_samples": 200}
-            if kind == "images"
-            else dataset | FEATURES[kind]
-        ),
-        model={"name": MODELS.get(kind, "table_mlp")},
-        losses=["focal"],
-        training={"epochs": 1, "batch_size": 64, "lr": 0.02},
-        search={"guard": 1.0},
-        selection={"finalists": 0, "seeds": 0},
-    )
+    dataset: dict[str, Any] = {"name": "csv", "train": data, "test": data, "label": "label"}
+    trained: dict[str, Any] = {"model": {"name": MODELS.get(kind, "table_mlp")}}
+    if kind == "images":
+        dataset = {"name": "digits", "train_samples": 200}
+    elif kind == "tokenizer":
+        place = str(save_tiny_bert(folder / "bert", PIECES))
+        dataset |= {"text": "said", "tokenizer": place}
+        trained = {"model": {"name": f"huggingface/{place}"}}
+    elif kind == "loop":
+        dataset |= FEATURES["mixed"]
+        trained = {"trainable": {"name": "plain:train", "load": "plain:load"}}
+    else:
+        dataset |= FEATURES[kind]
+    recipe = {} if kind == "loop" else {"batch_size": 64, "lr": 0.02}
+    sections = {
+        "name": kind,
+        "dataset": dataset,
+        "losses": ["focal"],
+        "training": {"epochs": 1, **recipe},
+        "search": {"guard": 1.0},
+        "selection": {"finalists": 0, "seeds": 0},
+    }
+    return parse_sweep(sections | trained)
+
+
+@pytest.fixture(autouse=True)
+def _loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example of a custom loop can be imported, as from a user's working folder."""
+    monkeypatch.syspath_prepend(LOOPS)
 
 
 def trained(kind: str, folder: Path) -> SweepStore:
     return train_sweep(folder / "store", sweep_of(kind, folder), [])
 
 
-def classifier_of(store: SweepStore) -> CalibratedClassifier:
-    sweep = store.load_sweep()
-    (record,) = store.load_records()
-    return load_trained(store, sweep, load_data(sweep), record)
+def predicted(store: SweepStore, raw: Any) -> npt.NDArray[np.float32]:
+    """The probabilities of the recommended model, as from Python."""
+    probs: npt.NDArray[np.float32] = (
+        load_result(store.storage, store.name).model().predict_proba(raw)
+    )
+    return probs
 
 
 @UNSEEN
@@ -151,7 +171,7 @@ def test_the_folder_encodes_raw_samples_without_calsweep(tmp_path: Path, kind: s
         [sys.executable, "-c", ALONE], cwd=folder, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
-    expected = classifier_of(store).predict_proba(raw)
+    expected = predicted(store, raw)
     np.testing.assert_allclose(np.load(Path(folder) / "probs.npy"), expected, atol=1e-5)
     assert "from encode import encode" in (Path(folder) / "README.md").read_text()
 
@@ -163,10 +183,10 @@ def registered(store: SweepStore) -> str:
     return sentence.split()[0]
 
 
-def requested(kind: str, raw: Any) -> dict[str, Any]:
+def requested(raw: Any) -> dict[str, Any]:
     """The body of a request as clients write it."""
-    if kind in ("texts", "images"):
-        return {"inputs": raw if kind == "texts" else raw.tolist()}
+    if not isinstance(raw, pd.DataFrame):
+        return {"inputs": raw if isinstance(raw, list) else raw.tolist()}
     return {"dataframe_records": json.loads(raw.to_json(orient="records"))}
 
 
@@ -206,19 +226,19 @@ def test_the_registered_model_reads_raw_samples_also_over_http(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = trained(kind, tmp_path)
-    classifier, raw, address = classifier_of(store), raw_samples(kind), registered(store)
-    expected = classifier.predict_proba(raw)
+    raw, address = raw_samples(kind), registered(store)
+    expected = predicted(store, raw)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri(store.storage))
     model = mlflow.pyfunc.load_model(address)
     found = model.predict(raw)
-    assert list(found.columns) == list(classifier.classes)
+    assert list(found.columns) == list(load_data(store.load_sweep()).classes)
     np.testing.assert_allclose(found, expected, atol=1e-5)
-    assert model.input_example is not None or kind == "mixed"
+    assert model.input_example is not None or kind in ("mixed", "loop")
     client = client_of(Path(store.storage))
     version = client.get_model_version_by_alias(address.split("/")[1].split("@")[0], "champion")
     outcome = store.load_records()[0].outcome
     assert float(version.tags["test_ece"]) == pytest.approx(outcome["test_ece_scaled"], rel=1e-4)
-    body = requested(kind, raw)
+    body = requested(raw)
     reply = answer_of(
         address, body, tmp_path / "log", MLFLOW_TRACKING_URI=tracking_uri(store.storage)
     )

@@ -153,6 +153,7 @@ def test_a_model_that_may_not_be_registered_is_named(server: SecuredMlflow) -> N
         about | {"raw": "rows", "classes": ["a", "b"]},
         b"",
         (),
+        (),
         np.zeros((2, 2), np.float32),
         None,
         "0",

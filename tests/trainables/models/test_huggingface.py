@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 import torch
 
+from tests.harness.tiny_bert import save_tiny_bert
 from trainables.contract.config import TrainingConfig
 from trainables.data import Dataset, Subwords, load_dataset
+from trainables.data.kinds.encode import encode
 from trainables.engine.training import Trainer
 from trainables.export.calibrated import CalibratedClassifier
 from trainables.export.raw_samples import describe_samples, read_raw, samples_of
@@ -23,24 +25,7 @@ SYLLABLES = ["ba", "##na", "##nas", "are", "not", "blu", "##e", "yell", "##ow", 
 
 @pytest.fixture(scope="module")
 def bert(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    from transformers import BertConfig, BertModel, BertTokenizerFast
-
-    folder = tmp_path_factory.mktemp("models") / "tiny-bert"
-    folder.mkdir()
-    special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    (folder / "vocab.txt").write_text("\n".join([*special, *SYLLABLES]))
-    BertTokenizerFast(vocab=str(folder / "vocab.txt")).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(special) + len(SYLLABLES),
-        hidden_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        intermediate_size=16,
-        max_position_embeddings=32,
-    )
-    BertModel(config).save_pretrained(folder)
-    return folder
+    return save_tiny_bert(tmp_path_factory.mktemp("models") / "tiny-bert", SYLLABLES)
 
 
 @pytest.fixture(scope="module")
@@ -116,6 +101,13 @@ def test_new_texts_are_read_as_the_trained_ones(dataset: Dataset, tmp_path: Path
     described = json.loads(json.dumps(describe_samples(dataset.samples)))
     samples = samples_of(described)
     assert samples == dataset.samples
+    texts = [
+        "Bananas are not yellow. " * 9,
+        "",
+        "plums",
+    ]  # the file alone cuts them as training does
+    expected = samples.encode(np.array(texts, dtype=object))
+    np.testing.assert_array_equal(encode(described, texts), expected)
     (tmp_path / "new.csv").write_text("review\nbananas are good.\n")
     rows, _, _ = read_raw(samples, tmp_path / "new.csv", "review")
     np.testing.assert_array_equal(

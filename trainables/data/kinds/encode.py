@@ -1,6 +1,7 @@
 """Encodes raw samples as the rows that a trained model reads, as in training.
 
-An export includes this file, so it imports nothing but NumPy, and PyArrow for tables.
+An export includes this file, so it imports nothing but NumPy, PyArrow for tables, and the package
+tokenizers for texts that a Hugging Face tokenizer cuts.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -177,6 +179,11 @@ def as_table(frame: Any) -> pa.Table:
 
 def _array(samples: Mapping[str, Any], raw: Any) -> Rows:
     rows = np.asarray(raw)
+    if rows.dtype.kind not in "biuf":
+        raise TypeError(
+            f"numbers (N, ...) are expected, not {rows.dtype}: samples of the kind "
+            f"{samples['kind']} are encoded by the code of their data alone"
+        )
     return rows.astype(np.float32) if samples["kind"] == "Arrays" else rows
 
 
@@ -206,6 +213,20 @@ def _tokens(samples: Mapping[str, Any], raw: Any) -> Rows:
 def _weighted_words(samples: Mapping[str, Any], raw: Any) -> Rows:
     numbers = {word: number for number, word in enumerate(samples["vocabulary"], start=1)}
     return weighted_rows(_texts(raw), samples["shape"][0], numbers, np.array(samples["idf"]))
+
+
+def _subwords(samples: Mapping[str, Any], raw: Any) -> Rows:
+    if samples.get("content") is None:
+        return _array(samples, raw)
+    found = _tokenizer(samples["content"]).encode_batch(_texts(raw))
+    return np.array([each.ids for each in found], np.int32).reshape(-1, *samples["shape"])
+
+
+@lru_cache(maxsize=1)
+def _tokenizer(content: str) -> Any:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_str(content)
 
 
 def _texts(raw: Any) -> list[str]:
@@ -262,6 +283,7 @@ _KINDS: dict[str, Callable[[Mapping[str, Any], Any], Rows]] = {
     "Images": _images,
     "SegmentedImages": _images,
     "Tokens": _tokens,
+    "Subwords": _subwords,
     "WeightedWords": _weighted_words,
     "TableRows": _table_rows,
 }

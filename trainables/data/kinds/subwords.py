@@ -75,6 +75,23 @@ class Subwords(Samples):
             rows[start : start + _AT_A_TIME] = cut["input_ids"]
         return rows
 
+    def content(self) -> str | None:
+        """The tokenizer itself, as JSON for the package ``tokenizers``, with this length.
+
+        None for a tokenizer of pure Python, which that package cannot run.
+        """
+        found = _tokenizer(self.tokenizer)
+        if not found.is_fast:
+            return None
+        from tokenizers import Tokenizer
+
+        (length,) = self.shape
+        own = Tokenizer.from_str(found.backend_tokenizer.to_str())
+        own.enable_truncation(length, direction=found.truncation_side)
+        own.enable_padding(direction=found.padding_side, pad_id=self.padding, length=length)
+        content: str = own.to_str()
+        return content
+
     def check(self, inputs: Stored) -> None:
         self.check_array(inputs, "int32")
 

@@ -136,6 +136,10 @@ class TableRows(Samples):
         # Indices instead of a mask: the result of a mask has no static shape for torch.export.
         places = tuple(place for place, has in enumerate(self.has_missing) if has)
         flags = missing.index_select(1, constant(places, torch.int64, batch.device))
+        # Codes that no level has count as missing, because ONNX counts negative ones from the end.
+        highest = constant(tuple(map(len, self.levels)), batch.dtype, batch.device)
+        known = (categories >= 0) & (categories <= highest)
+        categories = torch.where(known, categories, 0)
         return torch.cat([numbers.nan_to_num(nan=0.0), flags.to(batch.dtype), categories], dim=1)
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import numpy as np
 
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs, Stored
 from trainables.data.kinds.encode import PADDING, UNKNOWN, split_words, token_rows
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 FIRST_WORD: Final = 2
 """Number of the first word of the vocabulary."""
@@ -73,6 +76,9 @@ class Tokens(Samples):
                 f"tokens run from {low} to {high}; {len(self.vocabulary)} words allow 0 to "
                 f"{self.num_tokens - 1}"
             )
+
+    def normalise(self, batch: Tensor) -> Tensor:
+        return batch.clamp(min=PADDING)  # ONNX would count negative indices from the end
 
     def shown(self, row: Inputs) -> str:
         """The first words, with unknown words as dots."""
