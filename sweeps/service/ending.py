@@ -166,7 +166,7 @@ def _judge(
         len(ranking.candidates) + earlier,
         pairs=tuple(pairs),
         ensemble=next(
-            iter(_as_far_as_readable(judge_ensemble, ranking, read, sweeps, sweep.name)), None
+            iter(_as_far_as_readable(judge_ensemble, ranking, read, sweeps, plan.sweep.name)), None
         ),
         sets=tuple(_as_far_as_readable(judge_sets, ranking, read)),
     )
