@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+import inspect
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
 
 import torch
 from torch import nn
+from torch.optim import Optimizer
 
 from trainables.contract.config import TrainingConfig
 from trainables.losses import CalibrationLoss
 
+_WRAPPED: Final = ("step", "zero_grad", "add_param_group", "state_dict", "load_state_dict")
 
-def make_optimizer(
-    model: nn.Module, loss: CalibrationLoss, config: TrainingConfig
-) -> torch.optim.Optimizer:
+
+def make_optimizer(model: nn.Module, loss: CalibrationLoss, config: TrainingConfig) -> Optimizer:
     """Creates the optimiser for the parameters of the model and of the loss.
 
     Each group stores its ``initial_lr``. The parameters of the loss have no weight decay. On a GPU,
@@ -23,9 +27,9 @@ def make_optimizer(
     groups: list[dict[str, Any]] = [{"params": list(model.parameters())}, *own]
     for group in groups:
         group["initial_lr"] = group.get("lr", config.lr)
-    optimizer: torch.optim.Optimizer
+    optimizer: Optimizer
     if config.optimizer == "sgd":
-        optimizer = torch.optim.SGD(
+        optimizer = _uncompiled(torch.optim.SGD)(
             groups,
             lr=config.lr,
             momentum=config.momentum,
@@ -35,14 +39,25 @@ def make_optimizer(
         )
     else:
         kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-        optimizer = kind(
+        optimizer = _uncompiled(kind)(
             groups, lr=config.lr, weight_decay=config.weight_decay, fused=config.fused_optimizer
         )
     place_learning_rates(optimizer)
     return optimizer
 
 
-def place_learning_rates(optimizer: torch.optim.Optimizer) -> None:
+@cache
+def _uncompiled(kind: type[Optimizer]) -> Callable[..., Optimizer]:
+    """A subclass without what ``torch.compile`` needs, whose import takes 1.5 s of CPU time.
+
+    The methods of an optimiser are wrapped by functions that import it; without it, those of
+    ``step`` only disable gradients.
+    """
+    methods = {name: inspect.unwrap(getattr(kind, name)) for name in _WRAPPED}
+    return type(kind.__name__, (kind,), {**methods, "step": torch.no_grad()(methods["step"])})
+
+
+def place_learning_rates(optimizer: Optimizer) -> None:
     """Make learning rates tensors where their parameters are on a GPU, otherwise numbers."""
     for group in optimizer.param_groups:
         device = group["params"][0].device
@@ -54,7 +69,7 @@ def place_learning_rates(optimizer: torch.optim.Optimizer) -> None:
             group["capturable"] = on_gpu
 
 
-def set_learning_rates(optimizer: torch.optim.Optimizer, factor: float) -> None:
+def set_learning_rates(optimizer: Optimizer, factor: float) -> None:
     """Set each learning rate to a multiple of its initial value."""
     for group in optimizer.param_groups:
         rate = group["initial_lr"] * factor
