@@ -69,7 +69,7 @@ def replay(
     past = Past(known=Known(recorded=recorded, initial=initial, candidates=candidates))
     finals = None
     if expected is not None:
-        from sweeps.search.guide import Guide  # scikit-learn takes a second
+        from sweeps.search.guide import Guide
 
         guide = Guide(plan.space, plan.rule, recorded, [], num_classes, 0, candidates)
         finals = FinalistPlan(plan, (), guide if expected else None)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -65,10 +66,20 @@ class Guide:
         self._rule = rule
         self._num_classes = num_classes
         self._earlier = [e for e in earlier if self._places.knows(e.setting)]
-        found = [*published, *_spread(space, seed)] if candidates is None else candidates
-        self._candidates = [s for s in dict.fromkeys(found) if self._places.knows(s)]
+        self._given = candidates
+        self._published = published
+        self._space = space
+        self._seed = seed
         self._each_loss = each_loss
         self._last: tuple[tuple[int, int], Proposal] | None = None
+
+    @cached_property
+    def _candidates(self) -> list[Setting]:
+        """Made for the first proposal, as it takes a second in which the baseline can start."""
+        found = self._given
+        if found is None:
+            found = [*self._published, *_spread(self._space, self._seed)]
+        return [s for s in dict.fromkeys(found) if self._places.knows(s)]
 
     @property
     def latest(self) -> Proposal | None:

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution
+from scipy.linalg import cholesky, solve_triangular
 from scipy.spatial.distance import cdist
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import Kernel
 
 from search_spaces import available_search_spaces, search_space
 from trainables.contract.setting import Setting
@@ -60,8 +59,8 @@ class Places:
         return found
 
 
-@dataclass(eq=False)
-class SettingKernel(Kernel):  # type: ignore[misc]
+@dataclass(frozen=True)
+class SettingKernel:
     """Covariance of two settings, each a row of (feature f, uncertainty d, loss, place u).
 
     common² + scale² f f' + [same loss] · (offset² + d d' + slope² u·u' + local² exp(−‖u−u'‖²/2ℓ²))
@@ -76,9 +75,8 @@ class SettingKernel(Kernel):  # type: ignore[misc]
     slope: float = 0.0
     local: float = 0.0
 
-    def __call__(self, a: Array, b: Array | None = None, eval_gradient: bool = False) -> Any:
-        """Covariances, (N, M). There are no gradients, because nothing is fitted."""
-        b = a if b is None else b
+    def __call__(self, a: Array, b: Array) -> Array:
+        """Covariances, (N, M)."""
         same = (a[:, 2][:, None] == b[:, 2]) & (b[:, 2] != REFERENCE)
         near = np.exp(-cdist(a[:, 3:], b[:, 3:], "sqeuclidean") / (2 * _LENGTH**2))
         within = (
@@ -87,9 +85,11 @@ class SettingKernel(Kernel):  # type: ignore[misc]
             + self.slope**2 * (a[:, 3:] @ b[:, 3:].T)
             + self.local**2 * near
         )
-        return self.common**2 + self.scale**2 * np.outer(a[:, 0], b[:, 0]) + same * within
+        found: Array = self.common**2 + self.scale**2 * np.outer(a[:, 0], b[:, 0]) + same * within
+        return found
 
-    def diag(self, a: Array) -> Array:
+    def variances(self, a: Array) -> Array:
+        """Covariances of rows with themselves, (N,)."""
         within = (
             self.offset**2
             + a[:, 1] ** 2
@@ -101,10 +101,6 @@ class SettingKernel(Kernel):  # type: ignore[misc]
         )
         return found
 
-    def is_stationary(self) -> bool:
-        """No: it depends on features themselves, not only on differences."""
-        return False
-
 
 def rows_of(places: Array, feature: Array | float = 0.0, doubt: Array | float = 0.0) -> Array:
     """Rows of a :class:`SettingKernel`, (S, 2 + width)."""
@@ -113,14 +109,14 @@ def rows_of(places: Array, feature: Array | float = 0.0, doubt: Array | float = 
 
 
 def posterior(
-    kernel: Kernel,
+    kernel: SettingKernel,
     rows: Array,
     values: Array,
     variances: Array,
     wanted: Array,
     reference: Array | None = None,
 ) -> Guess:
-    """The prediction of a Gaussian process with mean zero.
+    """The prediction of a Gaussian process with mean zero (Rasmussen and Williams 2006, alg. 2.1).
 
     Args:
         kernel: Its covariance.
@@ -130,14 +126,17 @@ def posterior(
         wanted: Rows to predict, (S, D).
         reference: A row, (1, D): the prediction is the difference from it.
     """
-    process = GaussianProcessRegressor(kernel, alpha=variances + 1e-9, optimizer=None)
-    if len(rows):
-        process.fit(rows, values)
-    if reference is None:
-        return Guess(*map(np.atleast_1d, process.predict(wanted, return_std=True)))
-    mean, covariance = process.predict(np.concatenate([reference, wanted]), return_cov=True)
-    variance = np.diag(covariance)[1:] + covariance[0, 0] - 2 * covariance[0, 1:]
-    return Guess(mean[1:] - mean[0], np.sqrt(np.maximum(variance, 0.0)))
+    root = cholesky(kernel(rows, rows) + np.diag(variances + 1e-9), lower=True)
+    weights = solve_triangular(root, values, lower=True)
+    explained = solve_triangular(root, kernel(rows, wanted), lower=True)
+    mean = explained.T @ weights
+    variance = kernel.variances(wanted) - np.square(explained).sum(axis=0)
+    if reference is not None:
+        base = solve_triangular(root, kernel(rows, reference), lower=True)
+        mean = mean - base.T @ weights
+        variance += kernel.variances(reference) - np.square(base).sum()
+        variance -= 2 * (kernel(reference, wanted)[0] - (base.T @ explained)[0])
+    return Guess(mean, np.sqrt(np.maximum(variance, 0.0)))
 
 
 def _place(branch: Mapping[str, BaseDistribution], values: Mapping[str, Any]) -> list[float]:

@@ -53,7 +53,7 @@ class Suggestions:
         published = plan.space.initial_settings(num_classes)
         self.guide: Guide | None = None
         if plan.search.is_guided:
-            from sweeps.search.guide import Guide  # scikit-learn takes a second
+            from sweeps.search.guide import Guide
 
             self.guide = Guide(
                 plan.space,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
-from scipy.stats import norm
+from scipy.special import ndtr
 
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting
@@ -245,7 +245,7 @@ class TemperatureModel:
             reference,
         )
         allowed = self._rule.guard / self.baseline.error
-        chance: Array = norm.cdf((allowed - found.mean - prior.mean[count:]) / found.sd)
+        chance: Array = ndtr((allowed - found.mean - prior.mean[count:]) / found.sd)
         return chance
 
     def _prior(
@@ -356,5 +356,6 @@ def _sd(entry: Mapping[str, float], metric: MetricName) -> float | None:
 def _expected_excess(mean: Array, sd: Array) -> Array:
     """E max(X, 0) for a normal X."""
     sd = np.maximum(sd, 1e-12)
-    found: Array = mean * norm.cdf(mean / sd) + sd * norm.pdf(mean / sd)
+    density = np.exp(-np.square(mean / sd) / 2) / math.sqrt(2 * math.pi)
+    found: Array = mean * ndtr(mean / sd) + sd * density
     return found

@@ -55,9 +55,9 @@ def test_the_kernel_is_a_covariance_and_its_diagonal_agrees() -> None:
     settings = [Setting("focal", {"gamma": g}) for g in draw.uniform(0, 10, 10)]
     settings += [Setting("mbls", {"margin": m, "lam": 0.1}) for m in draw.uniform(1, 20, 10)]
     rows = rows_of(PLACES(settings), draw.normal(size=20), draw.uniform(size=20))
-    covariance = KERNEL(rows)
+    covariance = KERNEL(rows, rows)
     np.testing.assert_allclose(covariance, covariance.T)
-    np.testing.assert_allclose(np.diag(covariance), KERNEL.diag(rows))
+    np.testing.assert_allclose(np.diag(covariance), KERNEL.variances(rows))
     assert np.linalg.eigvalsh(covariance).min() > -1e-9
     other = rows.copy()
     other[:, 2] = REFERENCE  # shares only the effects common to all settings
@@ -71,13 +71,15 @@ def test_the_posterior_is_that_of_a_normal_distribution() -> None:
     known, wanted = rows[:2], rows[2:]
     values, variances = np.array([0.3, -0.2]), np.array([0.01, 0.04])
     found = posterior(KERNEL, known, values, variances, wanted)
-    weights = np.linalg.solve(KERNEL(known) + np.diag(variances), KERNEL(known, wanted)).ravel()
+    weights = np.linalg.solve(
+        KERNEL(known, known) + np.diag(variances), KERNEL(known, wanted)
+    ).ravel()
     assert found.mean[0] == pytest.approx(weights @ values)
-    variance = KERNEL.diag(wanted)[0] - weights @ KERNEL(known, wanted).ravel()
+    variance = KERNEL.variances(wanted)[0] - weights @ KERNEL(known, wanted).ravel()
     assert found.sd[0] == pytest.approx(math.sqrt(variance))
     both = rows[1:]
-    covariance = KERNEL(both) - KERNEL(both, known) @ np.linalg.solve(
-        KERNEL(known) + np.diag(variances), KERNEL(known, both)
+    covariance = KERNEL(both, both) - KERNEL(both, known) @ np.linalg.solve(
+        KERNEL(known, known) + np.diag(variances), KERNEL(known, both)
     )
     difference = posterior(KERNEL, known, values, variances, wanted, rows[1:2])
     assert difference.sd[0] ** 2 == pytest.approx(
@@ -87,7 +89,7 @@ def test_the_posterior_is_that_of_a_normal_distribution() -> None:
     assert difference.mean[0] == pytest.approx(found.mean[0] - level.mean[0])
     nothing = posterior(KERNEL, rows[:0], values[:0], variances[:0], wanted)
     assert nothing.mean == 0
-    assert nothing.sd[0] == pytest.approx(math.sqrt(KERNEL.diag(wanted)[0]))
+    assert nothing.sd[0] == pytest.approx(math.sqrt(KERNEL.variances(wanted)[0]))
 
 
 def test_places_follow_the_losses_own_ranges() -> None:
