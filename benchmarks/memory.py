@@ -22,6 +22,7 @@ from trainables.data.core.base import Dataset, Split
 from trainables.data.kinds.samples import Images
 
 MIB = 2**20
+_ACTORS = (b"ray::TuneTrial", b"ray::ResourceTrainable")
 
 
 def images(*, seed: int, count: int = 50_000) -> Dataset:
@@ -92,7 +93,8 @@ def watch(peaks: dict[int, dict[str, float]], stop: threading.Event) -> None:
 def is_trial(process: Path) -> bool:
     """Whether a process is one of Ray's actors that runs trials."""
     try:
-        return process.joinpath("cmdline").read_bytes().startswith(b"ray::TuneTrial")
+        # Ray adds a name of its own to a trainable that asks for resources.
+        return process.joinpath("cmdline").read_bytes().startswith(_ACTORS)
     except OSError:
         return False
 
