@@ -585,16 +585,23 @@ def report(
     output: Annotated[
         str | None,
         typer.Option(
-            help="The file; default <NAME>-report.html or comparison.html; a table is printed."
+            help="The file; default <NAME>-report.html or comparison.html; a table is printed; "
+            "figures are written to a folder, by default <NAME>-figures."
         ),
     ] = None,
     form: Annotated[
-        Literal["html", "markdown", "latex"],
-        typer.Option("--format", help="An HTML page, or a table for a paper."),
+        Literal["html", "markdown", "latex", "pdf", "svg"],
+        typer.Option("--format", help="An HTML page, or a table or figures for a paper."),
     ] = "html",
 ) -> None:
-    """Write an HTML report, or print a table for a paper."""
-    from sweeps.service.reading import paper_table_of, write_report, write_side_by_side, write_text
+    """Write an HTML report, or a table or figures for a paper."""
+    from sweeps.service.reading import (
+        paper_table_of,
+        write_figures,
+        write_report,
+        write_side_by_side,
+        write_text,
+    )
 
     if compare and form != "html":
         raise UserError(f"--format {form}: with --compare only html is allowed")
@@ -607,14 +614,15 @@ def report(
             f"{' '.join(names)}` writes one page of several"
         )
     (name,) = names
-    if form == "html":
-        print(f"written: {write_report(name, storage, output)}")
-        return
-    table = paper_table_of(name, storage, form)
-    if output is None:
-        print(table, end="")
-    else:
-        print(f"written: {write_text(table, output)}")
+    match form:
+        case "html":
+            print(f"written: {write_report(name, storage, output)}")
+        case "pdf" | "svg":
+            for path in write_figures(name, storage, form, output):
+                print(f"written: {path}")
+        case "markdown" | "latex":
+            table = paper_table_of(name, storage, form)
+            print(table if output is None else f"written: {write_text(table, output)}\n", end="")
 
 
 @app.command(rich_help_panel=INSPECT)

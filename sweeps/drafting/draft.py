@@ -90,8 +90,9 @@ def draft_for(data: str) -> Draft:
     """A draft for data at a path, or for a dataset that calsweep knows by name.
 
     Args:
-        data: A folder with a folder of images per class, or in the format of PASCAL VOC; a CSV,
-            Parquet or npz file, or a folder of such files; or the name of a dataset.
+        data: A folder with a folder of images per class, in the format of PASCAL VOC, or as
+            torchvision stores a dataset; a CSV, Parquet or npz file, or a folder of such files; or
+            the name of a dataset.
 
     Raises:
         UserError: There are no such data, or a sweep cannot learn from them.
@@ -180,7 +181,24 @@ def _by_name(name: str) -> Draft:
     return Draft(name, {"name": name, **options}, "image", f"The dataset {name}.")
 
 
+def _torchvision(path: Path) -> Draft | None:
+    """A draft for a dataset as torchvision stores it; None if there is none."""
+    from trainables.data.named.torchvision_files import find_torchvision
+
+    found = find_torchvision(path.absolute())
+    if len(found) > 1:
+        raise UserError(
+            f"--data {path}: holds several datasets ({', '.join(found)}); give the folder of one"
+        )
+    for name, root in found.items():
+        seen = f"Seen: the dataset {name}, as torchvision stores it."
+        return Draft(name, {"name": name, "root": str(root)}, "image", seen)
+    return None
+
+
 def _folder(path: Path) -> Draft:
+    if (draft := _torchvision(path)) is not None:
+        return draft
     for suffix in (".parquet", ".csv", ".npz"):
         files = sorted(path.glob(f"*{suffix}"))
         if files:
@@ -227,8 +245,8 @@ def _image_folder(path: Path) -> Draft:
     if len(found) < 2:
         raise UserError(
             f"--data {path}: not understood; allowed: a folder with a folder of images for each "
-            "class (also under train/ and test/), in the form of PASCAL VOC, or with CSV, Parquet "
-            "or npz files, or such a file"
+            "class (also under train/ and test/), in the form of PASCAL VOC, of a dataset of "
+            "torchvision, or with CSV, Parquet or npz files, or such a file"
         )
     count = sum(map(len, found.values()))
     options: dict[str, Any] = {"name": "image_folder", "root": str(path)}

@@ -11,6 +11,7 @@ from sweeps.messages.formatting import (
     format_fraction,
     format_hyperparameters,
     format_loss,
+    metric_heading,
     objective_heading,
 )
 from sweeps.pages.svg import COLOURS, GREY, Axis, Chart, Mark, axis, marks
@@ -24,7 +25,7 @@ from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import SweepFile
 
 _BEYOND_GUARD = 3.0  # times the guard's limit is shown; a single trial must not spoil the scale
-_FEWEST_IN_SLICE, _FEWEST_IN_MAP = 4, 6  # trials at least
+_FEWEST_IN_SLICE, _FEWEST_IN_MAP = 2, 6  # trials at least
 _DASHES = ("", "5 3", "2 2", "8 2 2 2")
 _SEARCHED = Mark(COLOURS[0])
 _PUBLISHED = Mark(COLOURS[1], "diamond", size=5.5)
@@ -243,6 +244,47 @@ def _map(across: Searched, up: Searched, objective: str) -> str:
         where = [float(record.hyperparameters[group.name]) for group in (across, up)]
         for mark in (Mark(shade, shape, size=6), Mark(GREY, shape, hollow=True, size=6)):
             chart.points([where[0]], [where[1]], mark, [_tip(record, objective)])
+    return chart.svg()
+
+
+def test_values(sweeps: Sequence[Beside]) -> str:
+    """A row per sweep: the metric on the test split of the selected setting and cross-entropy.
+
+    The line is the 95% interval of the selected setting. Hollow marks are after temperature
+    scaling. Empty if no sweep has selected a setting. Sweeps may have different metrics.
+    """
+    shown = [(each.sweep.name, found) for each in sweeps if (found := each.chosen)]
+    looks = {
+        "test": ("selected", _SEARCHED),
+        "test_scaled": ("selected + T", replace(_SEARCHED, hollow=True)),
+        "baseline_test": ("cross_entropy", _PUBLISHED),
+        "baseline_scaled": ("cross_entropy + T", replace(_PUBLISHED, hollow=True)),
+    }
+    values = [
+        found[key]
+        for _, found in shown
+        for key in (*looks, "test_low", "test_high")
+        if not math.isnan(found[key])
+    ]
+    if not values:
+        return ""
+    metrics = dict.fromkeys(metric_heading(each.sweep.objective) for each in sweeps)
+    chart = Chart(
+        "The metric on the test split in each sweep",
+        axis(f"{' and '.join(metrics)} on the test split", [0.0, *values]),
+        Axis("", 0, len(shown) + 1, silent=True),
+        height=110 + 34 * len(shown),
+        left=150,
+    )
+    for height, (name, found) in enumerate(reversed(shown), start=1):
+        chart.name_row(height, name)
+        chart.line([found["test_low"], found["test_high"]], [height] * 2, COLOURS[0], width=2)
+        for key, (what, mark) in looks.items():
+            if not math.isnan(found[key]):
+                tip = f"{name}, {what}: {format_fraction(found[key])}"
+                chart.points([found[key]], [height], mark, [tip])
+    for what, mark in looks.values():
+        chart.name(mark, what)
     return chart.svg()
 
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 import io
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
@@ -20,7 +21,7 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import SweepFile
-from trainables.files.rows import Rows
+from trainables.files.rows import ReadRows, Rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 _COLOURS = tuple("#000000" if colour.startswith("var(") else colour for colour in COLOURS)
 _MARKERS = ("o", "s", "^", "D")
 _DASHES = dict(zip(_MARKERS, ("-", "--", "-.", ":"), strict=True))
+
+
+FigureForm = Literal["pdf", "svg"]
 
 
 class _Shown(Figure):
@@ -42,6 +46,32 @@ class _Shown(Figure):
 def new_figure(size: tuple[float, float]) -> Figure:
     """An empty figure, width and height in inches."""
     return _Shown(figsize=size, layout="constrained")
+
+
+def figures_of(
+    ranking: Ranking, sweep: SweepFile, read: ReadRows, form: FigureForm
+) -> dict[str, bytes]:
+    """The figures of a sweep as files, by name; texts stay texts, for papers.
+
+    Raises FileNotFoundError or ValueError if the predictions are missing or damaged.
+    """
+    search, curves = new_figure((7.2, 3.8)), new_figure((7.2, 3.4))
+    draw_search(search, ranking)
+    draw_curves(curves, ranking.records, sweep)
+    drawn = {"search": search, "curves": curves}
+    if ranking.chosen is not None:
+        trial = ranking.chosen.judged[0]
+        drawn["reliability"] = new_figure((7.2, 3.8))
+        rows = read("test", trial.number)
+        draw_reliability(drawn["reliability"], rows, trial.outcome["temperature"])
+    return {name: _saved(figure, form) for name, figure in drawn.items()}
+
+
+def _saved(figure: Figure, form: FigureForm) -> bytes:
+    stream = io.BytesIO()
+    with rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}):
+        figure.savefig(stream, format=form)
+    return stream.getvalue()
 
 
 def draw_reliability(figure: Figure, rows: Rows, temperature: float) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import logging
 import math
 import time
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
@@ -26,21 +30,22 @@ from sweeps.pages.predictions import (
 )
 from sweeps.results.columns import one_line, shown_metrics
 from sweeps.results.explanation import evaluation_rows, failure_summary, reasons
-from sweeps.results.headline import Headline, headline
+from sweeps.results.headline import headline
 from sweeps.results.importance import importances
 from sweeps.results.judgement import Judgement
 from sweeps.results.leaderboard import leaderboard
-from sweeps.results.recommendation import recommend
+from sweeps.results.recommendation import Recommendation, recommend
 from sweeps.results.reference import reference_rows
 from sweeps.results.refinement import refinement_rows
 from sweeps.results.side_by_side import Beside, best_by_loss
-from sweeps.results.verdicts import Comparison, basis, short_name
+from sweeps.results.verdicts import Comparison, basis, leading, short_name
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.sweep_file.loading import to_yaml
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName
+from trainables.contract.setting import BASELINE_LOSS
 from trainables.files.rows import ReadRows, Rows
 
 logger = logging.getLogger("calsweep")
@@ -69,6 +74,18 @@ def render_report(
     sample, if there are several; `skipped` lists samples, one per line.
     """
     ranking = Ranking(records, rule_of(sweep))
+    recommended = recommend(ranking, judgement, sweep.selection.ensemble == "if_supported")
+    sweep_yaml = to_yaml(sweep.model_dump(mode="json"))
+    rows = [
+        *leaderboard(ranking),
+        *reference_rows(judgement.references, sweep.objective),
+        *judgement.rows,
+    ]
+    tables = {
+        "leaderboard": [_flat(row) for row in rows],
+        "trials": [_trial_values(record) for record in records],
+        "verdicts": [asdict(each) for each in judgement.all_comparisons],
+    }
     metrics = {name: one_line(h) for name, h in shown_metrics(sweep.objective).items()}
     predictions = _Predictions(read)
     began = time.localtime(min((r.started for r in records), default=0))
@@ -80,18 +97,16 @@ def render_report(
         records=records,
         when=time.strftime("%Y-%m-%d %H:%M", began),
         minutes=_minutes(records),
-        headline=_headline(ranking, judgement, sweep) if records else None,
+        headline=headline(ranking, recommended, judgement.advice_on_ensemble) if records else None,
+        kind=_kind(recommended, judgement),
         doubts=judgement.warnings,
-        verdicts=_verdicts(judgement),
+        verdicts=_drawn_verdicts(judgement.all_comparisons),
+        leading=_drawn_verdicts(leading(judgement.comparisons)),
         basis=basis(judgement.all_comparisons),
         why=reasons(ranking, sweep.training.adapt_share, judgement) if records else [],
         warnings=_warnings(ranking, environment) if records else [],
         failures=failure_summary(records),
-        rows=[
-            *leaderboard(ranking),
-            *reference_rows(judgement.references, sweep.objective),
-            *judgement.rows,
-        ],
+        rows=rows,
         refinement=refinement_rows(ranking),
         sets=judgement.all_sets,
         metrics=metrics,
@@ -104,7 +119,8 @@ def render_report(
         skipped=skipped,
         skipped_counts=[each for each in skipped.splitlines() if each.endswith("skipped:")],
         evaluation_sets=evaluation_rows(ranking),
-        sweep_yaml=to_yaml(sweep.model_dump(mode="json")),
+        sweep_yaml=sweep_yaml,
+        downloads=_downloads(sweep.name, tables, sweep_yaml),
         environment=_UNKNOWN if environment is None else json.dumps(environment, indent=1),
     )
 
@@ -126,8 +142,48 @@ def _drawn(drawings: Iterable[str]) -> list[Markup]:
     return [Markup(svg) for svg in drawings]
 
 
-def _verdicts(judgement: Judgement) -> list[tuple[Comparison, Markup]]:
-    found = judgement.all_comparisons
+def _kind(recommended: Recommendation | None, judgement: Judgement) -> str:
+    """The class of the box of the recommendation, which decides its colour."""
+    if recommended is None or judgement.warnings:
+        return "warnings"
+    return "supported" if recommended.loss != BASELINE_LOSS else ""
+
+
+def _downloads(
+    name: str, tables: Mapping[str, Sequence[Mapping[str, Any]]], sweep_yaml: str
+) -> list[dict[str, str]]:
+    """The data of the page as files in links: tables as CSV, and the sweep file."""
+    texts = {f"{name}-{key}.csv": _csv(rows) for key, rows in tables.items() if rows}
+    return [
+        {
+            "name": file,
+            "link": "data:text/plain;base64," + b64encode(redact(text).encode()).decode(),
+        }
+        for file, text in {**texts, f"{name}.yaml": sweep_yaml}.items()
+    ]
+
+
+def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    columns = dict.fromkeys(key for row in rows for key in row)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, list(columns))
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row of the leaderboard with a column for each hyperparameter."""
+    others = {key: value for key, value in row.items() if key not in ("hyperparameters", "trials")}
+    return {**others, **row["hyperparameters"]}
+
+
+def _trial_values(record: TrialRecord) -> dict[str, Any]:
+    facts = {key: getattr(record, key) for key in ("number", "role", "loss", "seed", "state")}
+    return {**facts, "reason": record.reason, **record.hyperparameters, **record.outcome}
+
+
+def _drawn_verdicts(found: Sequence[Comparison]) -> list[tuple[Comparison, Markup]]:
     return [(c, Markup(bar)) for c, bar in zip(found, figures.interval_bars(found), strict=True)]
 
 
@@ -137,6 +193,10 @@ def render_side_by_side(sweeps: Sequence[Beside]) -> str:
         sweeps=sweeps,
         by_loss=best_by_loss(sweeps),
         metrics=[metric_heading(each.sweep.objective) for each in sweeps],
+        test_metrics=[
+            MetricName(MetricName.parse(each.sweep.objective).metric, "test") for each in sweeps
+        ],
+        on_test=Markup(figures.test_values(sweeps)),
         figures=_drawn(figures.across_sweeps(sweeps)),
     )
 
@@ -233,11 +293,6 @@ def _on_test(
         "pairs": held_out.confused_pairs(counts, names),
         "mistakes": held_out.mistakes(rows, names, about),
     }
-
-
-def _headline(ranking: Ranking, judgement: Judgement, sweep: SweepFile) -> Headline:
-    recommended = recommend(ranking, judgement, sweep.selection.ensemble == "if_supported")
-    return headline(ranking, recommended, judgement.advice_on_ensemble)
 
 
 def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> list[str]:

@@ -28,6 +28,7 @@ class Beside:
             return {}
         name = MetricName(MetricName.parse(self.ranking.rule.objective).metric, "test")
         low, high = chosen.interval(name)
+        baseline = self.ranking.baseline
         return {
             "loss": chosen.loss,
             "hyperparameters": chosen.setting.hyperparameters,
@@ -39,6 +40,10 @@ class Beside:
             "test_error": chosen.mean("test_error"),
             "test_scaled": chosen.mean(replace(name, scaled=True)),
             "temperature": chosen.mean("temperature"),
+            "baseline_test": math.nan if baseline is None else baseline.mean(name),
+            "baseline_scaled": math.nan
+            if baseline is None
+            else baseline.mean(replace(name, scaled=True)),
         }
 
 

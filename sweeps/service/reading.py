@@ -41,6 +41,7 @@ from trainables.contract.metric_names import MetricName
 
 if TYPE_CHECKING:
     from sweeps.drafting.draft import Draft
+    from sweeps.pages.matplotlib_figures import FigureForm
     from sweeps.pages.results_table import Form as TableForm
     from sweeps.pages.results_table import Key
     from sweeps.sweep_file.schema import SweepFile
@@ -237,10 +238,14 @@ def write_text(text: str, output: str, option: str = "--output ") -> str:
 
     A UserError about a file that cannot be written names `option`.
     """
+    return _write(text.encode(), output, option)
+
+
+def _write(data: bytes, output: str, option: str = "--output ") -> str:
     path = Path(output).absolute()
     temporary = path.with_name(f".{path.name}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        temporary.write_bytes(data)
         temporary.replace(path)
     except OSError as error:
         raise UserError(f"{option}{path}: cannot be written: {error.strerror}") from None
@@ -286,6 +291,38 @@ def write_side_by_side(names: Sequence[str], storage: str, output: str | None = 
     return write_text(
         render_side_by_side(side_by_side(names, storage)), output or "comparison.html"
     )
+
+
+@tells_storage_faults
+def write_figures(
+    name: str, storage: str, form: FigureForm, output: str | None = None
+) -> list[str]:
+    """Write a sweep's figures into a folder, by default ``<name>-figures``; returns their paths.
+
+    They are the reliability diagrams of the selected setting, the search, and the curves. Without a
+    selected setting there are no reliability diagrams.
+
+    Raises:
+        UserError: There is no such sweep, it has no trial yet, its predictions are missing or
+            damaged, or the files cannot be written.
+    """
+    from sweeps.pages.matplotlib_figures import figures_of  # matplotlib takes a second
+
+    store = SweepStore(storage, name)
+    sweep = store.load_sweep()
+    ranking = Ranking(store.load_records(), rule_of(sweep))
+    if not ranking.records:
+        raise UserError(f"sweep {name!r} has no trial yet")
+    try:
+        found = figures_of(ranking, sweep, store.rows, form)
+    except (FileNotFoundError, ValueError) as error:
+        raise UserError(f"sweep {name!r}: its predictions cannot be used: {error}") from None
+    folder = Path(output or f"{name}-figures")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"--output {folder}: cannot be written: {error.strerror}") from None
+    return [_write(data, str(folder / f"{kind}.{form}")) for kind, data in found.items()]
 
 
 @tells_storage_faults

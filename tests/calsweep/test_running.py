@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import calsweep
+from sweeps.service.reading import write_figures
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep, new_store
 from trainables.files.rows import Rows
@@ -126,6 +128,18 @@ def test_figures_show_themselves(result: calsweep.Result, plot: str) -> None:
     image = np.asarray(Image.open(io.BytesIO(figure._repr_png_())).convert("L"))
     assert (image < 128).mean() > 0.002
     assert all(axis.has_data() for axis in figure.axes)
+
+
+@pytest.mark.parametrize(("form", "begins"), [("pdf", b"%PDF"), ("svg", b"<?xml")])
+def test_figures_are_files_for_papers(
+    result: calsweep.Result, tmp_path: Path, form: Any, begins: bytes
+) -> None:
+    written = write_figures(result.name, result.storage, form, str(tmp_path / "figures"))
+    assert [Path(each).stem for each in written] == ["search", "curves", "reliability"]
+    for path in map(Path, written):
+        assert path.suffix == f".{form}" and path.read_bytes().startswith(begins)
+    if form == "svg":
+        assert ">confidence</text>" in Path(written[-1]).read_text()  # not outlines
 
 
 def test_leaderboard_and_verdicts_are_data_frames(result: calsweep.Result) -> None:

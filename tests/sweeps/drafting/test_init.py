@@ -17,6 +17,7 @@ from sweeps.planning.data_fit import fit_to_data
 from sweeps.service.reading import write_new_sweep_file
 from sweeps.sweep_file.loading import FIRST_LINE, load_sweep, read_sweep
 from tests.harness.command import CALSWEEP, calsweep
+from tests.harness.torchvision_files import write_fashion_mnist
 from tests.harness.voc import write_voc
 
 WORDS = "a text of some more words than a category would have, number"
@@ -241,3 +242,21 @@ def test_the_command_asks_what_is_left_out(tmp_path: Path) -> None:
     bad = calsweep(tmp_path, "init", "--data", "digits", "--name", "no spaces")
     assert (bad.returncode, bad.stdout) == (2, "")
     assert not (tmp_path / "no spaces.yaml").exists()
+
+
+@pytest.mark.parametrize("below", ["", "FashionMNIST", "FashionMNIST/raw"])
+def test_a_folder_of_torchvision_gives_a_root_that_works(tmp_path: Path, below: str) -> None:
+    write_fashion_mnist(tmp_path / "data")
+    draft = draft_for(str(tmp_path / "data" / below))
+    assert draft.dataset == {"name": "fashion_mnist", "root": str(tmp_path / "data")}
+    text = sweep_file_text(draft, "clothes", 40)
+    dataset = load_data(read_sweep(text.replace("root:", "validation: 10\n  root:"), "clothes"))
+    assert dataset.classes[0] == "T-shirt/top"
+
+
+def test_several_datasets_of_torchvision_in_a_folder_are_named(tmp_path: Path) -> None:
+    write_fashion_mnist(tmp_path)
+    (tmp_path / "cifar-10-batches-py").mkdir()
+    with pytest.raises(UserError, match=r"several datasets \(cifar10, fashion_mnist\); give the"):
+        draft_for(str(tmp_path))
+    assert draft_for(str(tmp_path / "cifar-10-batches-py")).dataset["root"] == str(tmp_path)

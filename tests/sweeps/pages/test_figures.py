@@ -142,7 +142,7 @@ def test_slices_show_finished_trials_of_the_search_alone() -> None:
     )
     light = [sum(bytes.fromhex(shades[str(n)])) for n in range(1, 8)]
     assert light == sorted(light) and light[0] < light[-1]  # better trials are darker
-    assert figures.searched(records[:3], "val_ece") == []
+    assert figures.searched(records[:1], "val_ece") == []
 
 
 def test_importance_needs_trials_enough_and_finds_what_matters() -> None:

@@ -1,7 +1,10 @@
 """The content of the report, also in a real browser."""
 
+import csv
+import re
 import subprocess
 import sys
+from base64 import b64decode
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +12,14 @@ import pytest
 import torch
 
 from sweeps.errors import UserError
+from sweeps.pages.report import render_report
+from sweeps.results.judgement import Judgement
+from sweeps.results.verdicts import Comparison
 from sweeps.search.record import TrialRecord
 from sweeps.service.reading import write_report
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, make_sweep, new_store, trial
+from trainables.files.rows import Rows
 from trainables.metrics import METRIC_NAMES
 from trainables.trials.outcome import write_predictions
 
@@ -72,7 +79,7 @@ def test_it_shows_choice_leaderboard_figures_and_reproduction(page: Path) -> Non
         "Calibration against error",
         "Early stopping",
         "1 of 9 trials were stopped early",
-        "Hyperparameter importance",
+        "Hyperparameters",
         "Risk–coverage curve",
         "Most confident errors",
         "comes from overconfident bins",
@@ -82,6 +89,67 @@ def test_it_shows_choice_leaderboard_figures_and_reproduction(page: Path) -> Non
         assert part in text, part
     assert text.count("<svg") >= 3 + 5
     assert "8 finished" in text and "1 stopped" in text
+
+
+def test_without_stopped_trials_there_is_nothing_on_early_stopping(tmp_path: Path) -> None:
+    storage = make_store(tmp_path / "store", [record(0, "cross_entropy"), record(1, "focal")])
+    text = Path(write_report("shown", storage, str(tmp_path / "page.html"))).read_text()
+    assert "Early stopping" not in text and "#stopping" not in text
+
+
+def test_the_data_of_the_page_can_be_downloaded(page: Path) -> None:
+    text = page.read_text()
+    found = dict(re.findall(r'<a download="([^"]+)" href="data:text/plain;base64,([^"]+)"', text))
+    assert list(found) == ["shown-leaderboard.csv", "shown-trials.csv", "shown.yaml"]
+    files = {name: b64decode(data).decode() for name, data in found.items()}
+    trials = list(csv.DictReader(files["shown-trials.csv"].splitlines()))
+    assert [row["number"] for row in trials] == [str(n) for n in range(9)]
+    assert float(trials[3]["val_ece"]) == 0.1 / 3 + 3 / 100  # in full, not as shown
+    assert trials[3]["gamma"] == "3.0"
+    assert "name: shown" in files["shown.yaml"]
+
+
+AGAINST = "cross_entropy + temperature scaling"
+
+
+def rendered(verdict: Any, **further: Any) -> str:
+    records = [record(0, "cross_entropy"), record(1, "focal", seed=1)]
+    for each in records:
+        each.history[-1]["val_error"] = 0.1
+    records[1].history[-1]["val_ece"] = 0.001
+    compared = [
+        Comparison("focal", theirs, "ece", -0.02, -0.05, 0.01, verdict, 3, split, 4)
+        for split in ("test", "validation")
+        for theirs in ("cross_entropy", AGAINST)
+    ]
+    sweep = make_sweep("shown", losses=["focal"], training={"epochs": 3})
+    rows = (torch.randn(50, 10).numpy(), (torch.arange(50) % 10).numpy())
+    judgement = Judgement(tuple(compared), **further)
+    return render_report(sweep, records, judgement, lambda *_: Rows(*rows), None)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "further", "kind"),
+    [
+        ("supported", {}, "supported"),
+        ("not supported", {}, ""),
+        ("supported", {"warnings": ("Nothing was learned.",)}, "warnings"),
+    ],
+)
+def test_the_recommendation_comes_first_in_the_colour_of_its_kind(
+    verdict: str, further: dict[str, Any], kind: str
+) -> None:
+    main = rendered(verdict, **further).partition("<main>")[2]
+    assert main.lstrip().startswith(
+        f'<section class="answer {kind}" aria-label="Result"><p class="advice">Recommended: '
+    )
+    assert ("<strong>Warning:</strong> Nothing was learned." in main) == bool(further)
+
+
+def test_two_verdicts_are_shown_and_the_rest_is_folded() -> None:
+    shown, _, folded = rendered("supported").partition("<summary>All verdicts")
+    assert shown.count('<td class="rival">') == 2
+    assert folded.count('<td class="rival">') == 4
 
 
 def test_it_tells_the_environment_of_the_sweep_not_its_own(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import io
 import pickle
 import shutil
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from tests.harness.torchvision_files import write_fashion_mnist
 from tests.harness.voc import write_voc
 
 Pixels = npt.NDArray[np.uint8]
@@ -41,15 +41,7 @@ def encode(image: Pixels, form: str = "PNG") -> bytes:
 
 @pytest.fixture
 def fashion_root(tmp_path: Path) -> Path:
-    raw = tmp_path / "FashionMNIST" / "raw"
-    raw.mkdir(parents=True)
-    for part, count in (("train", 40), ("t10k", 20)):
-        images = pixels(count, 28, 28, seed=count)
-        header = struct.pack(">iiii", 2051, count, 28, 28)
-        (raw / f"{part}-images-idx3-ubyte").write_bytes(header + images.tobytes())
-        labels = np.arange(count, dtype=np.uint8) % 10
-        header = struct.pack(">ii", 2049, count)
-        (raw / f"{part}-labels-idx1-ubyte").write_bytes(header + labels.tobytes())
+    write_fashion_mnist(tmp_path)
     return tmp_path
 
 

@@ -35,6 +35,21 @@ _SOURCES: Final = {
 }
 
 
+def find_torchvision(path: Path) -> dict[str, Path]:
+    """The datasets at a path, as torchvision stores them, each with its option ``root``.
+
+    The path is the root, the folder that torchvision creates in it, or ``raw`` below that.
+    """
+    found = {}
+    for name, source in _SOURCES.items():
+        mark = "raw" if source.reader in ("MNIST", "FashionMNIST") else ""
+        for root in (path, path.parent, path.parent.parent):
+            place = root / source.folder
+            if (place / mark).exists() and path in (root, place, place / mark):
+                found[name] = root
+    return found
+
+
 def _load(
     name: str,
     *,
