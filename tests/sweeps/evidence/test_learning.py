@@ -134,7 +134,8 @@ def test_it_follows_the_recommendation_everywhere(tmp_path: Path) -> None:
     assert shown.stdout.strip().startswith(first)
     assert shown.stdout.index(said) < shown.stdout.index("loss and")
     page = Path(write_report(sweep.name, str(tmp_path), str(tmp_path / "page.html"))).read_text()
-    assert page.index(f"<p>{first}") < page.index(f'<p class="advice">{said}')
+    in_box = said.replace("Warning:", "<strong>Warning:</strong>")
+    assert page.index(f'<p class="advice">{first}') < page.index(in_box)
 
 
 def first_epochs_of(record: TrialRecord) -> list[str]:
