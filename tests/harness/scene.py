@@ -39,7 +39,7 @@ from trainables.runtime.distributed import rank
 from trainables.losses import CalibrationLoss
 
 class Logged(CalibrationLoss):
-    """Writes down each epoch: when, by which process, of which trial (each has its own alpha)."""
+    """Writes down each epoch: when, by which process, of which trial (its loss and alpha)."""
     looks_across_batch = False
     def __init__(self, num_classes, alpha=1.0):
         super().__init__(num_classes)
@@ -50,7 +50,8 @@ class Logged(CalibrationLoss):
         self.epoch += 1
         if rank() == 0:
             with open({log!r}, "a") as stream:
-                print(time.time(), os.getpid(), self.alpha, int(self.epoch), file=stream)
+                trial = f"{{type(self).__name__}}:{{self.alpha}}"
+                print(time.time(), os.getpid(), trial, int(self.epoch), file=stream)
     def compute(self, logits, targets, indices, features):
         return cross_entropy(logits, targets) * self.alpha
 
