@@ -36,6 +36,7 @@ from trainables.metrics._sampled_errors import sampled_errors
 from trainables.metrics._top_label_gaps import binned_error_of_gaps
 from trainables.metrics.direction import direction_of_top_label
 from trainables.metrics.intervals import METHODS, OF_GAPS, Ranked, top_label_interval
+from trainables.metrics.proper_scores import probability_floor
 
 Array = NDArray[np.float64]
 
@@ -182,6 +183,11 @@ def population_value(metric: str, law: Law) -> float:
     return float(OF_TOP_LABEL[metric](*law.top))
 
 
+def floor_of(probs: Array) -> float:
+    """What calsweep takes for a probability of 0."""
+    return probability_floor(torch.from_numpy(probs))
+
+
 def brier(probs: Array, truth: Array) -> float:
     return float(((probs**2).sum(axis=1) + 1 - 2 * (truth * probs).sum(axis=1)).mean())
 
@@ -268,7 +274,7 @@ def area(scores: Array, shares: Array) -> float:
 OF_CLASSES: dict[str, Callable[[Array, Array], float]] = {
     "classwise_ece": over_classes(lambda p, q: binned(p, q, "ece")),
     "classwise_adaptive_ece": over_classes(lambda p, q: binned(p, q, "adaptive_ece")),
-    "nll": lambda p, q: float(-(q * np.log(np.maximum(p, 1e-300))).sum(axis=1).mean()),
+    "nll": lambda p, q: float(-(q * np.log(np.maximum(p, floor_of(p)))).sum(axis=1).mean()),
     "brier": brier,
     "root_brier": lambda p, q: brier(p, q) ** 0.5,
     "auroc": over_classes(area),

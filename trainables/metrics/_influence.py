@@ -2,6 +2,7 @@
 
 import math
 
+import torch
 from scipy.special import ndtri
 from torch import Tensor
 
@@ -94,10 +95,10 @@ def aurc_interval(confidence: Tensor, correct: Tensor, level: float, excess: boo
         return NO_INTERVAL
     scores, order = confidence.sort(descending=True)
     wrong = wrong[order]
-    # Ties share their mean position, just as they share their errors in the metric.
-    coverage = (count - mid_ranks(scores.flip(0), scores) + 0.5) / count
-    errors_less_sure = (wrong / coverage).flip(0).cumsum(0).flip(0) / count
-    influence = -wrong * coverage.log() - errors_less_sure
+    coverage = torch.arange(1, count + 1).to(wrong) / count
+    # Ties share their errors and their positions evenly, as in the metric.
+    errors_less_sure = (_tie_means(scores, wrong) / coverage).flip(0).cumsum(0).flip(0) / count
+    influence = -wrong * _tie_means(scores, coverage.log()) - _tie_means(scores, errors_less_sure)
     value = risk_coverage_area(confidence, correct)
     if excess:
         error = num_wrong / count
@@ -108,6 +109,12 @@ def aurc_interval(confidence: Tensor, correct: Tensor, level: float, excess: boo
         return NO_INTERVAL
     half = _normal(level) * deviation / float(value)
     return float(value) * math.exp(-half), min(1.0, float(value) * math.exp(half))
+
+
+def _tie_means(ordered: Tensor, values: Tensor) -> Tensor:
+    """The mean of values (N,) over samples of equal score, given scores in order (N,)."""
+    _, tie, size = ordered.unique_consecutive(return_inverse=True, return_counts=True)
+    return (torch.bincount(tie, values) / size)[tie]
 
 
 def _logit_interval(value: float, deviation: float, level: float) -> Ends:

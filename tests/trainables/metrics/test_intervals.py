@@ -276,9 +276,17 @@ def test_failure_auroc_interval_is_delongs() -> None:
     assert M.interval("failure_auroc", probs, labels) == pytest.approx((area, *expected), rel=1e-5)
 
 
-@pytest.mark.parametrize("name", ["auroc", "aurc", "e_aurc", "nll", "brier", "error"])
-def test_smooth_functions_have_the_width_of_the_bootstrap(name: str) -> None:
-    probs, labels = simulated("slightly overconfident", 3, 2000).draw(600, np.random.default_rng(0))
+@pytest.mark.parametrize(
+    ("name", "law"),
+    [
+        *((name, "slightly overconfident") for name in ("auroc", "aurc", "e_aurc", "nll")),
+        *((name, "slightly overconfident") for name in ("brier", "error")),
+        *((name, "much overconfident, steps of .1") for name in ("aurc", "e_aurc")),
+        *((name, "one confidence") for name in ("aurc", "e_aurc")),
+    ],
+)
+def test_smooth_functions_have_the_width_of_the_bootstrap(name: str, law: str) -> None:
+    probs, labels = simulated(law, 3, 2000).draw(600, np.random.default_rng(0))
     _, low, high = M.interval(name, probs, labels)
     _, lower, higher = M.bootstrap(M.METRICS[name].function, probs, labels, num_resamples=300)
     assert high - low == pytest.approx(higher - lower, rel=0.15)
