@@ -113,8 +113,9 @@ def aurc_interval(confidence: Tensor, correct: Tensor, level: float, excess: boo
 
 def _tie_means(ordered: Tensor, values: Tensor) -> Tensor:
     """The mean of values (N,) over samples of equal score, given scores in order (N,)."""
-    _, tie, size = ordered.unique_consecutive(return_inverse=True, return_counts=True)
-    return (torch.bincount(tie, values) / size)[tie]
+    _, tie, size = torch.unique_consecutive(ordered, return_inverse=True, return_counts=True)
+    means: Tensor = torch.bincount(tie, values) / size
+    return means[tie]
 
 
 def _logit_interval(value: float, deviation: float, level: float) -> Ends:
