@@ -2,19 +2,20 @@
 
 Two networks predict the same samples with independent noise, so that some samples are correct for
 only one of them. The second is more overconfident, by the difference that the function returns for
-the split. `python -m benchmarks.detectable` counts how often `difference` detects it.
+the split. `python -m benchmarks.detectable` counts how often `difference` detects it. With
+`--power 0.3` the difference is the one that `chance_of_detection` promises to detect in 30 %.
 """
 
 import argparse
 
 import numpy as np
 import torch
+from scipy.special import ndtri
 
 from trainables.metrics import detectable_difference, difference, expected_calibration_error
 
 CLASSES = 10
 LARGE = 60_000
-POWER = 0.8
 
 
 def draw(
@@ -33,7 +34,7 @@ def draw(
     return runs, torch.from_numpy(targets)
 
 
-def measure(samples: int, factor: float, noise: float, repetitions: int) -> str:
+def measure(samples: int, factor: float, noise: float, repetitions: int, power: float) -> str:
     """A row of the table."""
 
     def errors(second: float) -> tuple[float, float]:
@@ -45,7 +46,8 @@ def measure(samples: int, factor: float, noise: float, repetitions: int) -> str:
     right = [run.argmax(dim=1) == labels for run in runs]
     error = 1 - float(right[0].double().mean())
     disagreement = float((right[0] ^ right[1]).double().mean())
-    wanted = detectable_difference(samples, error, disagreement=disagreement, power=POWER)
+    usual = detectable_difference(samples, error, disagreement=disagreement, power=0.8)
+    wanted = usual * (ndtri(0.975) + ndtri(power)) / (ndtri(0.975) + ndtri(0.8))
     low, high = factor, 4 * factor
     for _ in range(8):
         middle = (low + high) / 2
@@ -69,13 +71,15 @@ def main() -> None:
     parser.add_argument(
         "--samples", type=int, nargs="+", default=[500, 2000, 10_000], help="numbers of samples"
     )
+    parser.add_argument("--power", type=float, default=0.8, help="promised power")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     print("| n | error | disagreement | ECE of the better | difference | found |")
     print("| --- | --- | --- | --- | --- | --- |")
     for factor in (0.8, 1.1):
         for samples in arguments.samples:
-            print(measure(samples, factor, 1.0, arguments.repetitions), flush=True)
+            row = measure(samples, factor, 1.0, arguments.repetitions, arguments.power)
+            print(row, flush=True)
 
 
 if __name__ == "__main__":

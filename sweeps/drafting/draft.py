@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,6 +33,9 @@ _VOC: Final = "voc"
 _VOC_CLASSES: Final = 21
 _SEEN_VOC: Final = "A class of each pixel, in the form of PASCAL VOC."
 _MASKS: Final = 200  # that are looked at
+_HELD_OUT: Final = 0.2  # the default share of the test split
+_ENOUGH: Final = 3_900  # validation samples, which show a difference in ECE of 0.02
+_SHARES: Final = 0.1, 0.25  # the default share for validation, and the largest
 
 
 @dataclass(frozen=True)
@@ -61,11 +65,15 @@ _KINDS: Final = {
 
 @dataclass(frozen=True)
 class _Seen:
-    """The content of a file: options of ``dataset``, a key of :data:`_KINDS`, words, comments."""
+    """What a file contains.
+
+    Options of ``dataset``, a key of :data:`_KINDS`, words, the number of samples, comments.
+    """
 
     options: dict[str, Any]
     kind: str
     words: str
+    count: int
     comments: tuple[str, ...] = ()
 
 
@@ -165,6 +173,17 @@ def _indented(section: dict[str, Any]) -> str:
     return "".join(f"  {line}\n" for line in to_yaml(section).splitlines()).rstrip()
 
 
+def _validation(samples: int, held_out: bool) -> dict[str, float]:
+    """The share of the training samples for validation, unless the default gives enough.
+
+    A test split is ``held_out`` of the samples before.
+    """
+    training = samples * (1 - _HELD_OUT * held_out)
+    usual, most = _SHARES
+    share = min(most, math.ceil(100 * _ENOUGH / max(training, 1)) / 100)
+    return {"validation": share} if share > usual else {}
+
+
 def _by_name(name: str) -> Draft:
     from trainables.data import available_datasets, dataset_options
     from trainables.plugins.components import REQUIRED
@@ -233,10 +252,10 @@ def _image_folder(path: Path) -> Draft:
     from trainables.data.readers.image_folder import SUFFIXES, find_trees
 
     try:
-        parent = find_trees(path).train
+        trees = find_trees(path)
     except (OSError, ValueError) as error:
         raise UserError(f"--data {path}: {error}") from None
-    classes = sorted(d for d in parent.iterdir() if d.is_dir() and not d.name.startswith("."))
+    classes = sorted(d for d in trees.train.iterdir() if d.is_dir() and not d.name.startswith("."))
     found = {
         folder.name: [file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES]
         for folder in classes
@@ -253,6 +272,8 @@ def _image_folder(path: Path) -> Draft:
     sizes = _sizes([files[0] for files in found.values()])
     if len(sizes) > 1 or max(max(size) for size in sizes) > _LARGE:
         options["image_size"] = min(_LARGE, max(max(size) for size in sizes))
+    if trees.validation is None:
+        options |= _validation(count, trees.test is None)
     seen = f"Seen: {count:,} images of {len(found)} classes ({few(found)})."
     return Draft(_name(path), options, "image", seen)
 
@@ -282,9 +303,12 @@ def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
         found = _rows(path, "test" in files)
     else:
         raise UserError(f"--data {path}: not understood; allowed: a .csv, .parquet or .npz file")
+    options = {"name": path.suffix[1:], **files, **found.options}
+    if whole is None and "split" not in options:
+        options |= _validation(found.count, "test" not in files)
     return Draft(
         _name(given),
-        {"name": path.suffix[1:], **files, **found.options},
+        options,
         found.kind,
         f"Seen: {found.words}.",
         comments=found.comments,
@@ -304,7 +328,7 @@ def _arrays(path: Path) -> _Seen:
             f"not clear; call them {_INPUTS[0]} and {LABELS[0]}, or write the sweep file by hand"
         )
     seen = f"{arrays[inputs][0]:,} arrays of {' x '.join(map(str, arrays[inputs][1:]))}"
-    return _Seen({"inputs": inputs, "label": label}, "array", seen)
+    return _Seen({"inputs": inputs, "label": label}, "array", seen, arrays[inputs][0])
 
 
 def _rows(path: Path, tested: bool) -> _Seen:
@@ -329,10 +353,10 @@ def _rows(path: Path, tested: bool) -> _Seen:
         text = None  # free text among the columns of a table
     if image is not None:
         options = {"label": label, "image": image, **divided}
-        return _Seen(options, "image", f"{seen}, images in column {image}", notes)
+        return _Seen(options, "image", f"{seen}, images in column {image}", table.num_rows, notes)
     if text is not None:
         options = {"label": label, "text": text, **divided}
-        return _Seen(options, "text", f"{seen}, texts in column {text}", notes)
+        return _Seen(options, "text", f"{seen}, texts in column {text}", table.num_rows, notes)
     dates = [name for name in unusable if is_dates(table[name])]
     unusable = {name: reason for name, reason in unusable.items() if name not in dates}
     if not (usable or dates):
@@ -350,7 +374,8 @@ def _rows(path: Path, tested: bool) -> _Seen:
         for name in dates
     ]
     features = few([*usable, *dates])
-    return _Seen(options, "table", f"{seen}; features are {features}", (*notes, *comments))
+    words = f"{seen}; features are {features}"
+    return _Seen(options, "table", words, table.num_rows, (*notes, *comments))
 
 
 def _divided_by(

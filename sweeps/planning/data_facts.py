@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from trainables.data.core.base import Dataset
 
 _USUAL_DIFFERENCE = 0.02  # ECE difference of calibration losses in most of the papers' tables
+_LARGEST_SHARE = 0.24  # of the samples for training and validation: more would cost accuracy
 _COMPARED = ("ece", "adaptive_ece")
 _LAYOUTS = {
     "auto": "channels last, if the model has convolutions",
@@ -27,7 +28,7 @@ _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 def data_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
     from trainables.data.kinds.samples import Images
-    from trainables.metrics import detectable_difference
+    from trainables.metrics import chance_of_detection, detectable_difference
     from trainables.trials.trial import validation_parts
 
     sweep = plan.sweep
@@ -53,11 +54,15 @@ def data_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
         "validation samples (at an error of 0.1)"
     )
     if smallest > _USUAL_DIFFERENCE:
-        summary += (
-            f"; calibration losses mostly differ by less than {_USUAL_DIFFERENCE:g}: expect "
-            "“not supported”, or give dataset.validation more samples"
-        )
-    return {**facts, "can detect": summary}
+        summary += f"; calibration losses mostly differ by less than {_USUAL_DIFFERENCE:g}"
+        if count < _LARGEST_SHARE * (count + len(dataset.train)):
+            summary += ": give dataset.validation more samples"
+    chance = chance_of_detection(_USUAL_DIFFERENCE, len(dataset.test))
+    support = (
+        f"about {chance:.0%} for a difference in {metric_heading('ece')} of {_USUAL_DIFFERENCE:g}, "
+        f"by {len(dataset.test):,} test samples (at an error of 0.1)"
+    )
+    return {**facts, "can detect": summary, "chance of support": support}
 
 
 def duration_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:

@@ -17,7 +17,7 @@ from trainables.metrics.calibration import (
     reliability_bins,
 )
 from trainables.metrics.debiased import debiased_calibration_error, sweep_calibration_error
-from trainables.metrics.detectable import detectable_difference
+from trainables.metrics.detectable import chance_of_detection, detectable_difference
 from trainables.metrics.differences import (
     COMPARABLE,
     Difference,
@@ -62,6 +62,7 @@ __all__ = [
     "bootstrap",
     "brier_score",
     "calibrated_reference",
+    "chance_of_detection",
     "chance_of_support",
     "classwise_calibration_error",
     "corrected",

@@ -1,8 +1,8 @@
-"""Power analysis: the smallest difference in ECE that a split can detect."""
+"""Power analysis: which differences in ECE a split can detect, and how probably."""
 
 import math
 
-from scipy.special import ndtri
+from scipy.special import ndtr, ndtri
 
 from trainables.metrics._inputs import check_count, check_level
 from trainables.plugins.arguments import check_number
@@ -52,3 +52,16 @@ def detectable_difference(
         share = check_number("disagreement", disagreement, 0, 1, open_low=True)
     quantiles = ndtri(power) - ndtri((1 - confidence) / (2 * candidates))
     return float(min(1.0, _NEAR_CALIBRATION * quantiles * math.sqrt(share / num_samples)))
+
+
+def chance_of_detection(
+    difference: float, num_samples: int, error: float = 0.1, *, disagreement: float | None = None
+) -> float:
+    """The power with which a split of N samples detects a difference in ECE, at 95 % confidence.
+
+    The inverse of :func:`detectable_difference`, with its arguments and its limits;
+    `python -m benchmarks.detectable --power 0.3` simulates it.
+    """
+    smallest = detectable_difference(num_samples, error, disagreement=disagreement, power=0.8)
+    quantile = ndtri(0.975)
+    return float(ndtr((quantile + ndtri(0.8)) * difference / smallest - quantile))

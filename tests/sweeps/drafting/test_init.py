@@ -13,7 +13,9 @@ from PIL import Image
 from sweeps.drafting.draft import draft_for, sweep_file_text
 from sweeps.errors import UserError
 from sweeps.planning.data import load_data
+from sweeps.planning.data_facts import data_facts
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.search.plan import Plan
 from sweeps.service.reading import write_new_sweep_file
 from sweeps.sweep_file.loading import FIRST_LINE, load_sweep, read_sweep
 from tests.harness.command import CALSWEEP, calsweep
@@ -184,6 +186,20 @@ def test_what_is_not_understood_is_reported(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=message):
             draft_for(data if data == "digit" else str(tmp_path / data))
+
+
+@pytest.mark.parametrize(("rows", "share"), [(1_000, 0.25), (30_000, 0.17), (60_000, 0.1)])
+def test_the_validation_share_fits_the_size_so_that_check_does_not_warn(
+    tmp_path: Path, rows: int, share: float
+) -> None:
+    lines = [f"{i % 97},{'ab'[i % 2]}" for i in range(rows)]
+    (tmp_path / "a.csv").write_text("\n".join(["size,label", *lines]))
+    draft = draft_for(str(tmp_path / "a.csv"))
+    assert draft.dataset.get("validation", 0.1) == share
+    sweep = load_sweep(write_new_sweep_file(draft, "a", 5, str(tmp_path / "a.yaml")))
+    dataset = load_data(sweep)
+    facts = data_facts(Plan(fit_to_data(sweep, dataset)), dataset)
+    assert "give dataset.validation more samples" not in facts["can detect"]
 
 
 def test_index_columns_are_neither_features_nor_labels(tmp_path: Path) -> None:

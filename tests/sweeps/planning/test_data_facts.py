@@ -29,6 +29,9 @@ def test_data_sizes_and_detectable_differences(share: float, judging: int) -> No
     assert f"differences in ECE of {detectable_difference(judging):.3f} or more" in text
     assert f"by {judging} validation samples" in text
     assert "give dataset.validation more samples" in text
+    assert facts["chance of support"] == (
+        "about 13% for a difference in ECE of 0.02, by 359 test samples (at an error of 0.1)"
+    )
 
 
 def test_skipped_samples_are_counted_and_listed() -> None:

@@ -17,6 +17,13 @@ def test_by_hand() -> None:
     assert found == pytest.approx(expected, rel=1e-6)
 
 
+@given(st.integers(500, 10**6), st.floats(0.51, 0.99))
+def test_the_chance_is_the_inverse(num_samples: int, power: float) -> None:
+    smallest = M.detectable_difference(num_samples, power=power)
+    assert M.chance_of_detection(smallest, num_samples) == pytest.approx(power)
+    assert M.chance_of_detection(0.0, num_samples) == pytest.approx(0.025)
+
+
 @given(st.integers(1, 10**6), st.floats(0.001, 0.999), st.floats(0.51, 0.99), st.integers(1, 50))
 def test_more_samples_detect_smaller_differences(
     num_samples: int, error: float, power: float, candidates: int
