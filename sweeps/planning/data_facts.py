@@ -23,6 +23,8 @@ _LAYOUTS = {
     "channels_last": "channels last",
     "contiguous": "channels first",
 }
+_SLOWER_BESIDE = 2.0  # an epoch beside other trials: two CPUs may be two threads of one core
+_START_AND_END = 60.0  # seconds: starting Ray, reference models, verdicts, MLflow
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
@@ -81,14 +83,26 @@ def duration_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     slots = torch.cuda.device_count() if gpu else max(1, cpus // sweep.scaling.cpus_per_worker)
     slots = min(slots, sweep.scaling.max_concurrent or slots)
-    alone = plan.pilot_epochs
-    whole = seconds * (alone + (plan.most_epochs - alone) / slots)
+    whole = longest_duration(seconds, plan.pilot_epochs, plan.most_epochs, slots)
     where = "GPU" if gpu else "CPU core"
     return {
         "time": f"about {format_seconds(seconds)} an epoch on a {where} of this machine, measured; "
-        f"at most about {format_seconds(whole)} in total, with {counted(slots, 'concurrent trial')}"
+        f"at most {format_seconds(whole)} in total, with {counted(slots, 'concurrent trial')}"
         + ("; less as poor trials stop" if make_stopper(plan).rungs else "")
     }
+
+
+def longest_duration(seconds: float, alone: int, epochs: int, slots: int) -> float:
+    """An upper bound of a sweep's duration, in seconds.
+
+    Args:
+        seconds: Of an epoch, measured while no other trial runs.
+        alone: Number of epochs, among all, that are trained while no other trial runs.
+        epochs: Number of all epochs, at most.
+        slots: Number of concurrent trials.
+    """
+    beside = _SLOWER_BESIDE if slots > 1 else 1.0
+    return _START_AND_END + seconds * (alone + beside * (epochs - alone) / slots)
 
 
 def _sizes(dataset: Dataset) -> str:

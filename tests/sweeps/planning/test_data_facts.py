@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from sweeps.planning.data_facts import data_facts
+from sweeps.planning.data_facts import data_facts, longest_duration
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.search.plan import Plan
 from sweeps.store.skipped import skipped_files
@@ -86,3 +86,18 @@ def test_what_is_streamed_says_from_where(tmp_path: Path) -> None:
     held = data_facts(Plan(fit_to_data(sweep, dataset)), dataset)["data kept"]
     assert held.startswith("streamed from the disk, ")
     assert f"kB (decoded 240.0 kB): {tmp_path}/cache/images-" in held
+
+
+@pytest.mark.parametrize(
+    ("seconds", "alone", "epochs", "slots", "needed"),
+    [
+        (0.1, 0, 1640, 2, 181.0),  # a sweep for which 82 s were estimated
+        (1.0, 0, 100, 1, 100.0),
+        (1.0, 30, 100, 4, 30 + 70 / 4),
+    ],
+)
+def test_the_duration_is_an_upper_bound(
+    seconds: float, alone: int, epochs: int, slots: int, needed: float
+) -> None:
+    assert longest_duration(seconds, alone, epochs, slots) > needed
+    assert longest_duration(seconds, alone, epochs, slots) >= 60 + seconds * alone
