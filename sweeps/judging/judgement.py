@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any
 
@@ -35,6 +36,7 @@ _COVERAGE = 0.9
 _MIN_FOR_SETS = 200  # samples; a quarter of them calibrates the sets at a time
 _SET_ELEMENTS = 2_000_000  # N · K at most for measuring prediction sets
 _MIN_IN_GROUP = 20
+_SMALL = 200_000  # N · K up to which one thread is as fast as several
 _LEVEL = 0.95
 
 
@@ -68,11 +70,24 @@ def judge(models: Sequence[Predicted]) -> Facts:
         _check_same_samples(first, other)
     top_label_only = any(each.top_label_only for each in models)
     metrics = [each for each in COMPARED if not top_label_only or each in _TOP_LABEL]
-    return {
-        "read": [str(model.read) for model in models],
-        "models": [_judged_by(model)(model) for model in models],
-        "comparison": [each for other in others for each in verdicts(metrics, other, first)],
-    }
+    with _one_thread_if(first.probs.numel() <= _SMALL):
+        return {
+            "read": [str(model.read) for model in models],
+            "models": [_judged_by(model)(model) for model in models],
+            "comparison": [each for other in others for each in verdicts(metrics, other, first)],
+        }
+
+
+@contextmanager
+def _one_thread_if(small: bool) -> Iterator[None]:
+    """Context: PyTorch uses one thread. On a busy machine, further threads mostly wait."""
+    before = torch.get_num_threads()
+    if small:
+        torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _judged_by(model: Predicted) -> Callable[[Predicted], Facts]:

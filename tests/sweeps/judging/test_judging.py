@@ -643,3 +643,12 @@ def test_the_verdicts_of_a_pair_are_corrected_for_their_number() -> None:
     assert (found["brier"]["low"], found["brier"]["high"]) == (expected.low, expected.high)
     same = calsweep.judge({"a": PROBS, "b": PROBS.copy()}, LABELS).facts["comparison"]
     assert {each["level"] for each in same} == {0.9875}
+
+
+def test_small_judgements_leave_the_number_of_threads_as_it_is() -> None:
+    import torch
+
+    before = torch.get_num_threads()
+    probs = np.random.default_rng(0).dirichlet([1, 1, 1], 300)
+    calsweep.judge(probs, np.arange(300) % 3)
+    assert torch.get_num_threads() == before
