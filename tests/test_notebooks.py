@@ -8,18 +8,30 @@ from typing import Any
 import pytest
 
 from tests.harness.running import START_RAY
+from website.notebooks import DIGEST, digest_of
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 WITH_SWEEPS = {"on_a_cluster", "own_data", "quickstart", "reading_the_evidence"}
 
 
-def test_notebooks_exist_and_have_no_output() -> None:
+def test_notebooks_exist() -> None:
     assert {path.stem for path in NOTEBOOKS} == WITH_SWEEPS | {"comparing_losses"}
-    for path in NOTEBOOKS:
-        for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
-            assert not cell.get("outputs")
-            assert cell.get("execution_count") is None
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_stored_outputs_are_of_the_present_code(path: Path) -> None:
+    notebook = json.loads(path.read_text(encoding="utf-8"))
+    again = f"python -m website.notebooks {path.stem}"
+    if DIGEST not in notebook["metadata"]:
+        assert not any(cell.get("outputs") for cell in notebook["cells"]), again
+        return
+    assert notebook["metadata"].get(DIGEST) == digest_of(notebook), again
+    cells = [cell for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1)), again
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert not [output for output in outputs if output["output_type"] == "error"], again
+    assert any("text/html" in output.get("data", {}) for output in outputs)
 
 
 @pytest.mark.slow
