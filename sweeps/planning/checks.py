@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import is_redacted
-from sweeps.search.rules import rule_of
+from sweeps.search.rules import Limit, rule_of
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.space import loss_space
 from sweeps.search.stopping import STOPPERS
@@ -19,7 +19,11 @@ from sweeps.sweep_file.schema import (
     DatasetSection,
     LossSection,
     ModelSection,
+    SchedulerSection,
+    SearchSection,
+    SelectionSection,
     SweepFile,
+    TrackingSection,
     TrainableSection,
 )
 from trainables.contract.metric_names import MetricName
@@ -42,11 +46,11 @@ def check_sweep(sweep: SweepFile) -> None:
     from trainables.trials.own_loop import check_trainable
 
     use_working_folder()
-    faults = _left_out(sweep)
+    faults = _left_out(sweep.parts, sweep.tracking)
     parts: list[tuple[str, NamedSection | None, Callable[..., None]]] = [
         ("dataset", sweep.dataset, check_dataset_options),
         ("trainable", sweep.trainable, check_trainable),
-        ("trainable.load", _loader(sweep), check_trainable),
+        ("trainable.load", _loader(sweep.trainable), check_trainable),
         ("model", sweep.model, check_model_options),
     ]
     for key, section, check in parts:
@@ -60,7 +64,7 @@ def check_sweep(sweep: SweepFile) -> None:
         faults += _loss_faults(loss, "losses") or _trains_nothing(loss)
     if sweep.encoder is not None:
         faults += _loss_faults(sweep.encoder.loss, "encoder.loss")
-    faults += part_faults(sweep) + _metric_faults(sweep)
+    faults += _part_faults(sweep.search, sweep.scheduler) + _metric_faults(sweep)
     if faults:
         raise UserError("\n".join(faults))
 
@@ -74,28 +78,24 @@ def fault_of(prefix: str, check: Callable[..., object], *values: Any, **options:
     return []
 
 
-def _loader(sweep: SweepFile) -> TrainableSection | None:
-    loop = sweep.trainable
+def _loader(loop: TrainableSection | None) -> TrainableSection | None:
     if loop is None or loop.load is None:
         return None
     return TrainableSection(name=loop.load, **loop.options)
 
 
-def _left_out(sweep: SweepFile) -> list[str]:
+def _left_out(
+    parts: Mapping[str, Mapping[str, Any]], tracking: TrackingSection
+) -> list[str]:
     """Faults of addresses that were copied from output in which credentials are removed."""
     places = {
-        f"{part}.{key}": value
-        for part, options in sweep.parts.items()
-        for key, value in options.items()
+        f"{part}.{key}": value for part, options in parts.items() for key, value in options.items()
     }
-    tracking = {
-        "tracking.uri": sweep.tracking.uri,
-        "tracking.notify": sweep.tracking.notify,
-    }
+    places |= {"tracking.uri": tracking.uri, "tracking.notify": tracking.notify}
     return [
         f"{key} = {value!r} lacks the credentials that it had: they are never shown or kept; write "
         "them in again, or give this machine a role or credentials of its own"
-        for key, value in {**places, **tracking}.items()
+        for key, value in places.items()
         if isinstance(value, str) and is_redacted(value)
     ]
 
@@ -156,13 +156,13 @@ def _extremes(section: LossSection) -> list[dict[str, Any]]:
     return [first, *({**first, name: v} for name, allowed in values.items() for v in allowed[1:])]
 
 
-def part_faults(sweep: SweepFile) -> list[str]:
+def _part_faults(search: SearchSection, scheduler: SchedulerSection) -> list[str]:
     """Unknown names of samplers and schedulers."""
     return [
         f"{key} = {name!r} is not allowed{did_you_mean(name, known)}; allowed: {', '.join(known)}"
         for key, name, known in (
-            ("search.sampler", sweep.search.sampler, SAMPLERS),
-            ("scheduler.name", sweep.scheduler.name, STOPPERS),
+            ("search.sampler", search.sampler, SAMPLERS),
+            ("scheduler.name", scheduler.name, STOPPERS),
         )
         if name not in known
     ]
@@ -177,7 +177,7 @@ def _metric_faults(sweep: SweepFile) -> list[str]:
     objectives = [*_of_validation(lower), *_of_validation(own)]
     of_trials = [*_of_validation(METRICS), *_of_validation(own)]
     at_rungs = [str(MetricName(name, "val")) for name in EPOCH_METRICS if name in lower]
-    faults = _own_metric_faults(sweep)
+    faults = _own_metric_faults(sweep.search)
     if len(set(sweep.objectives)) < len(sweep.objectives):
         faults.append(
             f"search.objective = {sweep.search.objective!r} names one twice; name each once"
@@ -190,34 +190,35 @@ def _metric_faults(sweep: SweepFile) -> list[str]:
         if value not in allowed:
             hint = did_you_mean(value, allowed)
             faults.append(f"{key} = {value!r} is not allowed{hint}; allowed: {', '.join(allowed)}")
-    faults += _wrong_sides(sweep, objectives, of_trials)
-    return faults + _noise_faults(sweep) + _seeds_faults(sweep)
+    faults += _wrong_sides(rule_of(sweep).constraints, objectives, of_trials)
+    faults += _noise_faults(sweep.search)
+    return faults + _seeds_faults(sweep.search.objective, sweep.selection)
 
 
-def _noise_faults(sweep: SweepFile) -> list[str]:
+def _noise_faults(search: SearchSection) -> list[str]:
     from trainables.metrics import REFERENCED_METRICS
 
     allowed = _of_validation(REFERENCED_METRICS)
-    if not sweep.search.stop_at_noise or sweep.search.objective in allowed:
+    if not search.stop_at_noise or search.objective in allowed:
         return []
     return [
         f"search.stop_at_noise = true is not allowed with search.objective = "
-        f"{sweep.search.objective!r}, whose lowest possible value is unknown; allowed: one "
+        f"{search.objective!r}, whose lowest possible value is unknown; allowed: one "
         f"of {', '.join(allowed)}"
     ]
 
 
-def _seeds_faults(sweep: SweepFile) -> list[str]:
+def _seeds_faults(objective: str, selection: SelectionSection) -> list[str]:
     """Seeds are added until a verdict is decided, so there must be one."""
     from trainables.metrics import COMPARABLE, METRICS
 
     names = [name for name in COMPARABLE if not METRICS[name].higher_is_better]
     allowed = _of_validation(names)
-    if sweep.selection.seeds != "auto" or sweep.search.objective in allowed:
+    if selection.seeds != "auto" or objective in allowed:
         return []
     return [
         "selection.seeds = auto is not allowed with search.objective = "
-        f"{sweep.search.objective!r}, which gets no verdict; allowed: one of "
+        f"{objective!r}, which gets no verdict; allowed: one of "
         f"{', '.join(allowed)}, or a number of seeds"
     ]
 
@@ -226,19 +227,18 @@ def _of_validation(metrics: Iterable[str]) -> list[str]:
     return [str(MetricName(name, "val", scaled)) for scaled in (False, True) for name in metrics]
 
 
-def _own_metric_faults(sweep: SweepFile) -> list[str]:
+def _own_metric_faults(search: SearchSection) -> list[str]:
     from trainables.metrics.own_metric import own_metric
 
-    paths = sweep.search.own_metrics
-    return [fault for path in paths for fault in fault_of("search.", own_metric, path)]
+    return [fault for path in search.own_metrics for fault in fault_of("search.", own_metric, path)]
 
 
 def _wrong_sides(
-    sweep: SweepFile, lower_is_better: Sequence[str], known: Sequence[str]
+    limits: Iterable[Limit], lower_is_better: Sequence[str], known: Sequence[str]
 ) -> list[str]:
     """Faults of constraints that bound a metric on its good side."""
     faults = []
-    for limit in rule_of(sweep).constraints:
+    for limit in limits:
         lower = limit.metric in lower_is_better
         if limit.metric in known and lower != (limit.sign == 1):
             which, rest = ("less", "most, above") if lower else ("more", "least, below")
