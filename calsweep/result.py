@@ -15,12 +15,11 @@ from sweeps.messages.formatting import DEFAULT_STORAGE, format_loss
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.refinement import parts_of_nll
 from sweeps.results.verdicts import Comparison
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.search.rules import rule_of
 from sweeps.service.reading import find_best, read_answer
 from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.report import COSTS
 from trainables.plugins.arguments import did_you_mean
 
@@ -239,10 +238,10 @@ class Result:
         from sweeps.service.delivered import deliver, load_delivered
         from sweeps.service.trained import load_same_data
 
-        ranking = Ranking(self._records, rule_of(self._sweep))
-        delivered = deliver(self._store, self._sweep, ranking, wanted)
-        dataset = load_same_data(self._store, self._sweep)
-        return load_delivered(self._store, self._sweep, dataset, delivered)
+        ranking = Ranking(self._records, self._plan.rule)
+        delivered = deliver(self._store, self._plan, ranking, wanted)
+        dataset = load_same_data(self._store, self._plan)
+        return load_delivered(self._store, self._plan, dataset, delivered)
 
     def plot_reliability(
         self, split: Literal["validation", "test"] = "test", loss: str | None = None
@@ -272,7 +271,7 @@ class Result:
         from sweeps.pages.matplotlib_figures import draw_search, new_figure
 
         figure = new_figure((7.2, 3.8))
-        draw_search(figure, Ranking(self._records, rule_of(self._sweep)))
+        draw_search(figure, Ranking(self._records, self._plan.rule))
         return figure
 
     def plot_curves(self) -> Figure:
@@ -280,7 +279,7 @@ class Result:
         from sweeps.pages.matplotlib_figures import draw_curves, new_figure
 
         figure = new_figure((7.2, 3.4))
-        draw_curves(figure, self._records, self._sweep)
+        draw_curves(figure, self._records, self._plan)
         return figure
 
     def __repr__(self) -> str:
@@ -309,14 +308,14 @@ class Result:
 
     def _judged(self) -> TrialRecord:
         """The trial that represents the selected setting."""
-        chosen = Ranking(self._records, rule_of(self._sweep)).chosen
+        chosen = Ranking(self._records, self._plan.rule).chosen
         if chosen is None:
             raise UserError(f"sweep {self.name!r} selected no setting: {self.why[0]}")
         return chosen.judged[0]
 
     def _judged_of(self, loss: str) -> TrialRecord:
         """The trial that represents the best setting of a loss."""
-        best = Ranking(self._records, rule_of(self._sweep)).best_by_loss
+        best = Ranking(self._records, self._plan.rule).best_by_loss
         named = {**best, **{format_loss(name): each for name, each in best.items()}}
         if loss not in named:
             raise UserError(
@@ -339,8 +338,8 @@ class Result:
             ) from None
 
     @cached_property
-    def _sweep(self) -> SweepFile:
-        return self._store.load_sweep()
+    def _plan(self) -> Plan:
+        return self._store.load_plan()
 
 
 def load(storage: str | os.PathLike[str], name: str) -> Result:

@@ -22,7 +22,6 @@ from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
-from sweeps.sweep_file.schema import SweepFile
 
 _BEYOND_GUARD = 3.0  # times the guard's limit is shown; a single trial must not spoil the scale
 _FEWEST_IN_SLICE, _FEWEST_IN_MAP = 2, 6  # trials at least
@@ -119,9 +118,9 @@ def _staircase(front: Sequence[tuple[float, float]]) -> tuple[list[float], list[
     return xs, ys
 
 
-def curves(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
+def curves(records: Sequence[TrialRecord], plan: Plan) -> str:
     """The scheduler's metric by epoch: stopped trials grey, rungs as dotted lines."""
-    metric = sweep.scheduler.metric
+    metric = plan.sweep.scheduler.metric
     heading = objective_heading(metric)
     drawn = [r for r in records if r.history]
     values = [entry.get(metric, math.nan) for r in drawn for entry in r.history]
@@ -131,7 +130,7 @@ def curves(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
         Axis("epoch", 0, float(max(last, 1))),
         axis(f"validation {heading}", values, log=True),
     )
-    for rung in make_stopper(Plan(sweep)).rungs:
+    for rung in make_stopper(plan).rungs:
         chart.vertical(rung, dash="1 3")
     losses = dict.fromkeys(r.loss for r in drawn)
     looks = {
@@ -152,9 +151,8 @@ def curves(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
     return chart.svg()
 
 
-def saved_by_stopping(records: Sequence[TrialRecord], sweep: SweepFile) -> str:
-    """The epochs saved by early stopping, in words."""
-    full = sweep.training.epochs
+def saved_by_stopping(records: Sequence[TrialRecord], full: int) -> str:
+    """The epochs saved by early stopping, in words; a whole trial has `full` epochs."""
     ended = [r for r in records if r.state in ("finished", "stopped")]
     stopped = [r for r in ended if r.state == "stopped"]
     if not stopped:

@@ -20,7 +20,6 @@ from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
-from sweeps.sweep_file.schema import SweepFile
 from trainables.files.rows import ReadRows, Rows
 
 if TYPE_CHECKING:
@@ -49,7 +48,7 @@ def new_figure(size: tuple[float, float]) -> Figure:
 
 
 def figures_of(
-    ranking: Ranking, sweep: SweepFile, read: ReadRows, form: FigureForm
+    ranking: Ranking, plan: Plan, read: ReadRows, form: FigureForm
 ) -> dict[str, bytes]:
     """The figures of a sweep as files, by name; texts stay texts, for papers.
 
@@ -57,7 +56,7 @@ def figures_of(
     """
     search, curves = new_figure((7.2, 3.8)), new_figure((7.2, 3.4))
     draw_search(search, ranking)
-    draw_curves(curves, ranking.records, sweep)
+    draw_curves(curves, ranking.records, plan)
     drawn = {"search": search, "curves": curves}
     if ranking.chosen is not None:
         trial = ranking.chosen.judged[0]
@@ -132,10 +131,10 @@ def draw_search(figure: Figure, ranking: Ranking) -> None:
     figure.legend(loc="outside right upper", frameon=False, fontsize=9)
 
 
-def draw_curves(figure: Figure, records: Sequence[TrialRecord], sweep: SweepFile) -> None:
+def draw_curves(figure: Figure, records: Sequence[TrialRecord], plan: Plan) -> None:
     """See :meth:`calsweep.Result.plot_curves`; on an empty figure."""
     axis = figure.subplots()
-    metric, styles = sweep.scheduler.metric, _styles(records)
+    metric, styles = plan.sweep.scheduler.metric, _styles(records)
     drawn: list[float] = []
     for record in records:
         epochs = [entry["epoch"] for entry in record.history]
@@ -150,7 +149,7 @@ def draw_curves(figure: Figure, records: Sequence[TrialRecord], sweep: SweepFile
         elif epochs:
             axis.plot(epochs, values, color=GREY, alpha=0.5, linewidth=0.8, zorder=1)
             axis.plot(epochs[-1], values[-1], "x", color=GREY, markersize=4, zorder=1)
-    for rung in make_stopper(Plan(sweep)).rungs:
+    for rung in make_stopper(plan).rungs:
         axis.axvline(rung, color=GREY, linestyle=":", linewidth=1)
     axis.set(xlabel="epoch", ylabel=metric, yscale=_scale(drawn))
     axis.xaxis.set_major_locator(MaxNLocator(integer=True))

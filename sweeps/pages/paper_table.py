@@ -16,8 +16,8 @@ from sweeps.messages.formatting import (
     metric_heading,
 )
 from sweeps.results.columns import objective_metric
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Candidate, Ranking
-from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE_LOSS
 
@@ -64,7 +64,7 @@ class _Cell:
         return ends + ("" if self.temperature is None else f" (T = {self.temperature:.2f})")
 
 
-def paper_table(ranking: Ranking, sweep: SweepFile, form: Form) -> str:
+def paper_table(ranking: Ranking, plan: Plan, form: Form) -> str:
     """The best setting of each loss on the test split, as the papers print it.
 
     The columns are error, ECE, NLL and the objective's metric, before and after temperature
@@ -81,7 +81,7 @@ def paper_table(ranking: Ranking, sweep: SweepFile, form: Form) -> str:
     bold = _bold(rows, [c.feasible and c.tier == best for c in candidates])
     markup, write = (_IN_LATEX, _latex) if form == "latex" else (_IN_MARKDOWN, _markdown)
     body = _body(candidates, rows, bold, markup)
-    return write(metrics, body, _caption(ranking, sweep, candidates))
+    return write(metrics, body, _caption(ranking, plan, candidates))
 
 
 def _cells(candidate: Candidate, metrics: Sequence[str]) -> list[_Cell]:
@@ -117,11 +117,11 @@ def _bold(rows: Sequence[Sequence[_Cell]], feasible: Sequence[bool]) -> list[lis
     ]
 
 
-def _caption(ranking: Ranking, sweep: SweepFile, candidates: Sequence[Candidate]) -> str:
+def _caption(ranking: Ranking, plan: Plan, candidates: Sequence[Candidate]) -> str:
     seeds = {candidate.seeds for candidate in candidates}
     parts = [
-        f"{sweep.dataset.label}, {sweep.model_label}, test split: the setting of each loss with "
-        f"the lowest {ranking.rule.objective}, before and after temperature scaling.",
+        f"{plan.sweep.dataset.label}, {plan.sweep.model_label}, test split: the setting of each "
+        f"loss with the lowest {ranking.rule.objective}, before and after temperature scaling.",
         "In percent but for NLL and T, with 95% intervals.",
     ]
     if most := max(seeds, default=0):

@@ -18,6 +18,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
+from sweeps.search.plan import Plan
 from sweeps.errors import first_line
 from sweeps.messages.formatting import counted, format_hyperparameters, format_loss, metric_heading
 from sweeps.messages.redaction import redact
@@ -41,9 +42,7 @@ from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.results.verdicts import Comparison, basis, leading, short_name
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.search.rules import rule_of
 from sweeps.sweep_file.loading import to_yaml
-from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE_LOSS
 from trainables.files.rows import ReadRows, Rows
@@ -57,7 +56,7 @@ _UNKNOWN = "not known: the sweep was started by a calsweep that did not keep it"
 
 
 def render_report(
-    sweep: SweepFile,
+    plan: Plan,
     records: Sequence[TrialRecord],
     judgement: Judgement,
     read: ReadRows,
@@ -73,12 +72,12 @@ def render_report(
     test split, as text or as an image in a ``data:`` URI; `labels` the names of the decisions on a
     sample, if there are several; `skipped` lists samples, one per line.
     """
-    ranking = Ranking(records, rule_of(sweep))
-    recommended = recommend(ranking, judgement, sweep.selection.ensemble == "if_supported")
-    sweep_yaml = to_yaml(sweep.model_dump(mode="json"))
+    ranking = Ranking(records, plan.rule)
+    recommended = recommend(ranking, judgement, plan.sweep.selection.ensemble == "if_supported")
+    sweep_yaml = to_yaml(plan.sweep.model_dump(mode="json"))
     rows = [
         *leaderboard(ranking),
-        *reference_rows(judgement.references, sweep.objective),
+        *reference_rows(judgement.references, plan.rule.objective),
         *judgement.rows,
     ]
     tables = {
@@ -86,13 +85,13 @@ def render_report(
         "trials": [_trial_values(record) for record in records],
         "verdicts": [asdict(each) for each in judgement.all_comparisons],
     }
-    metrics = {name: one_line(h) for name, h in shown_metrics(sweep.objective).items()}
+    metrics = {name: one_line(h) for name, h in shown_metrics(plan.rule.objective).items()}
     predictions = _Predictions(read)
     began = time.localtime(min((r.started for r in records), default=0))
     return page(
         "pages/report.html.j2",
-        sweep=sweep,
-        objective=metric_heading(sweep.objective),
+        sweep=plan.sweep,
+        objective=metric_heading(plan.rule.objective),
         states=Counter(record.state for record in records),
         records=records,
         when=time.strftime("%Y-%m-%d %H:%M", began),
@@ -103,7 +102,7 @@ def render_report(
         verdicts=_drawn_verdicts(judgement.all_comparisons),
         leading=_drawn_verdicts(leading(judgement.comparisons)),
         basis=basis(judgement.all_comparisons),
-        why=reasons(ranking, sweep.training.adapt_share, judgement) if records else [],
+        why=reasons(ranking, plan.sweep.training.adapt_share, judgement) if records else [],
         warnings=_warnings(ranking, environment) if records else [],
         failures=failure_summary(records),
         rows=rows,
@@ -113,28 +112,28 @@ def render_report(
         columns=[*_FACTS, *metrics.values()],
         trials=[_trial_row(record, metrics) for record in records],
         diagrams=_drawn(_diagrams(ranking, predictions)),
-        **_search_figures(ranking, sweep),
+        **_search_figures(ranking, plan),
         on_test=_on_test(ranking, predictions, classes, labels),
         shown_samples=shown_samples,
         skipped=skipped,
         skipped_counts=[each for each in skipped.splitlines() if each.endswith("skipped:")],
         evaluation_sets=evaluation_rows(ranking),
         sweep_yaml=sweep_yaml,
-        downloads=_downloads(sweep.name, tables, sweep_yaml),
+        downloads=_downloads(plan.sweep.name, tables, sweep_yaml),
         environment=_UNKNOWN if environment is None else json.dumps(environment, indent=1),
     )
 
 
-def _search_figures(ranking: Ranking, sweep: SweepFile) -> dict[str, Any]:
+def _search_figures(ranking: Ranking, plan: Plan) -> dict[str, Any]:
     classifiers = [record for record in ranking.records if record.role != "encoder"]
-    groups = figures.searched(classifiers, sweep.objective)
+    groups = figures.searched(classifiers, plan.rule.objective)
     return {
         "scatter": Markup(figures.error_against_objective(ranking)),
-        "curves": Markup(figures.curves(classifiers, sweep)),
-        "saved": figures.saved_by_stopping(classifiers, sweep),
-        "importances": importances(classifiers, sweep),
-        "slices": _drawn(figures.one_slice(group, sweep.objective) for group in groups),
-        "maps": _drawn(figures.maps(groups, sweep.objective)),
+        "curves": Markup(figures.curves(classifiers, plan)),
+        "saved": figures.saved_by_stopping(classifiers, plan.epochs),
+        "importances": importances(classifiers, plan),
+        "slices": _drawn(figures.one_slice(group, plan.rule.objective) for group in groups),
+        "maps": _drawn(figures.maps(groups, plan.rule.objective)),
     }
 
 

@@ -15,9 +15,8 @@ from sweeps.errors import UserError
 from sweeps.evidence.comparison import verdicts_in_pairs
 from sweeps.messages.formatting import MARKDOWN, finite, format_loss, markdown_table, metric_heading
 from sweeps.pages.paper_table import LATEX, NOT_PERCENT
+from sweeps.results.side_by_side import Beside
 from sweeps.results.verdicts import Verdict
-from sweeps.search.ranking import Ranking
-from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE_LOSS
 from trainables.files.rows import ReadRows
@@ -59,14 +58,15 @@ class Value:
 
 
 def values_of(
-    sweep: SweepFile,
-    ranking: Ranking,
+    one: Beside,
     metrics: Sequence[MetricName],
     read: ReadRows,
     sweeps: int = 1,
 ) -> list[Value]:
     """The values of one sweep, the baseline first; errors as in :func:`verdicts_in_pairs`."""
-    settings = sorted(ranking.best_by_loss.values(), key=lambda each: each.loss != BASELINE_LOSS)
+    settings = sorted(
+        one.ranking.best_by_loss.values(), key=lambda each: each.loss != BASELINE_LOSS
+    )
     compete = [each for each in settings if each.feasible and each.seeds and each.tier == 0]
     verdicts = verdicts_in_pairs(compete, metrics, read, sweeps)
     found = []
@@ -80,9 +80,9 @@ def values_of(
             found.append(
                 Value(
                     loss=format_loss(each.loss),
-                    dataset=sweep.dataset.label,
-                    model=sweep.model_label,
-                    sweep=sweep.name,
+                    dataset=one.sweep.dataset.label,
+                    model=one.sweep.model_label,
+                    sweep=one.sweep.name,
                     metric=str(MetricName(metric.metric, "", metric.scaled)),
                     mean=each.mean(metric),
                     deviation=stdev(values) if len(values) > 1 else math.nan,

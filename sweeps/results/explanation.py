@@ -22,9 +22,9 @@ from sweeps.results.recommendation import recommend
 from sweeps.results.reference import reference_rows
 from sweeps.results.result import Evidence, Selected, SweepResult
 from sweeps.results.verdicts import conclusion, verdict
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName
 
 _SHIFT: Final = re.compile(r"shift_(.+?)(?:_(\d))?(?<!_adaptive)_ece$")
@@ -239,21 +239,21 @@ def _reasons(failed: Sequence[TrialRecord]) -> list[tuple[str, int]]:
 
 def result_of(
     ranking: Ranking,
-    sweep: SweepFile,
+    plan: Plan,
     judgement: Judgement = NOT_YET,
     ends: Sequence[str] = (),
 ) -> SweepResult:
     """The result of a sweep's trials, with the evidence and what ended the search."""
     return SweepResult(
-        sweep=sweep.name,
-        dataset=sweep.dataset.label,
-        model=sweep.model_label,
+        sweep=plan.name,
+        dataset=plan.sweep.dataset.label,
+        model=plan.sweep.model_label,
         objective=ranking.rule.objective,
         selected=_selected(ranking),
-        recommended=recommend(ranking, judgement, sweep.selection.ensemble == "if_supported"),
+        recommended=recommend(ranking, judgement, plan.sweep.selection.ensemble == "if_supported"),
         verdict=None if _on_failed_finalists(ranking) else verdict(judgement.comparisons),
         failures=tuple(on_failures(ranking.records)),
-        why=(*reasons(ranking, sweep.training.adapt_share, judgement), *ends),
+        why=(*reasons(ranking, plan.sweep.training.adapt_share, judgement), *ends),
         rows=(
             *leaderboard(ranking),
             *reference_rows(judgement.references, ranking.rule.objective),

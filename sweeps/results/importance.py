@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from sweeps.sweep_file.schema import SweepFile
 
 if TYPE_CHECKING:
     from sweeps.search.space import SearchSpace
@@ -22,21 +22,19 @@ def finished_searches(records: Iterable[TrialRecord], objective: str) -> list[Tr
     return [r for r in records if r.state == "finished" and r.searched and objective in r.outcome]
 
 
-def importances(records: Iterable[TrialRecord], sweep: SweepFile) -> dict[str, dict[str, float]]:
+def importances(records: Iterable[TrialRecord], plan: Plan) -> dict[str, dict[str, float]]:
     """Importance of each hyperparameter for being among the best quarter of a loss's trials.
 
     Computed by PED-ANOVA (Watanabe et al. 2023). Returns loss → hyperparameter → share, the largest
     first; shares sum to 1. Losses with fewer than 20 finished trials, or with a single searched
     hyperparameter, are omitted.
     """
-    objective = sweep.objective
+    objective = plan.rule.objective
     usable = finished_searches(records, objective)
     if max(Counter(record.loss for record in usable).values(), default=0) < _FEWEST:
         return {}
-    from sweeps.search.space import SearchSpace  # Optuna takes half a second to import
-
     try:
-        space = SearchSpace(sweep.losses)
+        space = plan.space
     except ValueError:  # a custom loss may have changed
         return {}
     found = {}

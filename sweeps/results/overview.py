@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sweeps.messages.formatting import objective_heading
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
-from sweeps.sweep_file.schema import SweepFile
 
 SweepState = Literal["running", "finished", "failed", "stopped"]
 
@@ -33,13 +33,13 @@ class Overview:
     best: str
 
 
-def overview(sweep: SweepFile, ranking: Ranking, state: SweepState) -> Overview:
+def overview(plan: Plan, ranking: Ranking, state: SweepState) -> Overview:
     records, chosen = ranking.records, ranking.chosen
-    heading = objective_heading(sweep.objective)
+    heading = objective_heading(plan.rule.objective)
     return Overview(
-        name=sweep.name,
-        dataset=sweep.dataset.label,
-        model=sweep.model_label,
+        name=plan.name,
+        dataset=plan.sweep.dataset.label,
+        model=plan.sweep.model_label,
         state=state,
         states=dict(Counter(record.state for record in records)),
         started=min((record.started for record in records), default=None),

@@ -48,6 +48,10 @@ class Plan:
         return SeedCounts.of(self.sweep.selection, len(self.sweep.objectives) > 1)
 
     @property
+    def name(self) -> str:
+        return self.sweep.name
+
+    @property
     def search(self) -> SearchSection:
         return self.sweep.search
 

@@ -11,12 +11,12 @@ import numpy as np
 from sweeps.errors import UserError
 from sweeps.messages.formatting import calsweep_command, counted, format_loss
 from sweeps.results.recommendation import Recommendation
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.service.trained import load_ensemble, load_trained, select_ensemble
 from sweeps.store.stored_sweeps import result_so_far
 from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.schema import SweepFile
 from trainables.files.rows import Rows
 
 if TYPE_CHECKING:
@@ -86,15 +86,15 @@ class Delivered:
 
 
 def deliver(
-    store: SweepStore, sweep: SweepFile, ranking: Ranking, wanted: Wanted = RECOMMENDED
+    store: SweepStore, plan: Plan, ranking: Ranking, wanted: Wanted = RECOMMENDED
 ) -> Delivered:
     """The classifier that is asked for.
 
     Raises:
         UserError: There is none, or its files are damaged.
     """
-    recommended = result_so_far(store, sweep, ranking)[0].recommended
-    networks = _find(store, sweep, ranking, wanted, recommended)
+    recommended = result_so_far(store, plan, ranking)[0].recommended
+    networks = _find(store, plan, ranking, wanted, recommended)
     if recommended is not None and recommended.trials == _numbers(networks):
         return Delivered(networks, True, recommended.why)
     instead = "" if recommended is None else f" {recommended.text}"
@@ -102,13 +102,13 @@ def deliver(
 
 
 def load_delivered(
-    store: SweepStore, sweep: SweepFile, dataset: Dataset, delivered: Delivered
+    store: SweepStore, plan: Plan, dataset: Dataset, delivered: Delivered
 ) -> CalibratedClassifier | CalibratedEnsemble:
     """Its networks with their temperatures; UserError without checkpoints."""
     networks = delivered.networks
     if isinstance(networks, TrialRecord):
-        return load_trained(store, sweep, dataset, networks)
-    return load_ensemble(store, sweep, dataset, networks)
+        return load_trained(store, plan, dataset, networks)
+    return load_ensemble(store, plan, dataset, networks)
 
 
 def read_on_test(store: SweepStore, delivered: Delivered) -> Rows | None:
@@ -126,32 +126,32 @@ def read_on_test(store: SweepStore, delivered: Delivered) -> Rows | None:
 
 def _find(
     store: SweepStore,
-    sweep: SweepFile,
+    plan: Plan,
     ranking: Ranking,
     wanted: Wanted,
     recommended: Recommendation | None,
 ) -> TrialRecord | Selected:
     if wanted.ensemble:
-        return select_ensemble(store, sweep)
+        return select_ensemble(store, plan)
     if wanted.trial is not None:
-        return _of_number(sweep, ranking, wanted.trial)
+        return _of_number(plan, ranking, wanted.trial)
     if wanted.loss is not None:
-        return _of_loss(sweep, ranking, wanted.loss)
+        return _of_loss(plan, ranking, wanted.loss)
     if recommended is None or ranking.chosen is None:
-        show = calsweep_command(f"show {sweep.name}", store.storage)
-        raise UserError(f"sweep {sweep.name!r} has no selected setting yet; see {show}")
+        show = calsweep_command(f"show {plan.name}", store.storage)
+        raise UserError(f"sweep {plan.name!r} has no selected setting yet; see {show}")
     if wanted.selected:
         return ranking.chosen.judged[0]
     if recommended.kind == "ensemble":
-        return select_ensemble(store, sweep)
+        return select_ensemble(store, plan)
     return next(r for r in ranking.records if (r.number,) == recommended.trials)
 
 
-def _of_number(sweep: SweepFile, ranking: Ranking, number: int) -> TrialRecord:
+def _of_number(plan: Plan, ranking: Ranking, number: int) -> TrialRecord:
     known = {r.number: r for r in ranking.records if _is_whole(r)}
     if number not in known:
         raise UserError(
-            f"--trial {number}: no finished classifier of sweep {sweep.name!r}; allowed: "
+            f"--trial {number}: no finished classifier of sweep {plan.name!r}; allowed: "
             f"{_listed(known) or 'none yet'}"
         )
     return known[number]
@@ -161,11 +161,11 @@ def _is_whole(record: TrialRecord) -> bool:
     return record.state == "finished" and "temperature" in record.outcome
 
 
-def _of_loss(sweep: SweepFile, ranking: Ranking, loss: str) -> TrialRecord:
+def _of_loss(plan: Plan, ranking: Ranking, loss: str) -> TrialRecord:
     best = {format_loss(name): best for name, best in ranking.best_by_loss.items()}
     if format_loss(loss) not in best:
         raise UserError(
-            f"--loss {loss}: no trial of it has finished in sweep {sweep.name!r}; allowed: "
+            f"--loss {loss}: no trial of it has finished in sweep {plan.name!r}; allowed: "
             f"{_listed(best) or 'none yet'}"
         )
     return best[format_loss(loss)].judged[0]

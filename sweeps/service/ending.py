@@ -55,7 +55,7 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         for said in (_on_budget(queue, store.storage), _on_further_seeds(queue, ranking))
         if said
     ]
-    return Ending(ranking, result_of(ranking, queue.plan.sweep, judgement, ends))
+    return Ending(ranking, result_of(ranking, queue.plan, judgement, ends))
 
 
 def _on_data(dataset: Data) -> tuple[str, ...]:
@@ -102,14 +102,14 @@ def _on_budget(queue: TrialQueue, storage: str) -> str | None:
     if key == "sampler":
         return (
             f"The search ended after {searched}: no other setting was expected to lower "
-            f"{queue.plan.sweep.search.objective} by more than {queue.least_gain:.4f}, half of its "
+            f"{queue.plan.search.objective} by more than {queue.least_gain:.4f}, half of its "
             "standard error."
         )
-    budget = f"search.{key} = {format_value(getattr(queue.plan.sweep.search, key))}"
+    budget = f"search.{key} = {format_value(getattr(queue.plan.search, key))}"
     if spent is None:
         return f"The search ended by {budget}, after {searched}."
     ended = sum(record.state != "running" for record in queue.records)
-    more = resume_command(f"{queue.plan.sweep.name} --set search.{key}=MORE", storage)
+    more = resume_command(f"{queue.plan.name} --set search.{key}=MORE", storage)
     return f"{budget} is spent: {ended} of {queue.planned} trials have ended. {more} continues it."
 
 

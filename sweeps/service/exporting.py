@@ -17,13 +17,12 @@ from sweeps.errors import SweepFailedError, UserError
 from sweeps.evidence.prediction_sets import sets_of_trial
 from sweeps.messages.redaction import redact
 from sweeps.planning.checks import use_working_folder
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.search.rules import rule_of
 from sweeps.service.delivered import RECOMMENDED, Delivered, Wanted, deliver, read_on_test
 from sweeps.service.trained import load_ensemble, load_same_data, load_trained
 from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.registered_models import ModelToRegister
 
 if TYPE_CHECKING:
@@ -79,9 +78,9 @@ def export_model(
         raise UserError(f"--output {folder}: already exists; name another folder, or delete it")
     if onnx:
         _check_onnx_is_there()
-    store, sweep, ranking = ranked(name, storage)
-    delivered = deliver(store, sweep, ranking, wanted)
-    builder = Builder(store, sweep, load_same_data(store, sweep))
+    store, plan, ranking = ranked(name, storage)
+    delivered = deliver(store, plan, ranking, wanted)
+    builder = Builder(store, plan, load_same_data(store, plan))
     built = builder.build(delivered)
     if onnx:
         built.files[_ONNX] = builder.as_onnx(built)
@@ -106,20 +105,20 @@ def reads_files(folder: str) -> bool:
     return len(about["outputs"]) == 1  # otherwise it classifies pixels
 
 
-def ranked(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
+def ranked(name: str, storage: str) -> tuple[SweepStore, Plan, Ranking]:
     """A sweep of the storage, its file, and the ranking of its trials."""
     store = SweepStore(storage, name)
-    sweep = store.load_sweep()
+    plan = store.load_plan()
     use_working_folder()
-    return store, sweep, Ranking(store.load_records(), rule_of(sweep))
+    return store, plan, Ranking(store.load_records(), plan.rule)
 
 
 class Builder:
     """Builds the classifiers of a sweep, for a folder or for MLflow."""
 
-    def __init__(self, store: SweepStore, sweep: SweepFile, dataset: Dataset) -> None:
+    def __init__(self, store: SweepStore, plan: Plan, dataset: Dataset) -> None:
         self._store = store
-        self._sweep = sweep
+        self._plan = plan
         self._dataset = dataset
 
     @property
@@ -164,8 +163,8 @@ class Builder:
     def _build_one(self, record: TrialRecord, own: dict[str, Any]) -> Built:
         from trainables.export.prediction_sets import COVERAGES
 
-        read, criterion = self._store.rows, self._sweep.scaling_method.criterion
-        classifier = load_trained(self._store, self._sweep, self._dataset, record)
+        read, criterion = self._store.rows, self._plan.sweep.scaling_method.criterion
+        classifier = load_trained(self._store, self._plan, self._dataset, record)
         on_test = _if_readable(self._on_test, record)
         expected = None if on_test is None else on_test / record.outcome["temperature"]
         names = ("ece", "ece_scaled", "error", "nll", "nll_scaled")
@@ -186,7 +185,7 @@ class Builder:
     def _build_ensemble(self, selected: Selected, own: dict[str, Any]) -> Built:
         from trainables.export.prediction_sets import COVERAGES
 
-        ensemble = load_ensemble(self._store, self._sweep, self._dataset, selected)
+        ensemble = load_ensemble(self._store, self._plan, self._dataset, selected)
         on_test = _if_readable(selected.on_test, self._store.rows)
         about = {
             **own,
@@ -275,7 +274,7 @@ class Builder:
         from trainables.export.raw_forms import raw_form
         from trainables.export.raw_samples import describe_samples
 
-        sweep, dataset = self._sweep, self._dataset
+        sweep, dataset = self._plan.sweep, self._dataset
         return {
             "sweep": sweep.name,
             "dataset": sweep.dataset.label,

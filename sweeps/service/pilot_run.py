@@ -41,7 +41,7 @@ def run_pilot(
     if plan.sweep.training.patience is None:
         return plan, []
     own, most = store.pilot(), plan.epochs
-    records = own.patiently(load_records, plan.sweep, own, progress.notice)
+    records = own.patiently(load_records, plan, own, progress.notice)
     queue = PilotQueue(
         plan,
         own.save,
@@ -65,7 +65,7 @@ def run_pilot(
     (pilot,) = queue.records
     if pilot.state == "failed":
         raise SweepFailedError(
-            f"the baseline failed, so no trial of {plan.sweep.name!r} was started:\n"
+            f"the baseline failed, so no trial of {plan.name!r} was started:\n"
             f"  {pilot.reason}\nmore is in the log, {log}"
         )
     plan = plan.with_epochs(common_epochs(pilot, plan.sweep.training))

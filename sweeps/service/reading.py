@@ -22,7 +22,6 @@ from sweeps.results.side_by_side import Beside
 from sweeps.results.so_far import so_far
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
-from sweeps.search.rules import rule_of
 from sweeps.store.state import state_of
 from sweeps.store.stored_sweeps import (
     load_evidence,
@@ -44,14 +43,13 @@ if TYPE_CHECKING:
     from sweeps.pages.matplotlib_figures import FigureForm
     from sweeps.pages.results_table import Form as TableForm
     from sweeps.pages.results_table import Key
-    from sweeps.sweep_file.schema import SweepFile
 
 
 @tells_storage_faults
 def read_answer(name: str, storage: str) -> tuple[SweepResult, bool]:
     """The result of a sweep, and whether it is final."""
     store = SweepStore(storage, name)
-    sweep = store.load_sweep()
+    plan = store.load_plan()
     records = store.load_records()
     if not records:
         begin = resume_command(name, storage)
@@ -59,7 +57,7 @@ def read_answer(name: str, storage: str) -> tuple[SweepResult, bool]:
     for record in records:
         if record.state == "running" and (done := store.epochs_done(record.number)):
             record.history = [{"epoch": done}]  # the record of a trial is written when it ends
-    return result_so_far(store, sweep, Ranking(records, rule_of(sweep)))
+    return result_so_far(store, plan, Ranking(records, plan.rule))
 
 
 @tells_storage_faults
@@ -75,16 +73,16 @@ def read_pilot(name: str, storage: str) -> str | None:
         UserError: There is no such sweep.
     """
     store = SweepStore(storage, name)
-    return _progress_of_pilot(store, store.load_sweep())
+    return _progress_of_pilot(store, store.load_plan())
 
 
-def _progress_of_pilot(store: SweepStore, sweep: SweepFile) -> str | None:
+def _progress_of_pilot(store: SweepStore, plan: Plan) -> str | None:
     own = store.pilot()
     for record in own.load_records(lambda _: None):  # it may be in the middle of a write
         if record.state == "running":
             from sweeps.search.pilot import progress_of  # imports Optuna
 
-            return progress_of(own.epochs_done(record.number), sweep.training.epochs)
+            return progress_of(own.epochs_done(record.number), plan.epochs)
     return None
 
 
@@ -92,24 +90,24 @@ def _progress_of_pilot(store: SweepStore, sweep: SweepFile) -> str | None:
 def look_at(name: str, storage: str) -> Glimpse:
     """The state of a sweep now, wherever it runs."""
     store = SweepStore(storage, name)
-    sweep = store.load_sweep()
+    plan = store.load_plan()
     records = store.load_records(lambda _: None)  # it may be in the middle of a write
-    full = sweep.training.epochs
-    encoder = sweep.encoder.training.epochs if sweep.encoder else full
+    full = plan.epochs
+    encoder = plan.sweep.encoder.training.epochs if plan.sweep.encoder else full
     running = [
         (r.label, store.epochs_done(r.number), encoder if r.role == "encoder" else full)
         for r in records
         if r.state == "running"
     ]
     done = sum(r.epochs for r in records if r.state != "running")
-    ranking = Ranking(records, rule_of(sweep))
+    ranking = Ranking(records, plan.rule)
     return Glimpse(
-        overview(sweep, ranking, state_of(store)),
+        overview(plan, ranking, state_of(store)),
         so_far(ranking),
-        Plan(sweep).most_trials,
+        plan.most_trials,
         running,
         done + sum(epochs for _, epochs, _ in running),
-        _progress_of_pilot(store, sweep),
+        _progress_of_pilot(store, plan),
     )
 
 
@@ -118,12 +116,12 @@ def side_by_side(names: Sequence[str], storage: str) -> list[Beside]:
     found = []
     for name in names:
         store = SweepStore(storage, name)
-        sweep = store.load_sweep()
+        plan = store.load_plan()
         records = store.load_records()
         if not records:
             raise UserError(f"sweep {name!r} has no trial yet")
         verdict = store.verdict
-        found.append(Beside(sweep, Ranking(records, rule_of(sweep)), verdict))
+        found.append(Beside(plan.sweep, Ranking(records, plan.rule), verdict))
     return found
 
 
@@ -174,9 +172,9 @@ def _read_from_mlflow(uri: str) -> Callable[[dict[str, Any]], str]:
 
 @tells_storage_faults
 def overviews(storage: str) -> list[Overview]:
-    def glance(store: SweepStore, sweep: SweepFile) -> Overview:
-        ranking = Ranking(store.load_records(), rule_of(sweep))
-        return overview(sweep, ranking, state_of(store))
+    def glance(store: SweepStore, plan: Plan) -> Overview:
+        ranking = Ranking(store.load_records(), plan.rule)
+        return overview(plan, ranking, state_of(store))
 
     found = of_each_sweep(storage, glance)
     return sorted(found, key=lambda each: each.started or math.inf, reverse=True)
@@ -185,8 +183,8 @@ def overviews(storage: str) -> list[Overview]:
 @tells_storage_faults
 def paper_table_of(name: str, storage: str, form: Form) -> str:
     store = SweepStore(storage, name)
-    sweep = store.load_sweep()
-    return paper_table(Ranking(store.load_records(), rule_of(sweep)), sweep, form)
+    plan = store.load_plan()
+    return paper_table(Ranking(store.load_records(), plan.rule), plan, form)
 
 
 @tells_storage_faults
@@ -212,7 +210,7 @@ def results_table_of(
         store = SweepStore(storage, each.sweep.name)
         read, sweeps = store.rows, sweeps_on_test_split(store)
         try:
-            values += values_of(each.sweep, each.ranking, asked, read, sweeps)
+            values += values_of(each, asked, read, sweeps)
         except (FileNotFoundError, ValueError) as error:
             raise UserError(
                 f"sweep {store.name!r}: its predictions cannot be used: {error}"
@@ -329,6 +327,6 @@ def write_figures(
 def write_report(name: str, storage: str, output: str | None = None) -> str:
     """Write the report of a sweep, by default ``<name>-report.html``; returns its path."""
     store = SweepStore(storage, name)
-    sweep = store.load_sweep()
-    page = stored_report(store, sweep, store.load_records(), load_evidence(store).judgement)
+    plan = store.load_plan()
+    page = stored_report(store, plan, store.load_records(), load_evidence(store).judgement)
     return write_text(page, output or f"{name}-report.html")

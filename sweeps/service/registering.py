@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 from sweeps.errors import UserError
 from sweeps.evidence.succession import compare_with_champion
 from sweeps.messages.formatting import calsweep_command, counted
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.service.delivered import Delivered, deliver, read_on_test
 from sweeps.service.exporting import Builder, ranked
 from sweeps.service.trained import load_same_data
 from sweeps.store.stored_sweeps import result_so_far, sweeps_on_test_split
 from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import check_answers
 from sweeps.tracking.kept_address import tracking_uri_of
 from sweeps.tracking.registered_models import Alias, Registry, Version
@@ -39,12 +39,12 @@ def register(name: str, storage: str) -> str:
         UserError: See :func:`~sweeps.service.exporting.export_model`; or MLflow does not answer, or
             does not have the sweep.
     """
-    store, sweep, ranking = _tracked(name, storage)
-    return register_recommended(store, sweep, ranking, lambda: load_same_data(store, sweep))
+    store, plan, ranking = _tracked(name, storage)
+    return register_recommended(store, plan, ranking, lambda: load_same_data(store, plan))
 
 
 def register_recommended(
-    store: SweepStore, sweep: SweepFile, ranking: Ranking, load: Callable[[], Dataset]
+    store: SweepStore, plan: Plan, ranking: Ranking, load: Callable[[], Dataset]
 ) -> str:
     """Register the recommended classifier of a sweep, whose data `load` returns, as a new version.
 
@@ -52,20 +52,20 @@ def register_recommended(
     present champion on the same test split; otherwise ``challenger``. A classifier that this sweep
     has already registered is not built again. Returns one sentence about what happened and why.
     """
-    registry = _registry(store, sweep)
-    delivered = deliver(store, sweep, ranking)
-    version = _version_of(registry, store, sweep, delivered, load)
+    registry = _registry(store, plan)
+    delivered = deliver(store, plan, ranking)
+    version = _version_of(registry, store, plan, delivered, load)
     champion = registry.at("champion")
     if champion == version:
         return f"{registry.address('champion')} is this classifier, version {version.number}"
-    found = _succession(registry, store, sweep, ranking, delivered, version, champion)
+    found = _succession(registry, store, plan, ranking, delivered, version, champion)
     alias: Alias = "champion" if found.moves else "challenger"
     registry.move(alias, version)
     registered = f"{registry.address(alias)} is version {version.number}"
     if found.moves:
         return f"{registered}: {found.why}"
     stays = "there is no champion" if champion is None else f"@champion stays {champion.number}"
-    promote_it = calsweep_command(f"promote {sweep.name}", store.storage)
+    promote_it = calsweep_command(f"promote {plan.name}", store.storage)
     return f"{registered}; {stays}: {found.why}; {promote_it} moves it"
 
 
@@ -74,33 +74,35 @@ def promote(name: str, storage: str) -> str:
 
     Returns one sentence about what happened. Raises UserError as :func:`register` does.
     """
-    store, sweep, ranking = _tracked(name, storage)
-    registry, delivered = _registry(store, sweep), deliver(store, sweep, ranking)
-    version = _version_of(registry, store, sweep, delivered, lambda: load_same_data(store, sweep))
+    store, plan, ranking = _tracked(name, storage)
+    registry, delivered = _registry(store, plan), deliver(store, plan, ranking)
+    version = _version_of(registry, store, plan, delivered, lambda: load_same_data(store, plan))
     before = registry.at("champion")
     registry.move("champion", version)
     was = f", after version {before.number}" if before not in (None, version) else ""
     return f"{registry.address('champion')} is version {version.number}{was}"
 
 
-def _tracked(name: str, storage: str) -> tuple[SweepStore, SweepFile, Ranking]:
-    store, sweep, ranking = ranked(name, storage)
-    check_answers(tracking_uri_of(store, sweep))
-    return store, sweep, ranking
+def _tracked(name: str, storage: str) -> tuple[SweepStore, Plan, Ranking]:
+    store, plan, ranking = ranked(name, storage)
+    check_answers(tracking_uri_of(store, plan.sweep))
+    return store, plan, ranking
 
 
-def _registry(store: SweepStore, sweep: SweepFile) -> Registry:
+def _registry(store: SweepStore, plan: Plan) -> Registry:
     parent, _ = store.load_run_ids()
     if parent is None:
-        sync = calsweep_command(f"sync {sweep.name}", store.storage)
-        raise UserError(f"MLflow does not have sweep {sweep.name!r} yet; {sync} writes it")
-    return Registry(tracking_uri_of(store, sweep), parent, f"calsweep-{sweep.dataset.label}")
+        sync = calsweep_command(f"sync {plan.name}", store.storage)
+        raise UserError(f"MLflow does not have sweep {plan.name!r} yet; {sync} writes it")
+    return Registry(
+        tracking_uri_of(store, plan.sweep), parent, f"calsweep-{plan.sweep.dataset.label}"
+    )
 
 
 def _version_of(
     registry: Registry,
     store: SweepStore,
-    sweep: SweepFile,
+    plan: Plan,
     delivered: Delivered,
     load: Callable[[], Dataset],
 ) -> Version:
@@ -108,19 +110,19 @@ def _version_of(
     known = registry.version_of(delivered.number)
     if known is not None:
         return known
-    return registry.add(Builder(store, sweep, load()).to_register(delivered))
+    return registry.add(Builder(store, plan, load()).to_register(delivered))
 
 
 def _succession(
     registry: Registry,
     store: SweepStore,
-    sweep: SweepFile,
+    plan: Plan,
     ranking: Ranking,
     delivered: Delivered,
     version: Version,
     champion: Version | None,
 ) -> Succession:
-    result, has_ended = result_so_far(store, sweep, ranking)
+    result, has_ended = result_so_far(store, plan, ranking)
     if not has_ended:
         return Succession(False, "the sweep has not ended")
     if result.warnings:

@@ -269,7 +269,7 @@ def _carry_out(
     first_epochs = FirstEpochs(dataset, progress, plan)
     plan, pilot = run_pilot(plan, store, dataset, backend, progress, first_epochs, log)
     sweep = plan.sweep
-    mirror, blocks, encoder, past = store.patiently(_read_store, sweep, store, dataset, progress)
+    mirror, blocks, encoder, past = store.patiently(_read_store, plan, store, dataset, progress)
     writer = MlflowWriter(mirror, progress)
     queue = TrialQueue(
         plan,
@@ -291,7 +291,7 @@ def _carry_out(
     progress.follow(queue)
     try:
         if not queue.exhausted:
-            with _machines_watched(sweep, backend, writer, progress):
+            with _machines_watched(plan, backend, writer, progress):
                 train(backend, queue, dataset, store, encoder, progress)
         ending = end_of(queue, store, dataset, progress)
         if not queue.cut_short:
@@ -317,7 +317,7 @@ def _carry_out(
     if in_vain:
         raise SweepFailedError(f"no trial has finished: {' '.join(ending.result.evidence.ends)}")
     if sweep.tracking.register_model and not queue.cut_short and ending.ranking.chosen is not None:
-        _register(store, sweep, ending.ranking, dataset, writer.fault, progress)
+        _register(store, plan, ending.ranking, dataset, writer.fault, progress)
     uri = tracking_uri_of(store, sweep)
     return EndedSweep(
         queue.records, ending.result, unsynced, writer.fault, uri, mirror.experiment_id
@@ -325,16 +325,16 @@ def _carry_out(
 
 
 def _read_store(
-    sweep: SweepFile, store: SweepStore, dataset: Data, progress: Progress
+    plan: Plan, store: SweepStore, dataset: Data, progress: Progress
 ) -> tuple[Mirror, BlockWriter, EncoderSetup | None, Past]:
-    records = load_records(sweep, store, progress.notice)
-    encoder = usable_encoders(sweep, store, dataset, progress.notice)
+    records = load_records(plan, store, progress.notice)
+    encoder = usable_encoders(plan, store, dataset, progress.notice)
     past = Past(
         records,
         Known(store.load_earlier(), read_recorded(store.folder)),
-        trained_encoders(sweep, encoder),
+        trained_encoders(plan, encoder),
     )
-    return Mirror(sweep, store), BlockWriter(store.folder, records), encoder, past
+    return Mirror(plan, store), BlockWriter(store.folder, records), encoder, past
 
 
 def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepStore) -> int:
@@ -352,16 +352,16 @@ def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepSto
 
 
 def _machines_watched(
-    sweep: SweepFile, backend: Backend, writer: MlflowWriter, progress: Progress
+    plan: Plan, backend: Backend, writer: MlflowWriter, progress: Progress
 ) -> AbstractContextManager[None]:
-    if not sweep.tracking.system_metrics:
+    if not plan.sweep.tracking.system_metrics:
         return nullcontext()
     return backend.watched(writer.submit_sample, progress)
 
 
 def _register(
     store: SweepStore,
-    sweep: SweepFile,
+    plan: Plan,
     ranking: Ranking,
     dataset: Data,
     fault: str | None,
@@ -375,12 +375,12 @@ def _register(
     try:
         if fault is not None:
             raise UserError("MLflow is not up to date")
-        registered = register_recommended(store, sweep, ranking, lambda: dataset)
+        registered = register_recommended(store, plan, ranking, lambda: dataset)
     except Exception as error:  # the model cannot be traced, or MLflow fails
         logger.error("the recommended classifier is not registered", exc_info=error)
         progress.notice(
             f"not registered in MLflow: {first_line(error)}; "
-            f"{calsweep_command(f'export {sweep.name} --register', store.storage)} tries again"
+            f"{calsweep_command(f'export {plan.name} --register', store.storage)} tries again"
         )
     else:
         progress.notice(f"registered: {registered}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from sweeps.errors import UserError, first_line
 from sweeps.planning.checks import use_working_folder
 from sweeps.planning.data import load_data
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
-from sweeps.search.rules import rule_of
 from sweeps.store.encoders import encoder_setup
 from sweeps.store.identity import read_identity
 
@@ -17,35 +17,35 @@ if TYPE_CHECKING:
     from sweeps.evidence.ensemble import Selected
     from sweeps.search.record import TrialRecord
     from sweeps.store.sweep_store import SweepStore
-    from sweeps.sweep_file.schema import SweepFile, TrainableSection
+    from sweeps.sweep_file.schema import TrainableSection
     from trainables.data.core.base import Dataset
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
 
 
-def load_same_data(store: SweepStore, sweep: SweepFile) -> Dataset:
+def load_same_data(store: SweepStore, plan: Plan) -> Dataset:
     """The data that a sweep was started with.
 
     Raises:
         UserError: The data have changed, or the sweep's classifiers cannot be built from them.
     """
-    if sweep.trainable is not None and sweep.trainable.load is None:
+    if plan.sweep.trainable is not None and plan.sweep.trainable.load is None:
         raise UserError(
-            f"sweep {sweep.name!r} was trained by a loop of your own, {sweep.trainable.name}, "
+            f"sweep {plan.name!r} was trained by a loop of your own, {plan.sweep.trainable.name}, "
             "which alone can build its model: name a function that loads it as trainable.load; "
             f"what it has kept lies in {store.trials_folder.uri}/NUMBER/checkpoints, and in MLflow"
         )
-    dataset = load_data(sweep)
+    dataset = load_data(plan.sweep)
     identity = read_identity(store.folder)
     if identity is not None and identity.digest != dataset.digest():
         raise UserError(
-            f"the data are not those that sweep {sweep.name!r} was started with: what new samples "
+            f"the data are not those that sweep {plan.name!r} was started with: what new samples "
             "are normalised by is unknown; put the data back as they were"
         )
     return dataset
 
 
 def load_ensemble(
-    store: SweepStore, sweep: SweepFile, dataset: Dataset, selected: Selected
+    store: SweepStore, plan: Plan, dataset: Dataset, selected: Selected
 ) -> CalibratedEnsemble:
     """The ensemble selected from a sweep's trained classifiers; UserError without checkpoints."""
     from trainables.export.calibrated import CalibratedEnsemble
@@ -54,13 +54,13 @@ def load_ensemble(
     own = zip(selected.trials, selected.ensemble.temperatures, strict=True)
     members = []
     for trial, temperature in {trial.number: (trial, t) for trial, t in own}.values():
-        member = load_trained(store, sweep, dataset, trial)
+        member = load_trained(store, plan, dataset, trial)
         member.temperature.fill_(temperature)
         members.append(member)
     return CalibratedEnsemble(members, list(weights.values()), selected.ensemble.temperature)
 
 
-def select_ensemble(store: SweepStore, sweep: SweepFile) -> Selected:
+def select_ensemble(store: SweepStore, plan: Plan) -> Selected:
     """The ensemble that a sweep offers; UserError if there is none or files are damaged.
 
     If the best networks of all settings are not shown to beat equally many seeds of cross-entropy,
@@ -72,10 +72,10 @@ def select_ensemble(store: SweepStore, sweep: SweepFile) -> Selected:
     offered = (answer.get("ensemble") or {}).get("offered", "ensemble")
     find = select_seeds if offered == "seeds" else select
     try:
-        selected = find(Ranking(store.load_records(), rule_of(sweep)), store.rows)
+        selected = find(Ranking(store.load_records(), plan.rule), store.rows)
     except (OSError, ValueError) as error:
         raise UserError(
-            f"sweep {sweep.name!r}: predictions of its trials cannot be read: {first_line(error)}"
+            f"sweep {plan.name!r}: predictions of its trials cannot be read: {first_line(error)}"
         ) from None
     if selected is None or selected.networks < 2:
         why = (
@@ -83,23 +83,23 @@ def select_ensemble(store: SweepStore, sweep: SweepFile) -> Selected:
             if selected is None
             else f"the best is one network, trial {selected.trials[0].number}; export that"
         )
-        raise UserError(f"sweep {sweep.name!r} has no ensemble: {why}")
+        raise UserError(f"sweep {plan.name!r} has no ensemble: {why}")
     return selected
 
 
 def load_trained(
-    store: SweepStore, sweep: SweepFile, dataset: Dataset, record: TrialRecord
+    store: SweepStore, plan: Plan, dataset: Dataset, record: TrialRecord
 ) -> CalibratedClassifier:
     """A trial's classifier with its temperature; UserError if its checkpoint is gone."""
-    if sweep.trainable is not None:
-        return _load_of_loop(store, sweep.trainable, dataset, record)
+    if plan.sweep.trainable is not None:
+        return _load_of_loop(store, plan.sweep.trainable, dataset, record)
     from trainables.export.calibrated import load_calibrated
 
-    encoder = encoder_setup(sweep, store, dataset)
+    encoder = encoder_setup(plan, store, dataset)
     try:
         return load_calibrated(
             dataset,
-            (sweep.model.name, sweep.model.options),
+            (plan.sweep.model.name, plan.sweep.model.options),
             record.config,
             store.trial_folder(record.number),
             record.outcome["temperature"],

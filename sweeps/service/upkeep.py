@@ -8,7 +8,6 @@ from sweeps.errors import SweepFailedError, first_line
 from sweeps.messages.formatting import calsweep_command
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.ranking import Ranking
-from sweeps.search.rules import rule_of
 from sweeps.store.stored_sweeps import result_so_far
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.tracking.address import check_answers
@@ -43,12 +42,12 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
             everything else is up to date. Or MLflow stopped answering.
     """
     store = SweepStore(storage, name)
-    sweep = store.load_sweep()
-    check_answers(tracking_uri_of(store, sweep))
+    plan = store.load_plan()
+    check_answers(tracking_uri_of(store, plan.sweep))
     with store.locked():
         left: list[str] = []
         records = store.load_records(left.append)
-        mirror = Mirror(sweep, store)
+        mirror = Mirror(plan, store)
         try:
             persistently(mirror.connect)
             deleted = 0
@@ -65,8 +64,8 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
                     RunUnansweredError,
                 ) as error:
                     left.append(str(error))
-            ranking = Ranking(records, rule_of(sweep))
-            found, final = result_so_far(store, sweep, ranking)
+            ranking = Ranking(records, plan.rule)
+            found, final = result_so_far(store, plan, ranking)
             if final:
                 ending = Ending(ranking, found)
                 persistently(mirror.answer, ending)

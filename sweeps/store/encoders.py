@@ -11,10 +11,10 @@ import json
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+from sweeps.search.plan import Plan
 from sweeps.store.environment import describe_environment
 from sweeps.store.identity import own_modules
 from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.config import EncoderSetup
 from trainables.files.digests import digest_of
 from trainables.files.storage import Folder
@@ -27,36 +27,36 @@ _OWN = "own_encoders"  # a folder of the sweep, in place of a shared one that it
 _LASTING: Final = (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError)
 
 
-def encoder_setup(sweep: SweepFile, store: SweepStore, dataset: Data) -> EncoderSetup | None:
+def encoder_setup(plan: Plan, store: SweepStore, dataset: Data) -> EncoderSetup | None:
     """Training and folder of the sweep's encoders; None without two-stage training."""
-    if sweep.encoder is None:
+    if plan.sweep.encoder is None:
         return None
     own = store.folder / _OWN
-    shared = Folder(store.storage) / "encoders" / _kept_name(sweep, store.folder, dataset)
+    shared = Folder(store.storage) / "encoders" / _kept_name(plan, store.folder, dataset)
     uri = own.uri if own.exists() else shared.uri
-    return EncoderSetup(training=sweep.encoder.training.config(), uri=uri)
+    return EncoderSetup(training=plan.sweep.encoder.training.config(), uri=uri)
 
 
 def usable_encoders(
-    sweep: SweepFile, store: SweepStore, dataset: Data, notice: Callable[[str], object]
+    plan: Plan, store: SweepStore, dataset: Data, notice: Callable[[str], object]
 ) -> EncoderSetup | None:
     """The same for a sweep that is run; `notice` is called if the shared folder cannot be used.
 
     It may be another user's, or damaged. Then the sweep has encoders of its own, for good.
     """
-    setup = encoder_setup(sweep, store, dataset)
-    if setup is None or (fault := _lasting_fault(sweep, setup)) is None:
+    setup = encoder_setup(plan, store, dataset)
+    if setup is None or (fault := _lasting_fault(plan, setup)) is None:
         return setup
     notice(f"{setup.uri} cannot be used: {fault.strerror}; the sweep trains its own encoders")
     (store.folder / _OWN).create()
-    return encoder_setup(sweep, store, dataset)
+    return encoder_setup(plan, store, dataset)
 
 
-def _lasting_fault(sweep: SweepFile, setup: EncoderSetup) -> OSError | None:
+def _lasting_fault(plan: Plan, setup: EncoderSetup) -> OSError | None:
     """Why encoders cannot be read or written there, if waiting does not help."""
     folder = Folder(setup.uri)
     try:
-        if trained_encoders(sweep, setup) != frozenset(sweep.seeds):
+        if trained_encoders(plan, setup) != frozenset(plan.seeds):
             folder.write(".calsweep-write-test", b"")
             folder.delete(".calsweep-write-test")
     except _LASTING as error:
@@ -64,35 +64,35 @@ def _lasting_fault(sweep: SweepFile, setup: EncoderSetup) -> OSError | None:
     return None
 
 
-def _kept_name(sweep: SweepFile, folder: Folder, dataset: Data) -> str:
+def _kept_name(plan: Plan, folder: Folder, dataset: Data) -> str:
     """The name of the encoders that is stored with the sweep, or None."""
     kept = (folder.read_if_exists(_NAME) or b"").decode()
-    name = kept or _name(sweep, dataset)
+    name = kept or _name(plan, dataset)
     if not kept:
         folder.write(_NAME, name.encode())
     return name
 
 
-def _name(sweep: SweepFile, dataset: Data) -> str:
-    assert sweep.encoder is not None
+def _name(plan: Plan, dataset: Data) -> str:
+    assert plan.sweep.encoder is not None
     environment = describe_environment()
     made_of = {
         "versions": {"python": environment["python"], **environment["packages"]},
-        "modules": own_modules((sweep.model.name, sweep.encoder.loss.name)),
+        "modules": own_modules((plan.sweep.model.name, plan.sweep.encoder.loss.name)),
         "dataset": dataset.digest(),
-        "model": sweep.model.model_dump(),
-        "encoder": sweep.encoder.model_dump(mode="json"),
-        "num_workers": sweep.scaling.num_workers,
+        "model": plan.sweep.model.model_dump(),
+        "encoder": plan.sweep.encoder.model_dump(mode="json"),
+        "num_workers": plan.sweep.scaling.num_workers,
     }
     text = json.dumps(made_of, sort_keys=True, default=str)
     digest = digest_of(text.encode())
-    return f"{sweep.model_label.replace('/', '-')}-{digest}"
+    return f"{plan.sweep.model_label.replace('/', '-')}-{digest}"
 
 
-def trained_encoders(sweep: SweepFile, setup: EncoderSetup | None) -> frozenset[int]:
+def trained_encoders(plan: Plan, setup: EncoderSetup | None) -> frozenset[int]:
     """The seeds of the sweep with a complete encoder."""
     if setup is None:
         return frozenset()
     from trainables.trials.two_stage import encoder_folder, is_trained
 
-    return frozenset(seed for seed in sweep.seeds if is_trained(encoder_folder(setup.uri, seed)))
+    return frozenset(seed for seed in plan.seeds if is_trained(encoder_folder(setup.uri, seed)))

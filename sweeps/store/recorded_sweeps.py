@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from sweeps.errors import UserError
 from sweeps.search.entries import Entry
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord, flat, known_fields
 from sweeps.search.recorded import RecordedSetting, recorded_settings
 from sweeps.store.json_files import read_json
@@ -38,10 +39,10 @@ def recorded_for(sweep: SweepFile, storage: str) -> list[RecordedSetting]:
     if names != ("all",):
         return [each for name in names for each in _of_named(name, storage, sweep.model.name)]
 
-    def settings(store: SweepStore, earlier: SweepFile) -> list[RecordedSetting]:
+    def settings(store: SweepStore, earlier: Plan) -> list[RecordedSetting]:
         if store.name == sweep.name or store.load_answer() is None:
             return []
-        return _of_sweep(earlier, store, sweep.model.name)
+        return _of_sweep(earlier.sweep.model.name, store, sweep.model.name)
 
     return [*recorded_settings(), *chain.from_iterable(of_each_sweep(storage, settings))]
 
@@ -92,9 +93,9 @@ def _of_named(name: str, storage: str, model: str) -> list[RecordedSetting]:
             f"search.learn_from = {name!r}: this sweep has not finished; allowed: all, none, or "
             "names of finished sweeps"
         )
-    return _of_sweep(earlier, store, model)
+    return _of_sweep(earlier.model.name, store, model)
 
 
-def _of_sweep(earlier: SweepFile, store: SweepStore, model: str) -> list[RecordedSetting]:
-    weight = _SAME_MODEL if earlier.model.name == model else 1.0
+def _of_sweep(earlier: str, store: SweepStore, model: str) -> list[RecordedSetting]:
+    weight = _SAME_MODEL if earlier == model else 1.0
     return [replace(each, weight=weight) for each in settings_of(store.name, store.load_records())]

@@ -14,21 +14,20 @@ from sweeps.results.best import TrackedSweep, data_unlike_all, named
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
 from sweeps.results.result import NO_EVIDENCE, Evidence, SweepResult
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.search.rules import rule_of
 from sweeps.store.candidates import read_earlier_candidates
 from sweeps.store.identity import Identity, read_environment, read_identity
 from sweeps.store.mistakes import load_mistakes
 from sweeps.store.skipped import read_skipped
 from sweeps.store.sweep_store import SweepStore, sweep_names
-from sweeps.sweep_file.schema import SweepFile
 
 T = TypeVar("T")
 logger = logging.getLogger("calsweep")
 
 
-def of_each_sweep(storage: str, read: Callable[[SweepStore, SweepFile], T]) -> list[T]:
+def of_each_sweep(storage: str, read: Callable[[SweepStore, Plan], T]) -> list[T]:
     """The results of a function of each sweep of a storage.
 
     Sweeps that are damaged or another user's are reported and left out, because they concern only
@@ -38,7 +37,7 @@ def of_each_sweep(storage: str, read: Callable[[SweepStore, SweepFile], T]) -> l
     for name in sweep_names(storage):
         with _left_out_if_unreadable(storage, name):
             store = SweepStore(storage, name)
-            found.append(read(store, store.load_sweep()))
+            found.append(read(store, store.load_plan()))
     return found
 
 
@@ -76,7 +75,7 @@ def sweeps_on_test_split(store: SweepStore) -> int:
     if own is None:
         return 1
 
-    def counts(other: SweepStore, _: SweepFile) -> bool:
+    def counts(other: SweepStore, _: Plan) -> bool:
         return other.name != store.name and _has_evaluated(own, other)
 
     try:
@@ -114,23 +113,21 @@ def load_evidence(store: SweepStore) -> Evidence:
         return NO_EVIDENCE
 
 
-def result_so_far(
-    store: SweepStore, sweep: SweepFile, ranking: Ranking
-) -> tuple[SweepResult, bool]:
+def result_so_far(store: SweepStore, plan: Plan, ranking: Ranking) -> tuple[SweepResult, bool]:
     """The result of a sweep, and whether it is final."""
     evidence = load_evidence(store)
-    found = result_of(ranking, sweep, evidence.judgement, evidence.ends)
+    found = result_of(ranking, plan, evidence.judgement, evidence.ends)
     return found, store.load_answer() is not None
 
 
 def stored_report(
-    store: SweepStore, sweep: SweepFile, records: Sequence[TrialRecord], judgement: Judgement
+    store: SweepStore, plan: Plan, records: Sequence[TrialRecord], judgement: Judgement
 ) -> str:
     """The report of a sweep as one HTML page, finished or not."""
     from sweeps.pages.report import render_report  # its imports for drawing take a second
 
     return render_report(
-        sweep,
+        plan,
         records,
         judgement,
         store.rows,
@@ -152,19 +149,19 @@ def class_and_label_names(store: SweepStore) -> tuple[Sequence[str], Sequence[st
     return ((), ()) if identity is None else (identity.classes, identity.labels)
 
 
-def _about(store: SweepStore, sweep: SweepFile) -> TrackedSweep:
+def _about(store: SweepStore, plan: Plan) -> TrackedSweep:
     parent, trials = store.load_run_ids()
     identity = _identity(store)
     return TrackedSweep(
-        name=sweep.name,
-        dataset=sweep.dataset.label,
+        name=plan.name,
+        dataset=plan.sweep.dataset.label,
         data=identity.digest if identity is not None else data_unlike_all(store.sweep_id()),
-        model=sweep.model_label,
-        model_options=sweep.trained.options_in_words,
-        objective=sweep.objective,
-        guard=sweep.search.guard,
-        constraints=rule_of(sweep).constraints,
-        others=rule_of(sweep).others,
+        model=plan.sweep.model_label,
+        model_options=plan.sweep.trained.options_in_words,
+        objective=plan.rule.objective,
+        guard=plan.search.guard,
+        constraints=plan.rule.constraints,
+        others=plan.rule.others,
         verdict=store.verdict,
         records=[],
         run_ids=trials,

@@ -24,6 +24,7 @@ from filelock import FileLock, Timeout
 from sweeps.errors import NameTakenError, UserError, first_line
 from sweeps.messages.formatting import finite, resume_command
 from sweeps.messages.reporter import LOG, Reporter
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord, flat, known_fields
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.store.blocks import READERS, block_numbers, read_blocks
@@ -184,6 +185,10 @@ class SweepStore:
                 self.folder.write("sweep.yaml", dump_sweep(sweep).encode())
         except OSError as error:
             raise UserError(storage_fault(self.storage, error)) from None
+
+    def load_plan(self) -> Plan:
+        """The plan of the sweep; errors are those of :meth:`load_sweep`."""
+        return Plan(self.load_sweep())
 
     def load_sweep(self) -> SweepFile:
         """The resolved sweep file.

@@ -17,12 +17,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.search.rules import rule_of
 from sweeps.store.identity import read_identity
 from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import make_client
 from sweeps.tracking.artifacts import gather_artifacts
 from sweeps.tracking.experiment import dataset_experiment, deleted, pages
@@ -86,8 +85,8 @@ class Mirror:
     any error of MLflow if it does not answer.
     """
 
-    def __init__(self, sweep: SweepFile, store: SweepStore) -> None:
-        self._sweep = sweep
+    def __init__(self, plan: Plan, store: SweepStore) -> None:
+        self._plan = plan
         self._store = store
         self._sweep_id = store.sweep_id()
         self._client: Any = None
@@ -104,13 +103,13 @@ class Mirror:
         """
         if self._own is not None:
             return self._own
-        uri = tracking_uri_of(self._store, self._sweep)
+        uri = tracking_uri_of(self._store, self._plan.sweep)
         make_database(uri)
         self._client = client = make_client(uri)
         identity = read_identity(self._store.folder)
         self._experiment = dataset_experiment(
             client,
-            self._sweep,
+            self._plan.sweep,
             self._sweep_id,
             identity.digest if identity is not None else None,
             self._store.storage,
@@ -122,10 +121,10 @@ class Mirror:
                 client.restore_run(parent.info.run_id)
         with writes_to(self._experiment.name):
             self._own = SweepRun(
-                client, self._experiment.experiment_id, self._sweep, self._store, parent
+                client, self._experiment.experiment_id, self._plan, self._store, parent
             )
             client.set_experiment_tag(
-                self._experiment.experiment_id, TAG, leaderboard_view(self._sweep)
+                self._experiment.experiment_id, TAG, leaderboard_view(self._plan)
             )
         return self._own
 
@@ -158,7 +157,7 @@ class Mirror:
         )
 
     def tell_progress(self) -> None:
-        own, ranking = self.connect(), Ranking(self._ended.values(), rule_of(self._sweep))
+        own, ranking = self.connect(), Ranking(self._ended.values(), self._plan.rule)
         with suppress(RunRefusedError, RunUnansweredError), self._attributed_to(None):
             own.progress(ranking)
         self._progress_due = time.monotonic() + _SECONDS_BETWEEN_PROGRESS
@@ -276,15 +275,15 @@ class Mirror:
         if run.killed:
             self._client.update_run(run.id, status="RUNNING")
             run.killed = False
-        parameters = missing(run_parameters(self._sweep, record), run.params)
+        parameters = missing(run_parameters(self._plan, record), run.params)
         # The record may change during the write.
         history, state = list(record.history), record.state
         log(
             self._client,
             run.id,
             parameters,
-            run_metrics(history[run.epochs :], run.times, shown_names(self._sweep)),
-            end_tags(record, self._sweep.objective),
+            run_metrics(history[run.epochs :], run.times, shown_names(self._plan)),
+            end_tags(record, self._plan.rule.objective),
         )
         run.params |= parameters.keys()
         run.epochs, run.state = len(history), state
@@ -300,7 +299,7 @@ class Mirror:
                 self._experiment.experiment_id,
                 start_time=int(1000 * record.started),
                 run_name=run.name,
-                tags=run_tags(self._sweep, self._sweep_id, record, parent),
+                tags=run_tags(self._plan, self._sweep_id, record, parent),
             )
             run.id = str(made.info.run_id)
         return run

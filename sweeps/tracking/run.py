@@ -11,10 +11,9 @@ from typing import Any, get_args
 from sweeps.messages.formatting import escaped_markdown, format_fraction, format_temperature
 from sweeps.results.columns import one_line, shown_metrics
 from sweeps.results.refinement import parts_of_nll
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.search.rules import rule_of
-from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName, Statistic
 from trainables.contract.report import COSTS
 
@@ -31,12 +30,12 @@ _MOST_METRICS = 40  # of a run: MLflow draws a chart for each
 _METRICS = ("error", "ece", "nll", "brier", "adaptive_ece", "classwise_ece", "auroc", "aurc")
 
 
-def run_tags(sweep: SweepFile, sweep_id: str, record: TrialRecord, parent: str) -> dict[str, str]:
+def run_tags(plan: Plan, sweep_id: str, record: TrialRecord, parent: str) -> dict[str, str]:
     return {
         "mlflow.parentRunId": parent,
         "mlflow.source.name": "calsweep",
-        SWEEP: sweep.name,
-        "calsweep.sweep": sweep.name,
+        SWEEP: plan.name,
+        "calsweep.sweep": plan.name,
         "calsweep.sweep_id": sweep_id,
         "calsweep.trial": str(record.number),
         # Exact values; parameters are rounded for reading.
@@ -109,51 +108,51 @@ def hyperparameter_columns(names: Iterable[str]) -> dict[str, str]:
     return {name: f"loss.{name}" if name in _RESERVED else name for name in names}
 
 
-def run_parameters(sweep: SweepFile, record: TrialRecord) -> dict[str, str]:
-    encoder = sweep.encoder if record.role == "encoder" else None
-    training = (encoder or sweep).training
+def run_parameters(plan: Plan, record: TrialRecord) -> dict[str, str]:
+    encoder = plan.sweep.encoder if record.role == "encoder" else None
+    training = (encoder or plan.sweep).training
     columns = hyperparameter_columns(record.hyperparameters)
     # A custom loop ignores the other parameters.
-    recipe = _RECIPE[2:] if sweep.trainable is None else ("epochs",)
+    recipe = _RECIPE[2:] if plan.sweep.trainable is None else ("epochs",)
     return {
         "loss": record.loss,
         **{columns[name]: readable(value) for name, value in record.hyperparameters.items()},
         "seed": str(record.seed),
-        "dataset": sweep.dataset.label,
-        "model": sweep.model_label,
+        "dataset": plan.sweep.dataset.label,
+        "model": plan.sweep.model_label,
         **{name: str(getattr(training, name)) for name in recipe},
-        "guard": str(sweep.search.guard),
-        "objective": sweep.objective,
+        "guard": str(plan.search.guard),
+        "objective": plan.rule.objective,
     }
 
 
-def sweep_parameters(sweep: SweepFile, digest: str | None) -> dict[str, str]:
+def sweep_parameters(plan: Plan, digest: str | None) -> dict[str, str]:
     known = {} if digest is None else {"dataset_digest": digest}
-    found = rule_of(sweep).constraints
+    found = plan.rule.constraints
     return {
-        "dataset": sweep.dataset.label,
+        "dataset": plan.sweep.dataset.label,
         **known,
-        "model": sweep.model_label,
-        "model_options": sweep.trained.options_in_words,
-        "losses": " ".join(section.name for section in sweep.losses),
-        "trials": str(sweep.search.trials),
-        "seed": str(sweep.search.seed),
-        "objective": sweep.objective,
-        "guard": str(sweep.search.guard),
-        **({"other_objectives": " ".join(rule_of(sweep).others)} if rule_of(sweep).others else {}),
+        "model": plan.sweep.model_label,
+        "model_options": plan.sweep.trained.options_in_words,
+        "losses": " ".join(section.name for section in plan.sweep.losses),
+        "trials": str(plan.search.trials),
+        "seed": str(plan.search.seed),
+        "objective": plan.rule.objective,
+        "guard": str(plan.search.guard),
+        **({"other_objectives": " ".join(plan.rule.others)} if plan.rule.others else {}),
         **({"constraints": json.dumps(list(map(asdict, found)))} if found else {}),
     }
 
 
-def shown_names(sweep: SweepFile) -> tuple[str, ...]:
+def shown_names(plan: Plan) -> tuple[str, ...]:
     """The metrics that a trial's run shows first: those that decide, then the usual ones."""
-    rule = rule_of(sweep)
+    rule = plan.rule
     names = (
         "train_loss",
         *rule.objectives,
         *(limit.metric for limit in rule.limits.values()),
-        sweep.scheduler.metric,
-        *shown_metrics(sweep.objective),
+        plan.sweep.scheduler.metric,
+        *shown_metrics(plan.rule.objective),
         *(str(MetricName(name, "val")) for name in _METRICS),
         *(str(MetricName(name, "test")) for name in _METRICS),
         *(str(MetricName(name, "test", scaled=True)) for name in _METRICS[1:]),

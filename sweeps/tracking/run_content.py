@@ -26,12 +26,12 @@ from sweeps.results.columns import one_line, shown_metrics
 from sweeps.results.result import SweepResult
 from sweeps.results.so_far import so_far
 from sweeps.results.verdicts import Comparison, basis
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import Identity, read_identity
 from sweeps.store.stored_sweeps import stored_report
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
-from sweeps.sweep_file.schema import SweepFile
 
 logger = logging.getLogger("calsweep")
 
@@ -55,12 +55,13 @@ class Ending:
         return "FAILED" if failed else "FINISHED"
 
 
-def running_description(sweep: SweepFile, ranking: Ranking | None = None) -> str:
+def running_description(plan: Plan, ranking: Ranking | None = None) -> str:
     """The description of a running sweep, in Markdown, with the ranking of its ended trials."""
-    losses = ", ".join(section.name for section in sweep.losses)
+    losses = ", ".join(section.name for section in plan.sweep.losses)
     return (
-        f"A sweep of `{sweep.model_label}` on **{sweep.dataset.label}** over {losses}, for the "
-        f"lowest {' and '.join(sweep.objectives)}. It is not finished yet." + _so_far(ranking)
+        f"A sweep of `{plan.sweep.model_label}` on **{plan.sweep.dataset.label}** over {losses}, "
+        f"for the lowest {' and '.join(plan.rule.objectives)}. It is not finished yet."
+        + _so_far(ranking)
     )
 
 
@@ -77,13 +78,13 @@ def _so_far(ranking: Ranking | None) -> str:
     )
 
 
-def description(sweep: SweepFile, found: SweepResult) -> str:
+def description(plan: Plan, found: SweepResult) -> str:
     """The description of a finished sweep, in Markdown: result, table, how to use and repeat it."""
     warnings = [f"**Warning:** {escaped_markdown(line)}" for line in found.warnings]
     why = "\n\n".join(map(escaped_markdown, found.why))
     comparisons = found.judgement.all_comparisons
     recommended = [f"**{escaped_markdown(text)}**" for text in _recommended(found)]
-    parts = [*recommended, *warnings, why, _table(sweep, found.rows)]
+    parts = [*recommended, *warnings, why, _table(plan, found.rows)]
     if comparisons:
         parts += [_verdict_table(comparisons), " ".join(basis(comparisons))]
     if found.selected is not None:
@@ -102,7 +103,7 @@ def _recommended(found: SweepResult) -> list[str]:
     return [] if found.recommended is None else [found.recommended.text]
 
 
-def result_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[str, str]:
+def result_files(plan: Plan, store: SweepStore, ending: Ending) -> dict[str, str]:
     """Names and contents of the artifacts of a finished sweep's own run.
 
     Figures that cannot be drawn, for example because predictions are damaged, are omitted.
@@ -113,8 +114,8 @@ def result_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[st
     classifiers = [record for record in ranking.records if record.role != "encoder"]
     drawings: dict[str, Callable[[], str]] = {
         "figures/error_against_objective.svg": lambda: figures.error_against_objective(ranking),
-        "figures/curves.svg": lambda: figures.curves(classifiers, sweep),
-        REPORT: lambda: stored_report(store, sweep, ranking.records, found.judgement),
+        "figures/curves.svg": lambda: figures.curves(classifiers, plan),
+        REPORT: lambda: stored_report(store, plan, ranking.records, found.judgement),
     }
     files = {}
     if found.selected is not None:
@@ -131,14 +132,14 @@ def result_files(sweep: SweepFile, store: SweepStore, ending: Ending) -> dict[st
     return {name: text for name, text in files.items() if text}
 
 
-def dataset_entity(sweep: SweepFile, identity: Identity) -> Any:
+def dataset_entity(plan: Plan, identity: Identity) -> Any:
     """The data as MLflow's entity: name, digest, sizes, source."""
     from mlflow.entities import Dataset
 
-    source = {"name": sweep.dataset.name, **sweep.dataset.options}
+    source = {"name": plan.sweep.dataset.name, **plan.sweep.dataset.options}
     profile = {**identity.samples, "classes": identity.num_classes}
     return Dataset(
-        name=sweep.dataset.label,
+        name=plan.sweep.dataset.label,
         digest=identity.digest[:_DIGEST],
         source_type="calsweep",
         source=redact(json.dumps(source, default=str)),
@@ -146,8 +147,8 @@ def dataset_entity(sweep: SweepFile, identity: Identity) -> Any:
     )
 
 
-def _table(sweep: SweepFile, rows: Sequence[dict[str, Any]]) -> str:
-    shown = shown_metrics(sweep.objective)
+def _table(plan: Plan, rows: Sequence[dict[str, Any]]) -> str:
+    shown = shown_metrics(plan.rule.objective)
     *fractions, temperature = shown
     heads = ["loss", "best setting", *(one_line(heading) for heading in shown.values()), ""]
     # MLflow leaves no space between columns.

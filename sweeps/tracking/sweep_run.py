@@ -10,11 +10,11 @@ from typing import Any
 from sweeps.messages.formatting import finite
 from sweeps.messages.redaction import redact
 from sweeps.results.columns import shown_metrics
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import Identity, read_environment, read_identity
 from sweeps.store.skipped import SKIPPED, read_skipped
 from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.run import DESCRIPTION, KILLED, RANK, SWEEP, is_statistic, sweep_parameters
 from sweeps.tracking.run_content import (
     Ending,
@@ -35,10 +35,10 @@ class SweepRun:
     """
 
     def __init__(
-        self, client: Any, experiment_id: str, sweep: SweepFile, store: SweepStore, found: Any
+        self, client: Any, experiment_id: str, plan: Plan, store: SweepStore, found: Any
     ) -> None:
         self._client = client
-        self._sweep = sweep
+        self._plan = plan
         self._store = store
         self.files = {"sweep.yaml": redact(store.folder.read("sweep.yaml").decode())}
         environment = read_environment(store.folder)  # not this machine's, which may just sync
@@ -58,15 +58,15 @@ class SweepRun:
         commit = str(environment.get("commit") or "").removesuffix("-dirty")
         return self._client.create_run(
             experiment_id,
-            run_name=self._sweep.name,
+            run_name=self._plan.name,
             tags={
-                "calsweep.sweep": self._sweep.name,
+                "calsweep.sweep": self._plan.name,
                 "calsweep.sweep_id": self._store.sweep_id(),
                 "role": "sweep",
                 "mlflow.source.name": "calsweep",
-                SWEEP: self._sweep.name,
+                SWEEP: self._plan.name,
                 RANK: "     –",  # sorts before the ranks of trials
-                DESCRIPTION: running_description(self._sweep),
+                DESCRIPTION: running_description(self._plan),
                 **({_COMMIT: commit} if commit else {}),
             },
         )
@@ -74,20 +74,20 @@ class SweepRun:
     def _describe(self, run: Any, identity: Identity | None) -> None:
         from mlflow.entities import DatasetInput
 
-        parameters = sweep_parameters(self._sweep, identity.digest if identity else None)
+        parameters = sweep_parameters(self._plan, identity.digest if identity else None)
         log(self._client, self.id, params=missing(parameters, run.data.params))
         skipped = read_skipped(self._store.folder)
         for name, text in (self.files | ({SKIPPED: skipped} if skipped else {})).items():
             self._client.log_text(self.id, text, name)
         if identity is not None and not (run.inputs and run.inputs.dataset_inputs):
-            data = DatasetInput(dataset_entity(self._sweep, identity), [])
+            data = DatasetInput(dataset_entity(self._plan, identity), [])
             self._client.log_inputs(self.id, datasets=[data])
 
     def progress(self, ranking: Ranking) -> None:
         """Describe how far the sweep is, unless it has finished."""
         if self._has_answer:
             return
-        text = running_description(self._sweep, ranking)
+        text = running_description(self._plan, ranking)
         log(self._client, self.id, tags={DESCRIPTION: text})
 
     def suspend(self) -> None:
@@ -115,11 +115,11 @@ class SweepRun:
         }
         ensemble = summary.get("ensemble")
         if ensemble:
-            shown = shown_metrics(self._sweep.objective)
+            shown = shown_metrics(self._plan.rule.objective)
             values |= {f"ensemble_{name}": ensemble["row"].get(name) for name in shown}
             values["ensemble_networks"] = ensemble["networks"]
         metrics = [(name, value, now, 0) for name, value in values.items() if value is not None]
-        tags = {DESCRIPTION: description(self._sweep, ending.result)}
+        tags = {DESCRIPTION: description(self._plan, ending.result)}
         if chosen:
             tags["best_loss"] = chosen["loss"]
         if summary["recommended"]:
@@ -132,7 +132,7 @@ class SweepRun:
 
     def end(self, ending: Ending) -> None:
         if self._files_left is None:
-            self._files_left = result_files(self._sweep, self._store, ending)
+            self._files_left = result_files(self._plan, self._store, ending)
         for name, text in list(self._files_left.items()):
             self._client.log_text(self.id, text, name)
             del self._files_left[name]  # after a lost reply, only the others are written again

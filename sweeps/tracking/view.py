@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from sweeps.sweep_file.schema import SweepFile
+from sweeps.search.plan import Plan
 from sweeps.tracking.run import RANK, SWEEP, word_columns
 
 _KEY = "calsweep"
@@ -12,15 +12,15 @@ TAG = f"mlflow.sharedViewState.{_KEY}"  # of the experiment
 LOCAL = "http://127.0.0.1:5000"  # where `calsweep ui` serves by default
 
 
-def leaderboard_view(sweep: SweepFile) -> str:
+def leaderboard_view(plan: Plan) -> str:
     """The value of :data:`TAG`: the runs of a sweep by rank, with the metrics of its tables."""
-    columns = (RANK, *word_columns(sweep.objective).values())
+    columns = (RANK, *word_columns(plan.rule.objective).values())
     return json.dumps(
         {
             "orderByKey": _column(RANK),
             "orderByAsc": True,
             "selectedColumns": [*map(_column, columns), "params.`loss`", "params.`seed`"],
-            "searchFilter": f"tags.{SWEEP} = '{sweep.name}'",
+            "searchFilter": f"tags.{SWEEP} = '{plan.name}'",
         }
     )
 

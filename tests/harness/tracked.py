@@ -10,6 +10,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from sweeps.results.explanation import result_of
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
@@ -100,13 +101,13 @@ def make_mirror(
     storage: Path, sweep: SweepFile, records: list[TrialRecord], digest: str | None = None
 ) -> Mirror:
     """The runs of a new sweep; see :func:`make_store`."""
-    return Mirror(sweep, make_store(storage, sweep, records, digest))
+    return Mirror(Plan(sweep), make_store(storage, sweep, records, digest))
 
 
 def ending_of(records: list[TrialRecord], sweep: SweepFile) -> Ending:
     """How a sweep with these trials ends."""
     ranking = Ranking(records, rule_of(sweep))
-    return Ending(ranking, result_of(ranking, sweep))
+    return Ending(ranking, result_of(ranking, Plan(sweep)))
 
 
 def keep_answer(store: SweepStore, records: list[TrialRecord], sweep: SweepFile) -> None:
@@ -134,8 +135,8 @@ def mirrored(store: SweepStore) -> None:
     """Write a stored sweep to its MLflow."""
     sweep, records = store.load_sweep(), store.load_records()
     ranking = Ranking(records, rule_of(sweep))
-    ending = Ending(ranking, result_of(ranking, sweep))
-    mirror = Mirror(sweep, store)
+    ending = Ending(ranking, result_of(ranking, Plan(sweep)))
+    mirror = Mirror(Plan(sweep), store)
     for record in records:
         mirror.sync(record)
     mirror.answer(ending)

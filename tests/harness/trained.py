@@ -4,6 +4,7 @@ from pathlib import Path
 
 from sweeps.planning.data import load_data
 from sweeps.results.explanation import result_of
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
@@ -35,7 +36,7 @@ def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]
         training=sweep.training.config(),
         trials_uri=store.trials_folder.uri,
         outcome_epochs=(sweep.training.epochs,),
-        encoder=encoder_setup(sweep, store, dataset),
+        encoder=encoder_setup(Plan(sweep), store, dataset),
     )
     planned: list[tuple[Role, str, dict[str, float]]] = []
     if sweep.encoder is not None:
@@ -54,5 +55,5 @@ def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]
         record.state, record.ended = "finished", 1e9 + 60
         store.save(record)
         records.append(record)
-    store.save_answer(result_of(Ranking(records, rule_of(sweep)), sweep).to_json())
+    store.save_answer(result_of(Ranking(records, rule_of(sweep)), Plan(sweep)).to_json())
     return store

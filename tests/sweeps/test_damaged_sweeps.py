@@ -7,6 +7,7 @@ import pytest
 
 from sweeps.errors import CommandError, UserError
 from sweeps.results.explanation import result_of
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.reading import find_best, overviews, read_answer, write_report
@@ -62,7 +63,7 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sweep = make_sweep("done", training={"epochs": 3})
     records = [record for record in make_records() if record.number in (0, 2, 5)]
     store = make_store(folder, sweep, records, digest="d1")
-    store.save_answer(result_of(Ranking(records, rule_of(sweep)), sweep).to_json())
+    store.save_answer(result_of(Ranking(records, rule_of(sweep)), Plan(sweep)).to_json())
     sync_sweep("done", str(folder))
     return folder
 

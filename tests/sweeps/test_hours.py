@@ -7,6 +7,7 @@ import pytest
 
 from sweeps.cluster.connection import connected
 from sweeps.errors import SweepFailedError, UserError
+from sweeps.search.plan import Plan
 from sweeps.service.running import resume_sweep, run_sweep
 from sweeps.store.resuming import load_records
 from sweeps.store.sweep_store import SweepStore
@@ -52,7 +53,7 @@ def test_what_runs_when_the_hours_are_over_continues_after_a_resume(
             run_sweep(sweep, storage)
         store = SweepStore(storage, "late")
         sweep = store.load_sweep()
-        records = load_records(sweep, store, print)  # with the epochs of their checkpoints
+        records = load_records(Plan(sweep), store, print)  # with the epochs of their checkpoints
         assert {record.state for record in records} == {"running"}
         assert any(record.epochs for record in records)
         with pytest.raises(SweepFailedError, match=spent):  # time before the resume counts
@@ -61,7 +62,7 @@ def test_what_runs_when_the_hours_are_over_continues_after_a_resume(
             resume_sweep("late", storage, overrides=["training.epochs=3"])
         with pytest.raises(SweepFailedError, match=r"search.max_hours = 0.02 is spent"):
             resume_sweep("late", storage, overrides=["search.max_hours=0.02"])
-        again = load_records(sweep, store, print)
+        again = load_records(Plan(sweep), store, print)
         for before, after in zip(records, again, strict=False):
             assert after.started == before.started >= begun
             assert after.epochs > before.epochs

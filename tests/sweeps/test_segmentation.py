@@ -116,8 +116,8 @@ def test_the_choice_is_compared_and_reported(store: SweepStore) -> None:
 
 def test_the_classifier_gives_probabilities_of_each_pixel(store: SweepStore) -> None:
     sweep = store.load_sweep()
-    dataset = load_same_data(store, sweep)
-    classifier = load_trained(store, sweep, dataset, store.load_records()[-1])
+    dataset = load_same_data(store, Plan(sweep))
+    classifier = load_trained(store, Plan(sweep), dataset, store.load_records()[-1])
     probs = classifier.predict_proba(dataset.test.inputs.copy())
     assert probs.shape == (24, 3, 32, 32)
     np.testing.assert_allclose(probs.sum(1), 1, atol=1e-5)

@@ -161,8 +161,8 @@ def test_the_choice_label_by_label(store: SweepStore) -> None:
 
 def test_the_classifier_gives_a_probability_for_each_label(store: SweepStore) -> None:
     sweep = store.load_sweep()
-    dataset = load_same_data(store, sweep)
-    classifier = load_trained(store, sweep, dataset, store.load_records()[-1])
+    dataset = load_same_data(store, Plan(sweep))
+    classifier = load_trained(store, Plan(sweep), dataset, store.load_records()[-1])
     assert classifier.classes == tuple(FINDINGS)
     probs = classifier.predict_proba(dataset.test.inputs.copy())
     assert probs.shape == (len(dataset.test), 3)

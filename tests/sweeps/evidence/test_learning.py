@@ -119,11 +119,11 @@ def test_it_follows_the_recommendation_everywhere(tmp_path: Path) -> None:
     records = [baseline(history=curve(2.99, 2.98)), trial(1, val_error=0.92)]
     store = new_store(tmp_path, sweep, records)
     warnings = learning_warnings(ranked(records), predictions(tmp_path / "predictions"), SGD)
-    found = result_of(ranked(records), sweep, Judgement(warnings=tuple(warnings)))
+    found = result_of(ranked(records), Plan(sweep), Judgement(warnings=tuple(warnings)))
     store.save_answer(found.to_json())
     first, said = "Recommended: cross-entropy", "Warning: Nothing was learned"
 
-    recommended, warning, *_ = description(sweep, found).split("\n\n")
+    recommended, warning, *_ = description(Plan(sweep), found).split("\n\n")
     assert recommended.startswith(f"**{first}")
     assert warning.startswith(said.replace("Warning:", "**Warning:**"))
     result = calsweep.load(tmp_path, sweep.name)

@@ -173,7 +173,7 @@ def test_stored_files_have_no_credentials(tmp_path: Path, monkeypatch: pytest.Mo
     store = new_store(tmp_path / "store", sweep, [baseline(), failed], files=identity)
     with driver_log(store):
         logging.getLogger("calsweep").error("see %s", data)
-    writer = Mirror(sweep, store)
+    writer = Mirror(Plan(sweep), store)
     for record in store.load_records():
         writer.sync(record)
     write_report("hidden", str(tmp_path / "store"), str(tmp_path / "page.html"))

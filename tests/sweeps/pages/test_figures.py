@@ -14,6 +14,7 @@ from sweeps.pages import figures, held_out
 from sweeps.pages.svg import Axis, axis
 from sweeps.results.importance import importances
 from sweeps.results.verdicts import Comparison
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from tests.builders import baseline, finalist, make_sweep, ranked, trial
 from trainables import metrics as M
@@ -103,14 +104,17 @@ def test_curves_have_every_epoch_and_what_was_saved_is_counted() -> None:
     values = [0.5, 0.4, 0.2]
     history = [{"epoch": i + 1, "val_nll": v} for i, v in enumerate(values)]
     records = [trial(0, history=history, state="stopped"), trial(1, epochs=9, val_nll=0.1)]
-    root = ET.fromstring(figures.curves(records, sweep))
+    root = ET.fromstring(figures.curves(records, Plan(sweep)))
     line = next(p for p in root.iter(f"{SVG}polyline") if len(p.attrib["points"].split()) == 3)
     read = [read_back(root, *map(float, p.split(","))) for p in line.attrib["points"].split()]
     assert [epoch for epoch, _ in read] == pytest.approx([1, 2, 3], abs=0.02)
     assert [nll for _, nll in read] == pytest.approx(values, rel=0.02)
-    said = figures.saved_by_stopping(records, sweep)
+    said = figures.saved_by_stopping(records, sweep.training.epochs)
     assert said == "1 of 2 trials were stopped early, which saved 6 of 18 epochs (33%)."
-    assert figures.saved_by_stopping(records[1:], sweep) == "No trial was stopped early."
+    assert (
+        figures.saved_by_stopping(records[1:], sweep.training.epochs)
+        == "No trial was stopped early."
+    )
 
 
 def test_slices_show_finished_trials_of_the_search_alone() -> None:
@@ -156,8 +160,8 @@ def test_importance_needs_trials_enough_and_finds_what_matters() -> None:
             for n, (m, lam) in enumerate(values)
         ]
 
-    assert importances(searched(19), sweep) == {}
-    found = importances([*searched(80), *(trial(100 + n) for n in range(30))], sweep)
+    assert importances(searched(19), Plan(sweep)) == {}
+    found = importances([*searched(80), *(trial(100 + n) for n in range(30))], Plan(sweep))
     assert list(found) == ["mbls"]
     assert list(found["mbls"]) == ["margin", "lam"]
     assert found["mbls"]["margin"] > 0.8

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.pages.paper_table import paper_table
+from sweeps.search.plan import Plan
 from tests.builders import baseline, finalist, make_sweep, new_store, ranked, trial
 from tests.harness.command import calsweep
 
@@ -34,7 +35,7 @@ RECORDS = [
 
 
 def test_the_numbers_are_percent_of_the_test_split_with_their_intervals() -> None:
-    lines = paper_table(ranked(RECORDS), SWEEP, "markdown").splitlines()
+    lines = paper_table(ranked(RECORDS), Plan(SWEEP), "markdown").splitlines()
     rows = {line.split("|")[1].strip(): line.split("|")[2:-1] for line in lines if "|" in line}
     assert list(rows)[2:] == ["cross\\_entropy", "focal", "Odd\\_&\\_One", "mbls†"]
     setting, error, before, after, nll, nll_after = (c.strip() for c in rows["focal"])
@@ -52,7 +53,7 @@ def test_the_numbers_are_percent_of_the_test_split_with_their_intervals() -> Non
 
 
 def test_the_latex_table_is_well_formed() -> None:
-    text = paper_table(ranked(RECORDS), SWEEP, "latex")
+    text = paper_table(ranked(RECORDS), Plan(SWEEP), "latex")
     assert text.count("{") - text.count("\\{") == text.count("}") - text.count("\\}")
     assert re.findall(r"\\(begin|end)\{(.*?)\}", text) == [
         ("begin", "table*"),
@@ -70,9 +71,11 @@ def test_the_latex_table_is_well_formed() -> None:
 
 
 def test_other_objectives_have_a_column_and_nothing_finished_gives_no_rows() -> None:
-    by_error = paper_table(ranked(RECORDS, search={"objective": "val_brier"}), SWEEP, "markdown")
+    by_error = paper_table(
+        ranked(RECORDS, search={"objective": "val_brier"}), Plan(SWEEP), "markdown"
+    )
     assert "brier pre T" in by_error
-    empty = paper_table(ranked([]), SWEEP, "markdown")
+    empty = paper_table(ranked([]), Plan(SWEEP), "markdown")
     assert empty.count("|") > 10 and "focal" not in empty
 
 

@@ -7,6 +7,7 @@ from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.leaderboard import leaderboard
 from sweeps.results.recommendation import recommend
 from sweeps.results.verdicts import SCALED, Comparison
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from tests.builders import baseline, finalist, make_sweep, ranked, trial
 
@@ -84,7 +85,7 @@ def test_of_several_objectives_the_front_is_the_answer() -> None:
         trial(1, "focal", {"gamma": 3.0}, val_ece=0.01, val_error=0.1),
         trial(2, "mbls", val_ece=0.05, val_error=0.05),
     ]
-    found = result_of(ranked(records, search=search), make_sweep(search=search))
+    found = result_of(ranked(records, search=search), Plan(make_sweep(search=search)))
     assert [(each["loss"], each["val_error"]) for each in found.front or ()] == [
         ("focal", 0.1),
         ("cross_entropy", 0.02),
@@ -94,14 +95,14 @@ def test_of_several_objectives_the_front_is_the_answer() -> None:
         "objective." in (found.why)
     )
     assert "On the front: focal γ=3 – val_ece 0.0100, val_error 0.1000." in found.why
-    assert result_of(ranked(records), make_sweep()).front is None
+    assert result_of(ranked(records), Plan(make_sweep())).front is None
 
 
 def test_no_choice_is_reported() -> None:
     stopped = [baseline(state="failed"), trial(1, "focal", epochs=1, state="stopped")]
     (line,) = explain_choice(ranked(stopped, search={"guard": 0.02}))
     assert "No setting is selected" in line
-    assert result_of(ranked(stopped), make_sweep()).selected is None
+    assert result_of(ranked(stopped), Plan(make_sweep())).selected is None
 
 
 def test_reasons_of_failure_are_counted() -> None:
@@ -137,7 +138,7 @@ def test_if_all_fresh_seeds_fail_cross_entropy_is_recommended() -> None:
     better = Comparison(
         "focal", f"cross_entropy{SCALED}", "ece", -0.02, -0.05, -0.01, "supported", 1
     )
-    found = result_of(ranked(records), make_sweep(), Judgement((better,)))
+    found = result_of(ranked(records), Plan(make_sweep()), Judgement((better,)))
     assert "(one seed; no trial of it with a fresh seed has finished)" in found.why[0]
     assert found.why[-1].startswith("Every trial with a fresh seed failed: find out why")
     assert found.verdict is None

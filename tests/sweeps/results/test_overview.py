@@ -3,6 +3,7 @@
 import pytest
 
 from sweeps.results.overview import overview
+from sweeps.search.plan import Plan
 from tests.builders import baseline, make_sweep, ranked
 
 
@@ -18,5 +19,6 @@ def test_the_value_is_named_after_the_objective(objective: str, shown: str) -> N
     search = {"objective": objective}
     ranking = ranked([baseline(**{objective: 0.03})], search=search)
     assert (
-        overview(make_sweep(search=search), ranking, "finished").best == f"cross_entropy, {shown}"
+        overview(Plan(make_sweep(search=search)), ranking, "finished").best
+        == f"cross_entropy, {shown}"
     )

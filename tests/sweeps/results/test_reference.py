@@ -5,6 +5,7 @@ import pytest
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
 from sweeps.results.reference import ReferenceResult, reference_rows, reference_warnings
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.terminal.answers import leaderboard_table
 from tests.builders import make_sweep, ranked, shown, trial
@@ -37,7 +38,7 @@ def test_the_best_reference_counts_and_few_samples_show_little() -> None:
 
 
 def test_references_are_rows_below_the_leaderboard() -> None:
-    found = result_of(ranking(0.2), make_sweep(), Judgement(references=(GOOD,)))
+    found = result_of(ranking(0.2), Plan(make_sweep()), Judgement(references=(GOOD,)))
     assert [row["note"] for row in found.rows][-1] == "reference"
     assert found.rows[-1]["test_error"] == 0.1
     assert found.to_json()["references"] == [

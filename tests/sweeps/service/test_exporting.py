@@ -21,6 +21,7 @@ from sweeps.planning.data import load_data
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
 from sweeps.results.verdicts import SCALED, Comparison, Verdict
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.delivered import Wanted, deliver
@@ -115,7 +116,7 @@ def keep_verdict(store: SweepStore, verdict: Verdict) -> None:
     found = Comparison("focal", theirs, "ece", -0.01, -0.02, 0.0, verdict, 1, "test")
     sweep = store.load_sweep()
     ranking = Ranking(store.load_records(), rule_of(sweep))
-    store.save_answer(result_of(ranking, sweep, Judgement((found,))).to_json())
+    store.save_answer(result_of(ranking, Plan(sweep), Judgement((found,))).to_json())
 
 
 @pytest.fixture(scope="module")
@@ -159,10 +160,10 @@ def test_others_are_delivered_by_request(judged: SweepStore, wanted: Wanted, num
     keep_verdict(judged, "not supported")
     sweep = judged.load_sweep()
     ranking = Ranking(judged.load_records(), rule_of(sweep))
-    found = deliver(judged, sweep, ranking, wanted)
+    found = deliver(judged, Plan(sweep), ranking, wanted)
     assert (found.number, found.recommended) == (str(number), False)
     assert found.why.startswith(f"Asked for by {wanted}. Recommended: cross-entropy with a")
-    assert deliver(judged, sweep, ranking, Wanted(trial=0)).recommended
+    assert deliver(judged, Plan(sweep), ranking, Wanted(trial=0)).recommended
 
 
 def test_requests_that_cannot_be_met_are_reported(judged: SweepStore) -> None:

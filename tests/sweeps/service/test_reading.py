@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.results.explanation import result_of
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.reading import look_at, read_answer
@@ -23,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     records = [baseline(val_ece=0.05), trial(1, val_ece=0.02)]
     store = new_store(tmp_path / "calsweep-store", done, records)
     ended = {"on_budget": "The search ended by search.max_epochs = 9, after 2 settings."}
-    store.save_answer(result_of(Ranking(records, rule_of(done)), done).to_json() | ended)
+    store.save_answer(result_of(Ranking(records, rule_of(done)), Plan(done)).to_json() | ended)
     (store.trial_folder(1) / "checkpoints").write("epoch_000001-0.pt", b"weights")
     cut_off = [baseline(), trial(1, state="running", history=[])]
     store = new_store(tmp_path / "calsweep-store", make_sweep("cut-off"), cut_off)
@@ -104,7 +105,7 @@ def test_watch_follows_a_sweep_until_its_answer(folder: Path) -> None:
         assert "still running; `calsweep watch cut-off` follows it" in shown
         records = [baseline(), trial(1, val_ece=0.02)]
         store.save(records[1])
-        store.save_answer(result_of(Ranking(records, rule_of(sweep)), sweep).to_json())
+        store.save_answer(result_of(Ranking(records, rule_of(sweep)), Plan(sweep)).to_json())
     assert exit_code(process) == 0
     assert "2/58 trials · 0 running" in said.read_text()
     assert re.search(r"^focal γ=1 .* selected", said.read_text(), re.MULTILINE)

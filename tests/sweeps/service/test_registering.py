@@ -11,6 +11,7 @@ from sweeps.planning.data import load_data
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
 from sweeps.results.verdicts import SCALED, Comparison, Verdict
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.registering import promote, register
@@ -52,7 +53,7 @@ def end(store: SweepStore, recommended: int, warnings: tuple[str, ...] = ()) -> 
         record.history = [*before, {**last, "val_error": 0.5 - record.number / 10}]
         store.save(record)
     ranking = Ranking(records, rule_of(sweep))
-    store.save_answer(result_of(ranking, sweep, Judgement((found,), warnings)).to_json())
+    store.save_answer(result_of(ranking, Plan(sweep), Judgement((found,), warnings)).to_json())
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from sweeps.search.plan import Plan
 from sweeps.store import encoders
 from sweeps.store.encoders import encoder_setup, trained_encoders, usable_encoders
 from sweeps.sweep_file.schema import SweepFile
@@ -29,7 +30,7 @@ def two_stages(name: str, **sections: Any) -> SweepFile:
 
 
 def place(folder: Path, digits: Dataset, sweep: SweepFile) -> str:
-    setup = encoder_setup(sweep, new_store(folder, sweep), digits)
+    setup = encoder_setup(Plan(sweep), new_store(folder, sweep), digits)
     assert setup is not None
     return setup.uri
 
@@ -45,7 +46,8 @@ def test_sweeps_that_differ_in_the_heads_only_share_an_encoder(
     other = load_dataset("digits", seed=1, train_samples=300)
     assert place(tmp_path, other, two_stages("other")) != first
     assert (
-        encoder_setup(make_sweep("plain"), new_store(tmp_path, make_sweep("plain")), digits) is None
+        encoder_setup(Plan(make_sweep("plain")), new_store(tmp_path, make_sweep("plain")), digits)
+        is None
     )
 
 
@@ -71,15 +73,15 @@ def test_a_sweep_keeps_its_encoder_when_versions_change(
 ) -> None:
     sweep = two_stages("kept")
     store = new_store(tmp_path, sweep)
-    first = encoder_setup(sweep, store, digits)
+    first = encoder_setup(Plan(sweep), store, digits)
     now = encoders.describe_environment()
     newer = {**now, "packages": {**now["packages"], "torch": "99.0"}}
     monkeypatch.setattr(encoders, "describe_environment", lambda: newer)
-    assert encoder_setup(sweep, store, digits) == first
+    assert encoder_setup(Plan(sweep), store, digits) == first
     assert first is not None
     assert place(tmp_path, digits, two_stages("new")) != first.uri
     store.folder.write("encoders", b"")  # damaged
-    again = encoder_setup(sweep, store, digits)
+    again = encoder_setup(Plan(sweep), store, digits)
     assert again is not None and again.uri != first.uri
 
 
@@ -110,14 +112,14 @@ def test_a_sweep_that_cannot_use_the_shared_encoders_has_its_own(
     notices: list[str] = []
     sweep = two_stages("mine")
     store = new_store(tmp_path, sweep)
-    shared = encoder_setup(sweep, store, digits)
+    shared = encoder_setup(Plan(sweep), store, digits)
     assert shared is not None
     with monkeypatch.context() as patch:
         damage(Path(shared.uri), how, patch)
-        own = usable_encoders(sweep, store, digits, notices.append)
+        own = usable_encoders(Plan(sweep), store, digits, notices.append)
     assert own is not None and own.uri == f"{store.folder.uri}/own_encoders"
     assert len(notices) == 1 and shared.uri in notices[0]
-    assert trained_encoders(sweep, own) == frozenset()
+    assert trained_encoders(Plan(sweep), own) == frozenset()
     for again in (encoder_setup, partial(usable_encoders, notice=notices.append)):
         assert again(sweep, store, digits) == own  # also once the other can be used
     assert len(notices) == 1
@@ -128,9 +130,9 @@ def test_a_storage_that_does_not_answer_is_waited_for(
 ) -> None:
     sweep = two_stages("mine")
     store = new_store(tmp_path, sweep)
-    before = usable_encoders(sweep, store, digits, pytest.fail)
+    before = usable_encoders(Plan(sweep), store, digits, pytest.fail)
     with monkeypatch.context() as patch:
         patch.setattr(Folder, "write", lambda *_: (_ for _ in ()).throw(OSError(5, "away")))
         with pytest.raises(OSError, match="away"):
-            usable_encoders(sweep, store, digits, pytest.fail)
-    assert usable_encoders(sweep, store, digits, pytest.fail) == before
+            usable_encoders(Plan(sweep), store, digits, pytest.fail)
+    assert usable_encoders(Plan(sweep), store, digits, pytest.fail) == before

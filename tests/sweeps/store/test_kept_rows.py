@@ -79,7 +79,7 @@ def test_the_end_of_a_sweep_decodes_each_file_at_most_once(
     take_look(Plan(sweep), store, ending.ranking)
     keep_mistakes(store, ending.ranking, data)
     assert load_mistakes(store)
-    page = stored_report(store, sweep, records, judgement)
+    page = stored_report(store, Plan(sweep), records, judgement)
     assert "Risk–coverage curve on the test split" in page
     assert len(decoded) == 18  # both splits of 9 trials
     assert set(decoded.values()) == {1}

@@ -84,7 +84,7 @@ def test_the_end_of_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:
     sweep = make_sweep(losses=["focal"])
     lost: dict[str, Any] = {"state": "failed", "reason": HOSTILE, "history": []}
     records = [baseline(**lost), trial(1, **lost), trial(2)]
-    summary = result_of(Ranking(records, rule_of(sweep)), sweep)
+    summary = result_of(Ranking(records, rule_of(sweep)), Plan(sweep))
     result = EndedSweep(records, summary, 1, HOSTILE, "http://h/[/x]")
     cli._print_answer(summary)
     cli._print_places(result, "small", "/[old]")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.sqlite import make_database, sqlite_uri
@@ -43,7 +44,7 @@ def written(storage: Path) -> list[TrialRecord]:
     """A whole sweep, written by the background thread as during a real sweep."""
     sweep, records = make_sweep("whole"), make_records()
     store = make_store(storage, sweep, records)
-    writer = MlflowWriter(Mirror(sweep, store))
+    writer = MlflowWriter(Mirror(Plan(sweep), store))
     for record in records:
         state, history = record.state, record.history
         growing = replace(record, state="running", ended=None, history=[])

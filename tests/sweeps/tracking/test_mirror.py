@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 
 from sweeps.results.judgement import Judgement
 from sweeps.results.result import Evidence
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.store.identity import Identity, identity_files
 from sweeps.store.sweep_store import SweepStore
@@ -130,7 +131,7 @@ def contents(storage: Path, sweep: str) -> dict[str, Any]:
 def test_writing_it_all_again_adds_nothing(storage: Path, written: list[TrialRecord]) -> None:
     before = contents(storage, "whole")
     sweep = make_sweep("whole")
-    mirror = Mirror(sweep, SweepStore(str(storage), "whole"))
+    mirror = Mirror(Plan(sweep), SweepStore(str(storage), "whole"))
     for record in written:
         mirror.sync(record)
         mirror.sync(record)
@@ -140,13 +141,13 @@ def test_writing_it_all_again_adds_nothing(storage: Path, written: list[TrialRec
 def test_a_writer_continues_where_another_died(storage: Path, written: list[TrialRecord]) -> None:
     sweep, records = make_sweep("crashed"), make_records()[:3]
     store = make_store(storage, sweep, records)
-    first = Mirror(sweep, store)
+    first = Mirror(Plan(sweep), store)
     first.sync(records[0])
     first.sync(replace(records[1], state="running", ended=None, history=records[1].history[:2]))
     died = runs_of(storage, "crashed")
     # The last checkpoint was damaged, so an epoch was trained again.
     records[1].history[1] |= {"timestamp": 1e9 + 50}
-    second = Mirror(sweep, store)
+    second = Mirror(Plan(sweep), store)
     second.sync(replace(records[1], state="running", ended=None, history=records[1].history[:1]))
     for record in records:
         second.sync(record)
@@ -186,7 +187,7 @@ def test_the_environment_stays_that_of_the_sweep(fresh: Path, tmp_path: Path) ->
     assert kept() == '{\n "python": "3"\n}'
     store = SweepStore(str(fresh), "moved")
     store.folder.delete("environment.json")  # like a sweep of an older version
-    Mirror(sweep, store).connect()
+    Mirror(Plan(sweep), store).connect()
     assert kept() == '{\n "python": "3"\n}'
 
 
@@ -252,10 +253,12 @@ def test_a_run_keeps_the_parameters_that_an_earlier_version_wrote(fresh: Path) -
     mirror = make_mirror(fresh, sweep, records)
     mirror.connect()
     client, (parent,) = client_of(fresh), runs_of(fresh, "upgraded").values()
-    tags = run_tags(sweep, parent.data.tags["calsweep.sweep_id"], records[1], parent.info.run_id)
+    tags = run_tags(
+        Plan(sweep), parent.data.tags["calsweep.sweep_id"], records[1], parent.info.run_id
+    )
     run = client.create_run(parent.info.experiment_id, tags=tags)
     client.log_param(run.info.run_id, "gamma", "      0.333333")  # MLflow does not allow changes
-    again = Mirror(sweep, SweepStore(str(fresh), "upgraded"))
+    again = Mirror(Plan(sweep), SweepStore(str(fresh), "upgraded"))
     again.sync(records[1])
     parameters = runs_of(fresh, "upgraded")["1"].data.params
     assert parameters["gamma"] == "      0.333333" and parameters["loss"] == "focal"
@@ -330,7 +333,7 @@ def test_the_data_are_an_entity_of_mlflows(fresh: Path) -> None:
     sweep, store = make_sweep("data"), SweepStore(str(fresh), "data")
     identity = Identity("d1" * 32, {"train": 1100, "validation": 300, "test": 397}, 10, {})
     store.create(sweep, [], identity_files(identity))
-    Mirror(sweep, store).connect()
+    Mirror(Plan(sweep), store).connect()
     (parent,) = runs_of(fresh, "data").values()
     (given,) = parent.inputs.dataset_inputs
     assert (given.dataset.name, given.dataset.digest) == ("digits", "d1" * 18)
@@ -346,7 +349,7 @@ def test_the_sweeps_own_run_tells_how_far_it_is_and_of_which_commit(
     sweep, records = make_sweep("going"), make_records()
     store = make_store(fresh, sweep, records)
     store.folder.write("environment.json", b'{"python": "3", "commit": "abc123-dirty"}')
-    mirror = Mirror(sweep, store)
+    mirror = Mirror(Plan(sweep), store)
     notes = []
     for record in (records[5], *records[:2]):
         mirror.show(record)
@@ -369,7 +372,7 @@ def test_the_selected_run_has_the_only_star(fresh: Path) -> None:
     store = make_store(fresh, sweep, records)
 
     def starred(some: list[TrialRecord]) -> list[str]:
-        mirror = Mirror(sweep, store)
+        mirror = Mirror(Plan(sweep), store)
         for record in some:
             mirror.show(record)
         mirror.answer(ending_of(some, sweep))
@@ -410,12 +413,12 @@ def test_a_run_whose_making_was_not_confirmed_is_not_made_again(
 def test_of_two_runs_of_a_trial_the_empty_one_is_passed_over(fresh: Path) -> None:
     sweep, (record, *_) = make_sweep("twice"), make_records()
     store = make_store(fresh, sweep, [record])
-    Mirror(sweep, store).show(record)
+    Mirror(Plan(sweep), store).show(record)
     client, runs = client_of(fresh), runs_of(fresh, "twice")
-    tags = run_tags(sweep, store.sweep_id(), record, runs[""].info.run_id)
+    tags = run_tags(Plan(sweep), store.sweep_id(), record, runs[""].info.run_id)
     for start in (1, 2 * int(1000 * record.started)):  # listed before the other run, and after it
         client.create_run(runs["0"].info.experiment_id, start_time=start, tags=tags)
-    Mirror(sweep, store).sync(record)
+    Mirror(Plan(sweep), store).sync(record)
     assert client.get_run(runs["0"].info.run_id).info.status == "FINISHED"
 
 

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 
 from sweeps.errors import UserError
 from sweeps.results.best import as_sweep_file, best_settings
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
@@ -41,7 +42,7 @@ def test_two_sweeps_of_one_name_are_kept_apart(
     uri = tracking_uri(str(storage))
     sweep = make_sweep("whole", tracking={"uri": uri}, model={"name": "resnet18_cifar"})
     record = replace(make_records()[0], history=[])
-    Mirror(sweep, make_store(tmp_path, sweep, [record])).sync(record)
+    Mirror(Plan(sweep), make_store(tmp_path, sweep, [record])).sync(record)
     found = [s for s in tracked_sweeps(uri) if s.name == "whole"]
     assert sorted(len(s.records) for s in found) == [1, len(written) - 2]
     assert len({s.parent_id for s in found}) == 2
@@ -66,7 +67,7 @@ def test_a_long_sweep_is_read_as_far_as_it_decides(storage: Path, tmp_path: Path
         records.append(again)
     store = SweepStore(str(tmp_path), sweep.name)
     store.create(sweep)
-    mirror = Mirror(sweep, store)
+    mirror = Mirror(Plan(sweep), store)
     for record in records:
         mirror.sync(record)
     chosen = Ranking(records, rule_of(sweep)).chosen
@@ -201,7 +202,7 @@ def test_a_sweep_from_before_that_continues_stays_in_its_experiment(fresh: Path)
     store = SweepStore(str(fresh), "old")
     for name, data in identity_files(Identity("aaaaaaaaaaaa", {}, 10, {})).items():
         store.folder.write(name, data)
-    again = Mirror(sweep, store)
+    again = Mirror(Plan(sweep), store)
     again.sync(first)
     again.sync(second)
     runs = runs_of(fresh, "old")

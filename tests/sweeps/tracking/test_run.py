@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sweeps.search.plan import Plan
 from sweeps.search.rules import rule_of
 from sweeps.tracking.reader import _about
 from sweeps.tracking.run import (
@@ -47,7 +48,7 @@ def test_a_sweeps_rule_is_read_from_its_run() -> None:
     sweep = make_sweep(
         search={"constraints": limits, "objective": "val_brier, val_nll", "guard": 0.02}
     )
-    parameters = sweep_parameters(sweep, "digest")
+    parameters = sweep_parameters(Plan(sweep), "digest")
     tags = {"calsweep.sweep": sweep.name}
     run = SimpleNamespace(
         data=SimpleNamespace(params=parameters, tags=tags), info=SimpleNamespace(run_id="r")
@@ -82,6 +83,6 @@ def test_a_run_has_at_most_40_metrics_and_no_ends_of_intervals() -> None:
     ]
     ends = [f"{name}_{end}" for name in names for end in ("low", "high", "calibrated")]
     entry = {"epoch": 1.0, "timestamp": 1.0, **dict.fromkeys(names + ends, 0.5), "a": 0.5}
-    shown = {name for name, *_ in run_metrics([entry], {}, shown_names(sweep))}
+    shown = {name for name, *_ in run_metrics([entry], {}, shown_names(Plan(sweep)))}
     assert len(shown) <= 40 and not shown & set(ends)
     assert {"val_smooth_ece", "val_mce", "val_error", "val_nll", "test_ece_scaled", "a"} <= shown

@@ -11,6 +11,7 @@ from mlflow import MlflowClient
 from sklearn.datasets import load_digits
 
 from sweeps.errors import SweepFailedError, UserError
+from sweeps.search.plan import Plan
 from sweeps.service.upkeep import sync_sweep
 from sweeps.tracking.address import check_answers
 from sweeps.tracking.mirror import Mirror
@@ -99,7 +100,7 @@ def test_what_is_missing_is_said_at_once_and_written_when_the_right_is_given(
     records = make_records()
     store = make_store(tmp_path, sweep, records)
     messages: list[str] = []
-    writer = MlflowWriter(Mirror(sweep, store), Noted(messages))
+    writer = MlflowWriter(Mirror(Plan(sweep), store), Noted(messages))
     for record in records:
         writer.submit(record)
     _wait_for(lambda: messages)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sweeps.errors import SweepFailedError, UserError
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.service.upkeep import sync_sweep
 from sweeps.store.sweep_store import SweepStore
@@ -39,7 +40,7 @@ def closed_port() -> int:
 def test_a_server_that_is_gone_stops_nothing(tmp_path: Path) -> None:
     uri = f"http://127.0.0.1:{closed_port()}"
     sweep, records = make_sweep("unheard", tracking={"uri": uri}), make_records()
-    writer = MlflowWriter(Mirror(sweep, make_store(tmp_path, sweep, records)))
+    writer = MlflowWriter(Mirror(Plan(sweep), make_store(tmp_path, sweep, records)))
     for record in records:
         writer.submit(record)
         writer.submit(record)
@@ -53,7 +54,7 @@ def test_a_server_that_is_gone_stops_nothing(tmp_path: Path) -> None:
 
 def test_a_writer_with_nothing_to_write_makes_no_database(tmp_path: Path) -> None:
     sweep = make_sweep("idle")
-    writer = MlflowWriter(Mirror(sweep, make_store(tmp_path, sweep, [])))
+    writer = MlflowWriter(Mirror(Plan(sweep), make_store(tmp_path, sweep, [])))
     assert writer.close(patience=60) == 0
     assert tracked_sweeps(tracking_uri(str(tmp_path))) == []
     assert not (tmp_path / "mlflow.db").exists()
@@ -66,7 +67,7 @@ def test_a_trial_whose_files_are_damaged_holds_up_no_other(
     store = make_store(storage, sweep, records)
     whole = store.trial_folder(1).read("predictions_test.parquet")
     store.trial_folder(1).write("predictions_test.parquet", b"PAR1 cut sh")
-    writer = MlflowWriter(Mirror(sweep, store))
+    writer = MlflowWriter(Mirror(Plan(sweep), store))
     for record in records:
         writer.submit(record)
     with caplog.at_level("ERROR", logger="calsweep"):
@@ -94,7 +95,7 @@ def test_files_that_the_storage_does_not_give_out_now_come_later(fresh: Path) ->
     path = Path(store.trial_folder(1).path) / "predictions_test.parquet"
     aside = path.rename(path.with_suffix(".aside"))
     path.mkdir()  # cannot be read, like a storage that answers 503
-    writer = MlflowWriter(Mirror(sweep, store))
+    writer = MlflowWriter(Mirror(Plan(sweep), store))
     for record in records:
         writer.submit(record)
     until = time.monotonic() + 60
@@ -113,7 +114,7 @@ def test_files_that_the_storage_does_not_give_out_now_come_later(fresh: Path) ->
 def test_a_deleted_run_stops_no_other(fresh: Path, caplog: pytest.LogCaptureFixture) -> None:
     sweep, records = make_sweep("pruned"), make_records()[:3]
     store = make_store(fresh, sweep, records)
-    mirror = Mirror(sweep, store)
+    mirror = Mirror(Plan(sweep), store)
     mirror.sync(replace(records[1], state="running", ended=None, history=records[1].history[:1]))
     mirror.sync(replace(records[0], state="running", ended=None, history=[]))
     client, runs = client_of(fresh), runs_of(fresh, "pruned")
@@ -221,7 +222,7 @@ def test_an_unfinished_sweep_is_killed_and_tells_of_every_trial(fresh: Path) -> 
     sweep, records = make_sweep("unfinished"), make_records()[:3]
     store = make_store(fresh, sweep, records)
     for some in (records[:2], records):  # like an interrupted run, and its resume
-        writer = MlflowWriter(Mirror(sweep, store))
+        writer = MlflowWriter(Mirror(Plan(sweep), store))
         for record in some:
             writer.submit(record)
         assert writer.close(60) == 0
@@ -243,12 +244,12 @@ def test_runs_of_an_interrupted_sweep_are_killed_and_reopened(fresh: Path) -> No
     def statuses() -> dict[str, str]:
         return {number: run.info.status for number, run in runs_of(fresh, "again").items()}
 
-    writer = MlflowWriter(Mirror(sweep, store))
+    writer = MlflowWriter(Mirror(Plan(sweep), store))
     for record in (records[0], running):
         writer.submit(record)
     assert writer.close(60) == 0
     assert statuses() == {"": "KILLED", "0": "FINISHED", "1": "KILLED"}
-    mirror = Mirror(sweep, store)
+    mirror = Mirror(Plan(sweep), store)
     mirror.show(running)
     assert statuses() == {"": "RUNNING", "0": "FINISHED", "1": "RUNNING"}
     mirror.sync(records[1])
@@ -262,13 +263,13 @@ def test_a_resume_sets_the_sweeps_own_run_running_and_sync_keeps_how_it_ended(
     sweep = make_sweep("failed")
     records = [replace(make_records()[5], number=number) for number in range(2)]
     store = make_store(fresh, sweep, records)
-    mirror = Mirror(sweep, store)
+    mirror = Mirror(Plan(sweep), store)
     mirror.end(ending_of(records, sweep))  # like an earlier version, without a result
     assert runs_of(fresh, "failed")[""].info.status == "FAILED"
-    Mirror(sweep, store).connect()
+    Mirror(Plan(sweep), store).connect()
     assert runs_of(fresh, "failed")[""].info.status == "RUNNING"
     keep_answer(store, records, sweep)
     sync_sweep("failed", str(fresh))
     assert runs_of(fresh, "failed")[""].info.status == "FAILED"
-    Mirror(sweep, store).connect()
+    Mirror(Plan(sweep), store).connect()
     assert runs_of(fresh, "failed")[""].info.status == "FAILED"
