@@ -84,9 +84,7 @@ def _loader(loop: TrainableSection | None) -> TrainableSection | None:
     return TrainableSection(name=loop.load, **loop.options)
 
 
-def _left_out(
-    parts: Mapping[str, Mapping[str, Any]], tracking: TrackingSection
-) -> list[str]:
+def _left_out(parts: Mapping[str, Mapping[str, Any]], tracking: TrackingSection) -> list[str]:
     """Faults of addresses that were copied from output in which credentials are removed."""
     places = {
         f"{part}.{key}": value for part, options in parts.items() for key, value in options.items()

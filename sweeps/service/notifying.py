@@ -11,18 +11,16 @@ from sweeps.messages.redaction import redact
 from sweeps.messages.reporter import Reporter
 from sweeps.results.recommendation import Recommendation
 from sweeps.search.ranking import Ranking
-from sweeps.search.rules import rule_of
 from sweeps.store.state import ended_state, failure_of
 from sweeps.store.stored_sweeps import result_so_far
 from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.schema import SweepFile
 
 _SECONDS = 10.0
 _ENDED = {"finished": "has finished", "failed": "has failed", "stopped": "was stopped"}
 
 
 @contextmanager
-def notified(sweep: SweepFile, store: SweepStore, reporter: Reporter) -> Iterator[None]:
+def notified(url: str | None, store: SweepStore, reporter: Reporter) -> Iterator[None]:
     """Context: at its end, however that comes about, ``tracking.notify`` gets a message.
 
     A webhook that does not take it is a notice, never an error.
@@ -30,8 +28,8 @@ def notified(sweep: SweepFile, store: SweepStore, reporter: Reporter) -> Iterato
     try:
         yield
     finally:
-        if sweep.tracking.notify is not None:
-            _post(sweep.tracking.notify, store, reporter)
+        if url is not None:
+            _post(url, store, reporter)
 
 
 def _post(url: str, store: SweepStore, reporter: Reporter) -> None:
@@ -64,5 +62,5 @@ def message_of(store: SweepStore) -> dict[str, Any]:
 
 
 def _recommended(store: SweepStore) -> Recommendation | None:
-    sweep = store.load_sweep()
-    return result_so_far(store, sweep, Ranking(store.load_records(), rule_of(sweep)))[0].recommended
+    plan = store.load_plan()
+    return result_so_far(store, plan, Ranking(store.load_records(), plan.rule))[0].recommended

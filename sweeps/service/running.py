@@ -245,7 +245,7 @@ def _run(
                         keep_given(store.folder, given)
                 with (
                     driver_log(store) as log,
-                    notified(sweep, store, progress),
+                    notified(plan.sweep.tracking.notify, store, progress),
                     failure_noted(store),
                 ):
                     known = store.folder, identity
