@@ -121,7 +121,7 @@ def test_a_sweep_that_cannot_use_the_shared_encoders_has_its_own(
     assert len(notices) == 1 and shared.uri in notices[0]
     assert trained_encoders(Plan(sweep), own) == frozenset()
     for again in (encoder_setup, partial(usable_encoders, notice=notices.append)):
-        assert again(sweep, store, digits) == own  # also once the other can be used
+        assert again(Plan(sweep), store, digits) == own  # also once the other can be used
     assert len(notices) == 1
 
 
