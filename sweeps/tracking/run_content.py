@@ -89,7 +89,7 @@ def description(plan: Plan, found: SweepResult) -> str:
         parts += [_verdict_table(comparisons), " ".join(basis(comparisons))]
     if found.selected is not None:
         parts.append(
-            f"**Use it:** `calsweep export {sweep.name}` writes what is recommended. Artifact "
+            f"**Use it:** `calsweep export {plan.name}` writes what is recommended. Artifact "
             f"`{BEST}` is a sweep file of the selected setting alone (`calsweep run {BEST}`)."
         )
     parts.append(

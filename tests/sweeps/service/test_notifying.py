@@ -14,6 +14,7 @@ from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.messages.redaction import redact
 from sweeps.planning.checks import check_sweep
 from sweeps.results.explanation import result_of
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.notifying import notified
@@ -54,8 +55,8 @@ def test_a_finished_sweep_sends_its_recommendation(
     sweep = make_sweep("birds", tracking={"notify": url})
     records = [baseline(val_ece=0.05), trial(1, val_ece=0.02)]
     store = new_store(tmp_path, sweep, records)
-    with notified(sweep.tracking.notify, store, Noted([])), failure_noted(store):
-        store.save_answer(result_of(Ranking(records, rule_of(sweep)), sweep).to_json())
+    with notified(url, store, Noted([])), failure_noted(store):
+        store.save_answer(result_of(Ranking(records, rule_of(sweep)), Plan(sweep)).to_json())
     (message,) = server.received
     assert (message["sweep"], message["state"]) == ("birds", "finished")
     assert message["recommended"] in message["text"]
@@ -80,7 +81,11 @@ def test_other_ends_are_sent_too(
     url, server = webhook
     sweep = make_sweep("birds", tracking={"notify": url})
     store = new_store(tmp_path, sweep, [baseline()])
-    with pytest.raises(type(error)), notified(sweep.tracking.notify, store, Noted([])), failure_noted(store):
+    with (
+        pytest.raises(type(error)),
+        notified(url, store, Noted([])),
+        failure_noted(store),
+    ):
         raise error
     (message,) = server.received
     assert message["state"] == state
@@ -95,7 +100,9 @@ def test_a_webhook_that_fails_is_a_notice_without_its_path(
     said: list[str] = []
     for address in (url, "http://127.0.0.1:9/T0/secret"):  # no process listens there
         sweep = make_sweep("birds", tracking={"notify": address})
-        with notified(sweep.tracking.notify, new_store(tmp_path / str(len(said)), sweep), Noted(said)):
+        with notified(
+            sweep.tracking.notify, new_store(tmp_path / str(len(said)), sweep), Noted(said)
+        ):
             pass
     refused, unheard = said
     assert refused == "tracking.notify: 127.0.0.1 did not take the message: status 403"

@@ -20,7 +20,6 @@ from sklearn.datasets import load_digits
 
 from calsweep import load as load_result
 from sweeps.planning.data import load_data
-from sweeps.search.plan import Plan
 from sweeps.service.exporting import export_model
 from sweeps.service.registering import register
 from sweeps.store.sweep_store import SweepStore

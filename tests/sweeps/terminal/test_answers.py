@@ -10,6 +10,7 @@ from sweeps.results.judgement import Judgement
 from sweeps.results.leaderboard import in_short
 from sweeps.results.result import SweepResult
 from sweeps.results.verdicts import SCALED, Comparison
+from sweeps.search.plan import Plan
 from sweeps.terminal.answers import print_answer, print_whole_answer
 from sweeps.terminal.console import plain_console
 from tests.builders import baseline, make_sweep, ranked, trial
@@ -35,7 +36,7 @@ def result(**further: Any) -> SweepResult:
     failed = trial(20, "crl", state="failed", reason="loss is NaN", history=[])
     ends = ["The search ended after 9 settings: no other setting was expected to be better."]
     ranking, judgement = ranked([*records, failed]), Judgement(VERDICTS, **further)
-    return result_of(ranking, make_sweep(), judgement, ends)
+    return result_of(ranking, Plan(make_sweep()), judgement, ends)
 
 
 def test_the_result_fits_one_screen() -> None:
@@ -80,7 +81,7 @@ def test_selected_and_baseline_are_always_among_the_first_rows(most: int) -> Non
 
 def test_without_a_recommendation_the_reasons_are_printed() -> None:
     ranking = ranked([baseline(state="failed", reason="loss is NaN", history=[])])
-    found = result_of(ranking, make_sweep())
+    found = result_of(ranking, Plan(make_sweep()))
     console = plain_console(width=80, file=(text := io.StringIO()))
     print_answer(console, found)
     assert "No setting is selected" in text.getvalue()
