@@ -47,9 +47,7 @@ def new_figure(size: tuple[float, float]) -> Figure:
     return _Shown(figsize=size, layout="constrained")
 
 
-def figures_of(
-    ranking: Ranking, plan: Plan, read: ReadRows, form: FigureForm
-) -> dict[str, bytes]:
+def figures_of(ranking: Ranking, plan: Plan, read: ReadRows, form: FigureForm) -> dict[str, bytes]:
     """The figures of a sweep as files, by name; texts stay texts, for papers.
 
     Raises FileNotFoundError or ValueError if the predictions are missing or damaged.

@@ -18,7 +18,6 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from sweeps.search.plan import Plan
 from sweeps.errors import first_line
 from sweeps.messages.formatting import counted, format_hyperparameters, format_loss, metric_heading
 from sweeps.messages.redaction import redact
@@ -40,6 +39,7 @@ from sweeps.results.reference import reference_rows
 from sweeps.results.refinement import refinement_rows
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.results.verdicts import Comparison, basis, leading, short_name
+from sweeps.search.plan import Plan
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.loading import to_yaml
@@ -119,7 +119,7 @@ def render_report(
         skipped_counts=[each for each in skipped.splitlines() if each.endswith("skipped:")],
         evaluation_sets=evaluation_rows(ranking),
         sweep_yaml=sweep_yaml,
-        downloads=_downloads(plan.sweep.name, tables, sweep_yaml),
+        downloads=_downloads(plan.name, tables, sweep_yaml),
         environment=_UNKNOWN if environment is None else json.dumps(environment, indent=1),
     )
 

@@ -307,12 +307,12 @@ def write_figures(
     from sweeps.pages.matplotlib_figures import figures_of  # matplotlib takes a second
 
     store = SweepStore(storage, name)
-    sweep = store.load_sweep()
-    ranking = Ranking(store.load_records(), rule_of(sweep))
+    plan = store.load_plan()
+    ranking = Ranking(store.load_records(), plan.rule)
     if not ranking.records:
         raise UserError(f"sweep {name!r} has no trial yet")
     try:
-        found = figures_of(ranking, sweep, store.rows, form)
+        found = figures_of(ranking, plan, store.rows, form)
     except (FileNotFoundError, ValueError) as error:
         raise UserError(f"sweep {name!r}: its predictions cannot be used: {error}") from None
     folder = Path(output or f"{name}-figures")

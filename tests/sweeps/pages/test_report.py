@@ -15,6 +15,7 @@ from sweeps.errors import UserError
 from sweeps.pages.report import render_report
 from sweeps.results.judgement import Judgement
 from sweeps.results.verdicts import Comparison
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.service.reading import write_report
 from sweeps.store.sweep_store import SweepStore
@@ -125,7 +126,7 @@ def rendered(verdict: Any, **further: Any) -> str:
     sweep = make_sweep("shown", losses=["focal"], training={"epochs": 3})
     rows = (torch.randn(50, 10).numpy(), (torch.arange(50) % 10).numpy())
     judgement = Judgement(tuple(compared), **further)
-    return render_report(sweep, records, judgement, lambda *_: Rows(*rows), None)
+    return render_report(Plan(sweep), records, judgement, lambda *_: Rows(*rows), None)
 
 
 @pytest.mark.parametrize(
