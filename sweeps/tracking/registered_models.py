@@ -188,7 +188,7 @@ def _silenced() -> Iterator[None]:
     before = log.level
     log.setLevel(logging.ERROR)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(record=True):  # MLflow overrides filters that ignore
             warnings.simplefilter("ignore")
             yield
     finally:
