@@ -30,8 +30,11 @@ def run(path: Path) -> None:
 
     notebook = nbformat.read(path, as_version=4)
     with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
-        settings = {"kernel_name": "python3", "resources": {"metadata": {"path": folder}}}
-        NotebookClient(notebook, timeout=_SECONDS, **settings).execute()
+        resources = {"metadata": {"path": folder}}
+        client = NotebookClient(
+            notebook, timeout=_SECONDS, kernel_name="python3", resources=resources
+        )
+        client.execute()
         for cell in notebook.cells:
             cell.metadata.pop("execution", None)  # times
         notebook.metadata[DIGEST] = digest_of(notebook)
