@@ -55,7 +55,9 @@ def test_a_sweep_needs_no_more_than_its_experiment(server: SecuredMlflow, tmp_pa
     assert done.returncode == 0, done.stdout + done.stderr
     assert "MLflow lacks" not in done.stdout
     address = "models:/calsweep-digits@champion"
-    assert f"registered: {address}" in done.stdout + done.stderr
+    assert "registered: models:/calsweep-digits@" in done.stdout + done.stderr
+    moved = command.calsweep(tmp_path, "promote", "guarded", "--storage", "store")
+    assert moved.stdout.startswith(f"promoted: {address} is version 1"), moved.stderr
 
     client = MlflowClient(server.uri)
     assert [found.name for found in client.search_experiments()] == ["birds"]
