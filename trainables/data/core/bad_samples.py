@@ -41,6 +41,8 @@ def settle(parts: list[BadSamples], on_bad_sample: OnBadSample) -> tuple[str, ..
     """
     notes = []
     for part in parts:
+        if part.count == 0:
+            raise ValueError("there are no samples; at least one is needed")
         if len(part.faults) == part.count or (part.faults and on_bad_sample == "error"):
             raise ValueError(_list(part))
         if part.faults:
