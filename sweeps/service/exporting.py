@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TextIO, TypeVar
 
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.evidence.prediction_sets import sets_of_trial
+from sweeps.messages.formatting import format_temperature
 from sweeps.messages.redaction import redact
 from sweeps.planning.checks import use_working_folder
 from sweeps.search.plan import Plan
@@ -93,10 +94,14 @@ def export_model(
             made.replace(folder)
     except OSError as error:
         raise UserError(f"--output {folder}: cannot be written: {error.strerror}") from None
-    label = str(built.about["label"])
-    if store.load_answer() is None:
-        label += "; the sweep is not finished, and may recommend another"
-    return str(folder), label
+    return str(folder), _in_words(built.about, finished=store.load_answer() is not None)
+
+
+def _in_words(about: dict[str, Any], finished: bool) -> str:
+    """What was exported, in a line."""
+    found = f"{about['label']}, T = {format_temperature(about['temperature'])}"
+    found += ", recommended" if about["recommended"] else ", not recommended"
+    return found if finished else f"{found}; the sweep is not finished, and may recommend another"
 
 
 def reads_files(folder: str) -> bool:

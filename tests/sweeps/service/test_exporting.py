@@ -365,7 +365,7 @@ def test_the_ensemble_is_one_program(store: SweepStore, selected: Selected, tmp_
     made, label = export_model(
         "small", store.storage, str(tmp_path / "model"), wanted=Wanted(ensemble=True)
     )
-    assert label == "ensemble of 2 networks"
+    assert label.startswith("ensemble of 2 networks, T = ") and label.endswith(", not recommended")
     numbers = [trial.number for trial in selected.pool.trials]
     (first, labels), (second, _) = (read_split(store, number, "test") for number in numbers)
     mean = (2 * (first / 0.8).softmax(1) + (second / 1.2).softmax(1)) / 3
