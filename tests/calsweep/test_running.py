@@ -108,7 +108,7 @@ def test_the_model_gives_the_calibrated_probabilities_of_the_sweep(result: calsw
     logits, labels = Rows.read(result._store.trial_folder(trial.number), "test").tensors()
     from sweeps.planning.data import load_data
 
-    split = load_data(result._sweep).test
+    split = load_data(result._store.load_sweep()).test
     assert np.array_equal(split.labels, labels)
     expected = (logits / trial.outcome["temperature"]).softmax(1)
     assert torch.allclose(model(torch.from_numpy(split.inputs.copy())), expected, atol=1e-5)
