@@ -87,13 +87,19 @@ def all_readers(storage: Path, sync: bool) -> dict[str, str]:
     return said
 
 
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
-def test_any_damaged_file_is_reported(storage: Path, damage: Damage) -> None:
+@pytest.mark.parametrize(
+    ("damage", "sync"),
+    [
+        *(pytest.param(damage, False, id=damage.__name__) for damage in DAMAGES),
+        pytest.param(cut_short, True, id="cut_short, with sync", marks=pytest.mark.slow),
+        pytest.param(unreadable, True, id="unreadable, with sync", marks=pytest.mark.slow),
+    ],
+)
+def test_any_damaged_file_is_reported(storage: Path, damage: Damage, sync: bool) -> None:
     for name in FILES:
         path = storage / "sweeps/done" / name
         before = path.read_bytes()
         damage(path)
-        sync = damage in (cut_short, unreadable)  # sync takes half of the time
         said = all_readers(storage, sync)
         assert all(said.values()), (name, said)
         if name in TOLD_BY:
