@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from sweeps.errors import UserError
@@ -80,12 +81,15 @@ def judge(models: Sequence[Predicted]) -> Facts:
 
 @contextmanager
 def _one_thread_if(small: bool) -> Iterator[None]:
-    """Context: PyTorch uses one thread. On a busy machine, further threads mostly wait."""
-    before = torch.get_num_threads()
-    if small:
-        torch.set_num_threads(1)
-    try:
+    """Context: PyTorch and BLAS use one thread. On a busy machine, further threads mostly wait."""
+    if not small:
         yield
+        return
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1, user_api="blas"):
+            yield
     finally:
         torch.set_num_threads(before)
 
