@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.cluster.sharing import share_of
+from sweeps.errors import UserError
 from sweeps.jobs.occupancy import sweeps_on
 from sweeps.store.sweep_store import SweepStore
 from tests.harness.command import calsweep, exit_code, start_calsweep
@@ -55,6 +56,14 @@ def test_a_sweep_shares_while_trials_of_another_wait(
     assert share_of(8, "00000001", groups) == share
 
 
+def running_trials(url: str) -> dict[str, int]:
+    """Running trials by sweep; empty if the dashboard of a busy machine does not answer in time."""
+    try:
+        return {each.sweep: each.running for each in sweeps_on(url)}
+    except UserError:
+        return {}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,7 +105,7 @@ def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return re.search(line, listed()) is not None
 
     def running(**trials: int) -> bool:
-        return {each.sweep: each.running for each in sweeps_on(cluster.url)} == trials
+        return running_trials(cluster.url) == trials
 
     try:
         assert listed() == "no sweep runs or waits on this cluster\n"
