@@ -13,7 +13,10 @@ from trainables.losses import available_losses
 from trainables.models import available_models
 from trainables.posthoc import available_posthoc
 
-pytestmark = pytest.mark.skipif(not CAN_SIMULATE, reason=NEEDS_NEWER_TORCH)
+pytestmark = [
+    pytest.mark.slow,  # half a minute
+    pytest.mark.skipif(not CAN_SIMULATE, reason=NEEDS_NEWER_TORCH),
+]
 
 # An epoch has 2 steps, or 4 for segmentation.
 _SYNCHRONISED = {
@@ -73,7 +76,6 @@ def test_simulated_gpu_gives_the_numbers_of_the_cpu(
         assert found["in_validation"] <= 1
 
 
-@pytest.mark.slow
 def test_simulated_gpu_gives_the_numbers_of_the_cpu_for_every_network() -> None:
     found = run_cases(SLOW)
     assert {f"{SLOW} {name}" for name in available_models()} < found.keys()
