@@ -623,6 +623,18 @@ def test_a_calibration_error_outside_its_interval_comes_with_the_estimate_inside
     assert seen
 
 
+def test_a_classwise_error_above_its_interval_is_explained() -> None:
+    """No corrected estimate is known for it."""
+    draw = np.random.default_rng(0)
+    right = draw.uniform(size=500)
+    judgement = calsweep.judge(
+        np.stack([right, 1 - right], 1), (draw.uniform(size=500) >= right).astype(int)
+    )
+    found = judgement.metrics["classwise_adaptive_ece"]
+    assert found["value"] > found["high"] and "corrected" not in found
+    assert "a value may lie above its interval" in " ".join(repr(judgement).split())
+
+
 def test_the_verdicts_of_a_pair_are_corrected_for_their_number() -> None:
     """Holm: the level is that of the number of metrics that were undecided before it."""
     both = {"ours": softmax(LOGITS / 2), "theirs": PROBS}
