@@ -18,7 +18,6 @@ _OF_SWEEPS: Final = (
     "psutil",
     "pyarrow",
     "pydantic",
-    "pynvml",
     "ray",
     "requests",
     "rich",

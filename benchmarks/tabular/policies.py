@@ -373,7 +373,6 @@ POLICIES: dict[str, dict[str, Policy]] = {
     },
     "budgets": {
         **{f"{count} trials": _trials(count) for count in (4, 8, 20, 35, 100)},
-        "until a trial is at noise": published_first("search.stop_at_noise=true"),
     },
     "guided": {
         "guided": guided(),

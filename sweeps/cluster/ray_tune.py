@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -51,13 +50,6 @@ class RayTune:
         from sweeps.cluster.devices import cpus_have_bfloat16
 
         return cpus_have_bfloat16()
-
-    def watched(
-        self, on_sample: Callable[[dict[str, float]], object], reporter: Reporter
-    ) -> AbstractContextManager[None]:
-        from sweeps.cluster.machines import watched
-
-        return watched(on_sample, reporter)
 
     def run(
         self,

@@ -156,7 +156,6 @@ search:
   objective: val_ece     # the metric to minimise; `calsweep metrics` lists all, each also _scaled
   guard: 0.01            # how far the validation error may exceed the baseline's
   # max_hours: 8         # for the whole sweep; also max_epochs and max_gpu_hours
-  # stop_at_noise: true  # end when no further trial could be shown to be better
   seed: 0
 
 # scheduler: {{name: asha}}                # stops poor trials early

@@ -189,21 +189,7 @@ def _metric_faults(sweep: SweepFile) -> list[str]:
             hint = did_you_mean(value, allowed)
             faults.append(f"{key} = {value!r} is not allowed{hint}; allowed: {', '.join(allowed)}")
     faults += _wrong_sides(rule_of(sweep).constraints, objectives, of_trials)
-    faults += _noise_faults(sweep.search)
     return faults + _seeds_faults(sweep.search.objective, sweep.selection)
-
-
-def _noise_faults(search: SearchSection) -> list[str]:
-    from trainables.metrics import REFERENCED_METRICS
-
-    allowed = _of_validation(REFERENCED_METRICS)
-    if not search.stop_at_noise or search.objective in allowed:
-        return []
-    return [
-        f"search.stop_at_noise = true is not allowed with search.objective = "
-        f"{search.objective!r}, whose lowest possible value is unknown; allowed: one "
-        f"of {', '.join(allowed)}"
-    ]
 
 
 def _seeds_faults(objective: str, selection: SelectionSection) -> list[str]:

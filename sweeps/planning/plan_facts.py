@@ -147,8 +147,6 @@ def _budget_facts(plan: Plan) -> dict[str, str]:
     for most, unit in ((search.max_hours, "hours"), (search.max_gpu_hours, "GPU hours")):
         if most is not None:
             facts.append(f"{most:g} {unit}: as many trials as leave time for the finalists")
-    if search.stop_at_noise:
-        facts.append("until a trial cannot be distinguished from a perfectly calibrated model")
     return {"budget": "; ".join(facts)} if facts else {}
 
 

@@ -105,7 +105,7 @@ class Plan:
     @property
     def of_pilot(self) -> Plan:
         """The plan of the pilot: the baseline alone, see :mod:`sweeps.search.pilot`."""
-        alone = {"trials": 1, "sampler": "tpe", "stop_at_noise": False}
+        alone = {"trials": 1, "sampler": "tpe"}
         changed = {
             "search": self.search.model_copy(update=alone),
             "scheduler": SchedulerSection(name="none"),

@@ -14,7 +14,6 @@ from sweeps.search.budget import Budget
 from sweeps.search.encoder_plan import EncoderPlan
 from sweeps.search.entries import Entry
 from sweeps.search.finalist_plan import FinalistPlan, TakeLook
-from sweeps.search.noise import first_at_noise, is_at_noise
 from sweeps.search.plan import Plan
 from sweeps.search.pruner import Pruner
 from sweeps.search.record import State, TrialRecord
@@ -95,7 +94,6 @@ class TrialQueue:
             record.cut_off(record.history, clock.time())
         self.budget = Budget(plan, [*past.pilot, *self.records])
         self.ended_by: str | None = None  # the key of `search` that ended the search
-        self._is_at_noise = self._reached_noise()
         for record in self._searched:
             # The last epoch of an interrupted trial may not have been judged. It is judged when the
             # trial reports all of its epochs again.
@@ -273,14 +271,8 @@ class TrialQueue:
             self._finals.ended(record)
         elif record.searched:
             self._suggestions.observe(record)
-            if record.role == "baseline" or is_at_noise(record, self.plan.rule):
-                self._is_at_noise = self._reached_noise()
         self._notify(record)
         self.advance()
-
-    def _reached_noise(self) -> bool:
-        stops = self.plan.search.stop_at_noise
-        return stops and first_at_noise(self.records, self.plan.rule) is not None
 
     @property
     def _next_number(self) -> int:
@@ -318,7 +310,7 @@ class TrialQueue:
         """Whether no trial of the search may start; permanently once the finalists are decided."""
         if self._finals.is_final:
             return True
-        if self._is_at_noise or self._suggestions.are_used_up(len(self._searched)):
+        if self._suggestions.are_used_up(len(self._searched)):
             return True
         return self._lacking is not None or self._suggestions.gain_nothing(self._searched)
 
@@ -354,10 +346,9 @@ class TrialQueue:
 
     def _end_of_search(self) -> str | None:
         """The key of ``search`` that ended it before every setting was tried."""
-        ended_by = "stop_at_noise" if self._is_at_noise else self._lacking
-        if ended_by is None and self._suggestions.gain_nothing(self._searched):
+        if self._lacking is None and self._suggestions.gain_nothing(self._searched):
             return "sampler"
-        return ended_by
+        return self._lacking
 
     def _notify(self, record: TrialRecord) -> None:
         for listener in list(self._listeners):

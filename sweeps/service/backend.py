@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -27,11 +26,6 @@ class Backend(Machines, Protocol):
 
     def started(self, reporter: Reporter) -> AbstractContextManager[None]:
         """Context in which trials can be trained."""
-
-    def watched(
-        self, on_sample: Callable[[dict[str, float]], object], reporter: Reporter
-    ) -> AbstractContextManager[None]:
-        """Context in which the load of the machines is measured, see :mod:`tracking.machine`."""
 
     def run(
         self,

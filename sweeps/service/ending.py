@@ -19,7 +19,6 @@ from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
 from sweeps.results.reference import ReferenceResult, reference_warnings
 from sweeps.search.finalist_plan import Look
-from sweeps.search.noise import calibrated_bound, first_at_noise
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.trial_queue import TrialQueue
@@ -97,8 +96,6 @@ def _on_budget(queue: TrialQueue, storage: str) -> str | None:
     if key is None:
         return None
     searched = counted(sum(record.searched for record in queue.records), "setting")
-    if key == "stop_at_noise":
-        return _on_noise(queue, searched)
     if key == "sampler":
         return (
             f"The search ended after {searched}: no other setting was expected to lower "
@@ -111,18 +108,6 @@ def _on_budget(queue: TrialQueue, storage: str) -> str | None:
     ended = sum(record.state != "running" for record in queue.records)
     more = resume_command(f"{queue.plan.name} --set search.{key}=MORE", storage)
     return f"{budget} is spent: {ended} of {queue.planned} trials have ended. {more} continues it."
-
-
-def _on_noise(queue: TrialQueue, searched: str) -> str:
-    rule = queue.plan.rule
-    first = first_at_noise(queue.records, rule)
-    assert first is not None  # the budget ended the search
-    value, calibrated = (first.outcome[name] for name in (rule.objective, calibrated_bound(rule)))
-    return (
-        f"The search ended by search.stop_at_noise, after {searched}: {first.label} reached "
-        f"{rule.objective} {value:.4f}, and a perfectly calibrated model would show up to "
-        f"{calibrated:.4f} with so few samples, so nothing further could be shown to be better."
-    )
 
 
 def _on_further_seeds(queue: TrialQueue, ranking: Ranking) -> str | None:

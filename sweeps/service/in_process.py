@@ -8,7 +8,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
@@ -62,11 +62,6 @@ class InProcess:
         from trainables.engine.precision import cpu_has_bfloat16
 
         return cpu_has_bfloat16()
-
-    def watched(
-        self, on_sample: Callable[[dict[str, float]], object], reporter: Reporter
-    ) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def run(
         self,

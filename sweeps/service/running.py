@@ -7,7 +7,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -291,8 +291,7 @@ def _carry_out(
     progress.follow(queue)
     try:
         if not queue.exhausted:
-            with _machines_watched(plan, backend, writer, progress):
-                train(backend, queue, dataset, store, encoder, progress)
+            train(backend, queue, dataset, store, encoder, progress)
         ending = end_of(queue, store, dataset, progress)
         if not queue.cut_short:
             store.save_answer(ending.result.to_json())
@@ -349,14 +348,6 @@ def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepSto
             "interrupted; the sweep store has all of it, and "
             f"{calsweep_command(f'sync {store.name}', store.storage)} brings MLflow up to date"
         ) from None
-
-
-def _machines_watched(
-    plan: Plan, backend: Backend, writer: MlflowWriter, progress: Progress
-) -> AbstractContextManager[None]:
-    if not plan.sweep.tracking.system_metrics:
-        return nullcontext()
-    return backend.watched(writer.submit_sample, progress)
 
 
 def _register(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import islice
@@ -40,7 +40,7 @@ from sweeps.tracking.run import (
 )
 from sweeps.tracking.run_content import Ending
 from sweeps.tracking.sqlite import make_database
-from sweeps.tracking.sweep_run import MachineSample, SweepRun, log, missing
+from sweeps.tracking.sweep_run import SweepRun, log, missing
 from sweeps.tracking.view import TAG, leaderboard_view
 
 _RANKS = 500  # trials with a rank at most
@@ -161,11 +161,6 @@ class Mirror:
         with suppress(RunRefusedError, RunUnansweredError), self._attributed_to(None):
             own.progress(ranking)
         self._progress_due = time.monotonic() + _SECONDS_BETWEEN_PROGRESS
-
-    def machines(self, samples: Sequence[MachineSample]) -> None:
-        own = self.connect()
-        with self._attributed_to(None):
-            own.machines(samples)
 
     def complete(self, record: TrialRecord) -> None:
         """Add the files of a trial that has ended, and end its run.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sweeps.messages.formatting import finite
@@ -24,7 +24,6 @@ from sweeps.tracking.run_content import (
     running_description,
 )
 
-MachineSample = tuple[float, Mapping[str, float]]
 _COMMIT = "mlflow.source.git.commit"
 
 
@@ -94,14 +93,6 @@ class SweepRun:
         """End the run as killed, unless the sweep has a result."""
         if not self._has_answer:
             self._client.set_terminated(self.id, KILLED)
-
-    def machines(self, samples: Sequence[MachineSample]) -> None:
-        metrics = [
-            (f"system/{name}", value, int(1000 * when), int(when - self._began / 1000))
-            for when, values in samples
-            for name, value in values.items()
-        ]
-        log(self._client, self.id, metrics=metrics)
 
     def answer(self, ending: Ending) -> None:
         summary = finite(ending.result.to_json())

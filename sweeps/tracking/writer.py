@@ -10,7 +10,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 
 from sweeps.errors import first_line
@@ -22,13 +22,11 @@ from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.refusals import TRIES, RunDeletedError, RunRefusedError, RunUnansweredError
 from sweeps.tracking.rights import NoRightError
 from sweeps.tracking.run_content import Ending
-from sweeps.tracking.sweep_run import MachineSample
 
 logger = logging.getLogger("calsweep")
 
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 15.0
-_MOST_SAMPLES = 1000  # samples of machines that are buffered while MLflow does not answer
 _OWN = -1  # instead of a trial number: the sweep's own run
 
 
@@ -49,7 +47,6 @@ class MlflowWriter:
         self._reporter = reporter
         self._pending: dict[int, TrialRecord] = {}  # to be shown
         self._unfiled: dict[int, TrialRecord] = {}  # that ended: their files are to come
-        self._samples: list[MachineSample] = []  # of machines
         self._refusals: Counter[int] = Counter()
         self._given_up: set[int] = set()  # deleted, damaged, or refused again and again
         self._lacking = 0  # of those, the ones not deleted
@@ -76,12 +73,6 @@ class MlflowWriter:
                 self._pending[record.number] = record
         if self._thread is None and record.history:
             self._start()
-        self._wake.set()
-
-    def submit_sample(self, values: Mapping[str, float]) -> None:
-        """Submit the machines' load; it is dropped if MLflow does not answer for long."""
-        with self._lock:
-            self._samples = [*self._samples[1 - _MOST_SAMPLES :], (time.time(), values)]
         self._wake.set()
 
     @property
@@ -139,7 +130,6 @@ class MlflowWriter:
             try:
                 self._mirror.connect()
                 self._show_all()
-                self._write_samples()
                 self._end_sweep(answer_only=True)
                 self._file(_PAUSE_SECONDS)
                 self._end_sweep()
@@ -174,21 +164,6 @@ class MlflowWriter:
                     self._unfiled[record.number] = record
                 if (len(record.history), record.state) == (epochs, state):
                     self._pending.pop(record.number, None)
-
-    def _write_samples(self) -> None:
-        with self._lock:
-            batch = self._samples
-        if not batch:
-            return
-        try:
-            self._mirror.machines(batch)
-        except RunRefusedError:  # which applies to the result too
-            pass
-        except RunUnansweredError as error:
-            self._later = error
-            return
-        with self._lock:
-            self._samples = [each for each in self._samples if each not in batch]
 
     def _file(self, seconds: float) -> None:
         """Add files for some time, while further changes gather, so that one call writes many."""

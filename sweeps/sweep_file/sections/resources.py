@@ -49,13 +49,10 @@ class TrackingSection(Section):
             Set it if you may write to only one experiment.
         register_model: Whether the recommended classifier is registered at the end. It becomes the
             ``champion`` of the dataset if the evidence allows, else ``challenger``.
-        system_metrics: Whether the sweep's run records the load of the machines: CPUs, memory,
-            disk, network and GPUs.
         notify: A URL that gets a message (POST, JSON) when the sweep has ended: a webhook.
     """
 
     uri: str | None = None
     experiment: Annotated[str, Field(min_length=1)] | None = None
     register_model: bool = False
-    system_metrics: bool = False
     notify: Annotated[str, Field(pattern="^https?://[^/]+")] | None = None

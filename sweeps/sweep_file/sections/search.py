@@ -125,9 +125,6 @@ class SearchSection(Section):
         max_epochs: Epochs of all trials together, including finalists and excluding encoders.
         max_hours: Hours after which nothing continues, including time spent before a resume.
         max_gpu_hours: The same in GPU hours: half an hour on half a GPU is a quarter.
-        stop_at_noise: End the search once a feasible trial has no larger calibration error than a
-            perfectly calibrated model would show on this many samples, because no later trial could
-            be shown to be better. Finalists are still trained.
         warm_start: Earlier sweeps in the same storage, best on the same data and model, whose
             trials the sampler learns from. Their trials do not count as this sweep's.
     """
@@ -142,7 +139,6 @@ class SearchSection(Section):
     max_epochs: Annotated[int, Field(gt=0, le=1_000_000_000)] | None = None
     max_hours: Positive | None = None
     max_gpu_hours: Positive | None = None
-    stop_at_noise: bool = False
     warm_start: Names = ()
 
     @property

@@ -33,10 +33,6 @@ def losses(*sections: Any) -> dict[str, Any]:
             r"seeds = auto is not allowed with search.objective = 'val_smooth_ece', which gets no "
             r"verdict; allowed: one of val_ece, .*val_error_scaled, or a number of seeds",
         ),
-        (
-            {"search": {"stop_at_noise": True, "objective": "val_nll"}},
-            r"stop_at_noise = true is not allowed with search.objective = 'val_nll', .*val_ece",
-        ),
         ({"scheduler": {"name": "asah"}}, r"did you mean 'asha'\?\); allowed: asha, none"),
         ({"search": {"sampler": "tpee"}}, r"did you mean 'tpe'\?\); allowed: guided, tpe, random"),
         ({"scheduler": {"metric": "val_auroc"}}, r"scheduler.metric = 'val_auroc'.*val_nll"),

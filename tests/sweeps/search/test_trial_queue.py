@@ -278,7 +278,6 @@ def test_a_finite_space_is_searched_once_and_then_the_search_ends(tmp_path: Path
             id="a budget of epochs, two objectives",
             marks=pytest.mark.slow,
         ),
-        pytest.param({}, {"stop_at_noise": True}, id="until it is at noise"),
         pytest.param(AUTO, {"trials": 5}, id="seeds until decided"),
         pytest.param(
             {**AUTO, **TWO_STAGES},
@@ -634,19 +633,6 @@ def test_a_budget_of_epochs_reserves_epochs_for_finalists(
         assert len(finals) == seeds + (seeds + others - 1 if others else 0)
     assert (queue.ended_by == "max_epochs") is (searched < 14)
     assert not queue.cut_short
-
-
-def test_the_search_ends_where_no_setting_could_be_shown_to_be_better(tmp_path: Path) -> None:
-    sweep = simulated(stop_at_noise=True)
-    queue = queue_of(sweep, new_store(tmp_path, sweep))
-    for _ in steps(queue):
-        pass
-    searched = [record for record in queue.records if record.searched]
-    assert 2 < len(searched) < sweep.search.trials
-    assert searched[-1].outcome["val_ece"] <= 0.0265 < searched[0].outcome["val_ece"]
-    assert [r.role for r in queue.records[len(searched) :]] == ["finalist"] * 6
-    assert queue.ended_by == "stop_at_noise"
-    assert queue.planned == len(queue.records)
 
 
 def test_names_and_storage(tmp_path: Path) -> None:

@@ -58,18 +58,6 @@ def test_the_answer_is_for_good_once_the_sweep_has_ended(tmp_path: Path) -> None
     assert read_answer("ended", str(tmp_path))[1]
 
 
-def test_a_search_that_came_to_noise_says_so(tmp_path: Path) -> None:
-    sweep = make_sweep("enough", search={"stop_at_noise": True}, selection={"finalists": 0})
-    honest = trial(1, val_ece=0.02, val_ece_calibrated_high=0.03)
-    queue = queue_of(sweep, new_store(tmp_path, sweep, [baseline(val_ece=0.05), honest]))
-    assert queue.exhausted
-    assert _on_budget(queue, str(tmp_path)) == (
-        "The search ended by search.stop_at_noise, after 2 settings: focal γ=1 reached val_ece "
-        "0.0200, and a perfectly calibrated model would show up to 0.0300 with so few samples, so "
-        "nothing further could be shown to be better."
-    )
-
-
 @pytest.mark.parametrize("there_is", [False, True])
 def test_run_or_resume_starts_what_does_not_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there_is: bool

@@ -35,7 +35,7 @@ search: {{trials: 3}}
 scheduler: {{name: none}}
 selection: {{finalists: 0}}
 scaling: {{max_concurrent: 1}}
-tracking: {{uri: "{uri}", experiment: birds, register_model: true, system_metrics: true}}
+tracking: {{uri: "{uri}", experiment: birds, register_model: true}}
 """
 
 
