@@ -10,7 +10,6 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.planning.data import load_data
 from sweeps.service import running
-from sweeps.service.ending import _on_budget
 from sweeps.service.reading import overviews, read_answer, write_report
 from sweeps.service.running import resume_sweep, run_sweep
 from sweeps.service.upkeep import delete_sweep
@@ -18,7 +17,7 @@ from sweeps.store.given import given_files, keep_given
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep, with_other_budgets
 from sweeps.sweep_file.schema import SweepFile
-from tests.builders import baseline, make_sweep, new_store, queue_of, trial
+from tests.builders import baseline, make_sweep, new_store, trial
 
 
 def test_a_taken_name_is_refused_before_anything_starts(tmp_path: Path) -> None:
