@@ -7,6 +7,7 @@ import io
 import json
 import logging
 import math
+import re
 import time
 from base64 import b64encode
 from collections import Counter
@@ -16,7 +17,7 @@ from types import MappingProxyType
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from sweeps.errors import first_line
 from sweeps.messages.formatting import counted, format_hyperparameters, format_loss, metric_heading
@@ -210,6 +211,7 @@ def page(template: str, **content: Any) -> str:
         "hyperparameters": format_hyperparameters,
         "loss": format_loss,
         "metric": metric_heading,
+        "prose": _prose,
         "short": short_name,
     }
     return redact(templates.get_template(template).render(content))
@@ -353,6 +355,11 @@ def _trial_row(record: TrialRecord, metrics: Iterable[str]) -> list[tuple[Any, s
         value = values.get(key, "")
         row.append((value, _fraction(value) if isinstance(value, float) else str(value)))
     return row
+
+
+def _prose(text: str) -> Markup:
+    """A sentence in HTML, with what stands between backticks as code."""
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(escape(text))))
 
 
 def _fraction(value: float) -> str:

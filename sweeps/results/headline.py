@@ -12,7 +12,7 @@ from trainables.contract.metric_names import MetricName
 
 @dataclass(frozen=True)
 class Headline:
-    """The recommendation: what to do, and the facts behind it, in sentences."""
+    """The recommendation in two sentences, and the facts around it, one sentence or two each."""
 
     advice: str
     facts: tuple[str, ...]
@@ -29,9 +29,9 @@ def headline(
             (),
         )
     facts = [_how_far_off(chosen, baseline), _how_often_wrong(chosen, baseline)]
-    more = "" if recommended.kind == "ensemble" else on_ensemble
-    advice = " ".join(filter(None, (recommended.text, more)))
-    return Headline(advice, tuple(fact[0].upper() + fact[1:] for fact in facts if fact))
+    if recommended.kind != "ensemble":
+        facts.append(on_ensemble)
+    return Headline(recommended.text, tuple(filter(None, facts)))
 
 
 def _how_far_off(chosen: Candidate, baseline: Candidate | None) -> str:

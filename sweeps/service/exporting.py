@@ -439,10 +439,16 @@ def predict(
     try:
         about = json.loads((Path(folder) / _ABOUT).read_bytes())
         classify = load_program((Path(folder) / PROGRAM).read_bytes()).module()
-        samples = samples_of(about["samples"])
+        described = about["samples"]
     except (OSError, ValueError, KeyError, RuntimeError) as error:
         raise UserError(
             f"{folder}: not a folder that `calsweep export` has written ({error})"
+        ) from None
+    try:
+        samples = samples_of(described)
+    except ValueError as error:
+        raise UserError(
+            f"{folder}: {error}; load {PROGRAM} in Python, as its README.md shows"
         ) from None
     if samples.each_pixel:
         raise UserError(

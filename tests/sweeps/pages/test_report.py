@@ -147,6 +147,11 @@ def test_the_recommendation_comes_first_in_the_colour_of_its_kind(
     assert ("<strong>Warning:</strong> Nothing was learned." in main) == bool(further)
 
 
+def test_commands_in_a_sentence_are_code() -> None:
+    page = rendered("supported", warnings=("Run `calsweep show <NAME>` & read.",))
+    assert "Run <code>calsweep show &lt;NAME&gt;</code> &amp; read." in page
+
+
 def test_two_verdicts_are_shown_and_the_rest_is_folded() -> None:
     shown, _, folded = rendered("supported").partition("<summary>All verdicts")
     assert shown.count('<td class="rival">') == 2
@@ -212,7 +217,9 @@ def test_bad_names_and_places(tmp_path: Path) -> None:
         write_report("shown", storage, str(tmp_path / "nowhere" / "page.html"))
 
 
-def test_a_click_on_a_heading_sorts_the_trials(page: Path, chromium: str) -> None:
+def test_a_browser_sorts_trials_by_a_click_and_shows_all_on_a_phone(
+    page: Path, chromium: str
+) -> None:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -230,6 +237,10 @@ def test_a_click_on_a_heading_sorts_the_trials(page: Path, chromium: str) -> Non
         heading.click()
         assert tab.locator(first_column).first.inner_text() == "8"
         assert heading.get_attribute("aria-sort") == "descending"
+        tab.set_viewport_size({"width": 390, "height": 800})
+        tab.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+        hidden = "[...document.querySelectorAll('.wide')].map(e => e.scrollWidth - e.clientWidth)"
+        assert set(tab.evaluate(hidden)) == {0}
         assert errors == []
         browser.close()
 

@@ -16,8 +16,9 @@ def test_it_is_the_recommendation_with_its_facts() -> None:
     recommended = recommend(ranking, NOT_YET)
     assert recommended is not None
     found = headline(ranking, recommended, "For a lower NLL average five.")
-    assert found.advice == f"{recommended.text} For a lower NLL average five."
-    off, wrong = found.facts
+    assert found.advice == recommended.text
+    off, wrong, on_ensemble = found.facts
+    assert on_ensemble == "For a lower NLL average five."
     assert "off by 2.1 percentage points on average (95% interval 0.0 to 4.0)" in off
     assert "that of cross-entropy by 6.1, with a temperature by 3.3" in off
     assert wrong == "It misclassifies 12.5 of 100 test samples, cross-entropy 10."

@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -237,6 +238,16 @@ def test_predict_reads_images_and_arrays(store: SweepStore, folder: Path, tmp_pa
     assert done.stderr.startswith("1 of 3 samples are skipped:\npictures/1.png: not a readable")
     names = [line[0] for line in csv.reader(done.stdout.splitlines())]
     assert names == ["sample", "pictures/0.png", "pictures/2.png"]
+
+
+def test_samples_of_the_users_own_kind_are_left_to_python(folder: Path, tmp_path: Path) -> None:
+    """A folder as `calsweep export` writes it for a kind of sample that calsweep does not have."""
+    shutil.copytree(folder, tmp_path / "model")
+    about = json.loads((folder / "model.json").read_bytes())
+    about["samples"] = {"kind": "Spectra", "shape": [64]}
+    (tmp_path / "model" / "model.json").write_text(json.dumps(about))
+    with pytest.raises(UserError, match=r"samples are Spectra, .*; load model\.pt2 in Python"):
+        predict(str(tmp_path / "model"), "rows.npy", sys.stdout)
 
 
 @pytest.mark.slow
