@@ -333,41 +333,6 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
         controller._maybe_reuse_cached_actor = reuse
 
 
-@contextmanager
-def ended_by_interrupts() -> Iterator[None]:
-    """Context: Ctrl-C ends the processes of trials.
-
-    Tune cleans up after an ``Exception``, which ``KeyboardInterrupt`` is not. In the user's own Ray
-    session the processes would hold its CPUs as long as the traceback exists, and notebooks keep
-    tracebacks.
-
-    Why: Tune's own handler of Ctrl-C waits until every trial has finished its epoch.
-    Test: tests/sweeps/cluster/test_ray_tune.py::test_an_interrupted_sweep_leaves_no_process_behind
-    """
-    if not provides("ending trials at once by Ctrl-C", f"{_ACTORS}.cleanup"):
-        yield
-        return
-    from ray.air.execution._internal.actor_manager import RayActorManager
-
-    managers: list[RayActorManager] = []
-    make = RayActorManager.__init__
-
-    def make_and_note(self: RayActorManager, *arguments: Any, **options: Any) -> None:
-        make(self, *arguments, **options)
-        managers.append(self)
-
-    RayActorManager.__init__ = make_and_note
-    try:
-        yield
-    except KeyboardInterrupt:
-        with suppress(Exception):  # an error in the clean-up must not replace the KeyboardInterrupt
-            for manager in tuple(managers):
-                manager.cleanup()
-        raise
-    finally:
-        RayActorManager.__init__ = make
-
-
 _SHORTAGE = "running low on memory"
 _USED = re.compile(r"Memory usage (\d+)B exceeded")
 _KILLED = re.compile(r"pid=(\d+), actual memory used=([\d.]+)GB")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Self
 
 from ray.tune import Callback
@@ -74,6 +75,22 @@ class QueueScheduler(SharedWithTune, FIFOScheduler):
     def __init__(self, queue: TrialQueue) -> None:
         super().__init__()
         self._queue = queue
+        self._controller: Any = None
+
+    def on_trial_add(self, tune_controller: Any, trial: Trial) -> None:
+        super().on_trial_add(tune_controller, trial)
+        self._controller = tune_controller
+
+    def end_processes(self) -> None:
+        """End the processes of all trials, after Ctrl-C.
+
+        Tune does so after an ``Exception``, which ``KeyboardInterrupt`` is not. In the user's own
+        Ray session the processes would hold its CPUs as long as the traceback exists, and notebooks
+        keep tracebacks. Tune's own handler of Ctrl-C waits until every trial has ended its epoch.
+        """
+        with suppress(Exception):  # an error must not replace the KeyboardInterrupt
+            if self._controller is not None:
+                self._controller.cleanup()
 
     def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
         report = from_tune(result)

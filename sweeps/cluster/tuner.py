@@ -12,7 +12,7 @@ import ray
 from ray import tune as ray_tune
 
 from sweeps.cluster.connection import LostNodes, concurrent_trials
-from sweeps.cluster.ray_internals import ended_by_interrupts, killed_for_memory, processes_kept
+from sweeps.cluster.ray_internals import killed_for_memory, processes_kept
 from sweeps.cluster.sharing import announced, fair_share
 from sweeps.cluster.slots import Slots
 from sweeps.cluster.tune_hooks import QueueCallback, QueueScheduler, QueueSearcher, SweepOverError
@@ -87,14 +87,17 @@ def _tune(
     )
     faults, progress = 0, queue.progress
     while True:
+        scheduler = QueueScheduler(queue)
         try:
             with (
-                ended_by_interrupts(),
                 killed_for_memory(callback.out_of_memory),
                 processes_kept(slots, lambda: queue.live),
             ):
-                _tuner(queue, store, trainable, slots, callback).fit()
+                _tuner(store, trainable, QueueSearcher(queue, slots), scheduler, callback).fit()
             fault = "it ended before the sweep"
+        except KeyboardInterrupt:
+            scheduler.end_processes()
+            raise
         except SweepOverError:
             break
         except CommandError:  # calsweep's own errors, for example if another driver has the sweep
@@ -134,13 +137,17 @@ def _trainable(scaling: ScalingSection, dataset: Data, setup: TrialSetup, scratc
 
 
 def _tuner(
-    queue: TrialQueue, store: SweepStore, trainable: Any, slots: Slots, callback: QueueCallback
+    store: SweepStore,
+    trainable: Any,
+    searcher: QueueSearcher,
+    scheduler: QueueScheduler,
+    callback: QueueCallback,
 ) -> ray_tune.Tuner:
     return ray_tune.Tuner(
         trainable,
         tune_config=ray_tune.TuneConfig(
-            search_alg=QueueSearcher(queue, slots),
-            scheduler=QueueScheduler(queue),
+            search_alg=searcher,
+            scheduler=scheduler,
             num_samples=-1,  # the searcher decides when to end
             reuse_actors=True,
         ),

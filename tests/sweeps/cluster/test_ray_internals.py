@@ -11,7 +11,6 @@ from ray.core.generated.autoscaler_pb2 import ClusterConfig
 
 from sweeps.cluster.ray_internals import (
     agents_may_be_slow,
-    ended_by_interrupts,
     killed_for_memory,
     nodes_to_come,
     processes_kept,
@@ -51,12 +50,6 @@ def test_what_the_autoscaler_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
             "ray.tune.execution.tune_controller",
             "TuneController",
             "_maybe_reuse_cached_actor",
-        ),
-        (
-            ended_by_interrupts,
-            "ray.air.execution._internal.actor_manager",
-            "RayActorManager",
-            "cleanup",
         ),
     ],
 )
