@@ -26,6 +26,7 @@ from trainables.plugins.arguments import did_you_mean
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+    from sweeps.pages.chart import Chart
     from sweeps.service.delivered import Wanted
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
     from trainables.files.rows import Rows
@@ -262,24 +263,27 @@ class Result:
         return figure
 
     def plot_search(self) -> Figure:
-        """Objective against validation error of every trial, with Pareto front and guard limit.
+        """Objective against validation error of every trial, as in the report.
 
-        The dotted line is the Pareto front. Hollow marks are trials that were stopped early. Small
-        marks are finalists with fresh seeds; their guard is relative to the baseline with fresh
-        seeds, not to the limit in the figure.
+        The dashed line is the Pareto front. Hollow marks are trials that were stopped early. The
+        shaded errors are beyond the guard; that of finalists with fresh seeds is relative to the
+        baseline with fresh seeds.
         """
-        from sweeps.pages.matplotlib_figures import draw_search, new_figure
+        from sweeps.pages.figures import error_against_objective
 
-        figure = new_figure((7.2, 3.8))
-        draw_search(figure, Ranking(self._records, self._plan.rule))
-        return figure
+        return self._drawn(error_against_objective(Ranking(self._records, self._plan.rule)))
 
     def plot_curves(self) -> Figure:
         """The scheduler's metric by epoch; stopped trials are grey, rungs are dotted lines."""
-        from sweeps.pages.matplotlib_figures import draw_curves, new_figure
+        from sweeps.pages.figures import curves
 
-        figure = new_figure((7.2, 3.4))
-        draw_curves(figure, self._records, self._plan)
+        return self._drawn(curves(self._records, self._plan))
+
+    def _drawn(self, chart: Chart) -> Figure:
+        from sweeps.pages.matplotlib_figures import draw, new_figure
+
+        figure = new_figure((7.2, 3.8))
+        draw(figure, chart)
         return figure
 
     def __repr__(self) -> str:

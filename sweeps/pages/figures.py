@@ -1,4 +1,4 @@
-"""The report's figures of trials' metrics, as inline SVG."""
+"""Charts of trials' metrics."""
 
 from __future__ import annotations
 
@@ -14,7 +14,20 @@ from sweeps.messages.formatting import (
     metric_heading,
     objective_heading,
 )
-from sweeps.pages.svg import COLOURS, GREY, Axis, Chart, Mark, axis, marks
+from sweeps.pages.chart import (
+    COLOURS,
+    GREY,
+    Axis,
+    Band,
+    Chart,
+    Mark,
+    Note,
+    Row,
+    Stroke,
+    Vertical,
+    axis,
+    marks,
+)
 from sweeps.results.importance import finished_searches
 from sweeps.results.side_by_side import Beside
 from sweeps.results.verdicts import Comparison
@@ -31,7 +44,7 @@ _PUBLISHED = Mark(COLOURS[1], "diamond", size=5.5)
 _SHADES = ("#08306b", "#2171b5", "#6baed6", "#bdd7e7", "#eff3ff")  # the best fifth of trials first
 
 
-def error_against_objective(ranking: Ranking) -> str:
+def error_against_objective(ranking: Ranking) -> Chart:
     """The objective against the validation error: every trial, the guard, the Pareto front."""
     objective = ranking.rule.objective
     name = objective_heading(objective)
@@ -55,11 +68,11 @@ def error_against_objective(ranking: Ranking) -> str:
         )
 
     if limit is not None:
-        chart.band(limit, chart.x.high)
-        chart.vertical(limit, "guard")
+        chart.add(Band(limit, chart.x.high), Vertical(limit, "guard"))
     if further := len(shown) - len(near):
-        chart.note(f"{further} further right")
-    chart.line(*_staircase(pareto_front(ranking)), GREY, width=1.2, dash="3 3")
+        chart.add(Note(f"{further} further right"))
+    front = Stroke(GREY, 1.2, "3 3")
+    chart.line(*_staircase(pareto_front(ranking)), front)
     losses = dict.fromkeys(r.loss for r in ranking.records if r.role != "encoder")
     for loss, mark in marks(list(losses)).items():
         for state in ("stopped", "finished"):
@@ -70,8 +83,8 @@ def error_against_objective(ranking: Ranking) -> str:
         ring = Mark("var(--ink,#222)", hollow=True, size=8)
         draw(ranking.chosen.trials, ring, "selected: ")
         chart.name(replace(ring, size=6), "selected")
-    chart.name_line(GREY, "Pareto front", "3 3")
-    return chart.svg()
+    chart.name(front, "Pareto front")
+    return chart
 
 
 def shown_trials(ranking: Ranking) -> list[TrialRecord]:
@@ -118,11 +131,11 @@ def _staircase(front: Sequence[tuple[float, float]]) -> tuple[list[float], list[
     return xs, ys
 
 
-def curves(records: Sequence[TrialRecord], plan: Plan) -> str:
+def curves(records: Sequence[TrialRecord], plan: Plan) -> Chart:
     """The scheduler's metric by epoch: stopped trials grey, rungs as dotted lines."""
     metric = plan.sweep.scheduler.metric
     heading = objective_heading(metric)
-    drawn = [r for r in records if r.history]
+    drawn = [r for r in records if r.history and r.role != "encoder"]
     values = [entry.get(metric, math.nan) for r in drawn for entry in r.history]
     last = max((r.epochs for r in drawn), default=1)
     chart = Chart(
@@ -131,24 +144,23 @@ def curves(records: Sequence[TrialRecord], plan: Plan) -> str:
         axis(f"validation {heading}", values, log=True),
     )
     for rung in make_stopper(plan).rungs:
-        chart.vertical(rung, dash="1 3")
+        chart.add(Vertical(rung, dash="1 3"))
     losses = dict.fromkeys(r.loss for r in drawn)
     looks = {
-        loss: (COLOURS[i % len(COLOURS)], _DASHES[i // len(COLOURS) % len(_DASHES)])
+        loss: Stroke(COLOURS[i % len(COLOURS)], 1.2, _DASHES[i // len(COLOURS) % len(_DASHES)])
         for i, loss in enumerate(losses)
     }
+    early = Stroke(GREY, 0.7)
     for r in sorted(drawn, key=lambda r: r.state == "finished"):
-        whole = r.state == "finished"
+        stroke = looks[r.loss] if r.state == "finished" else early
         epochs = [entry["epoch"] for entry in r.history]
         own = [entry.get(metric, math.nan) for entry in r.history]
-        colour, dash = looks[r.loss] if whole else (GREY, "")
-        width, tip = 1.2 if whole else 0.7, f"{r.label}: {r.state}"
-        chart.line(epochs, own, colour, width=width, dash=dash, tip=tip)
-    for loss, (colour, dash) in looks.items():
-        chart.name_line(colour, format_loss(loss), dash)
+        chart.line(epochs, own, stroke, f"{r.label}: {r.state}")
+    for loss, stroke in looks.items():
+        chart.name(stroke, format_loss(loss))
     if any(r.state == "stopped" for r in drawn):
-        chart.name_line(GREY, "stopped early")
-    return chart.svg()
+        chart.name(early, "stopped early")
+    return chart
 
 
 def saved_by_stopping(records: Sequence[TrialRecord], full: int) -> str:
@@ -195,7 +207,7 @@ def searched(records: Iterable[TrialRecord], objective: str) -> list[Searched]:
     return found
 
 
-def one_slice(group: Searched, objective: str) -> str:
+def one_slice(group: Searched, objective: str) -> Chart:
     """The objective of the trials of one loss against one of its hyperparameters."""
     heading = f"{format_loss(group.loss)}: {_symbol(group.name)}"
     chart = Chart(
@@ -213,10 +225,10 @@ def one_slice(group: Searched, objective: str) -> str:
             mark,
             [_tip(r, objective) for r in own],
         )
-    return chart.svg()
+    return chart
 
 
-def maps(groups: Sequence[Searched], objective: str) -> list[str]:
+def maps(groups: Sequence[Searched], objective: str) -> list[Chart]:
     """The objective over the first two hyperparameters of each loss; darker is better."""
     drawn = []
     for loss in dict.fromkeys(group.loss for group in groups):
@@ -226,7 +238,7 @@ def maps(groups: Sequence[Searched], objective: str) -> list[str]:
     return drawn
 
 
-def _map(across: Searched, up: Searched, objective: str) -> str:
+def _map(across: Searched, up: Searched, objective: str) -> Chart:
     name = format_loss(across.loss)
     chart = Chart(
         f"{objective} over {across.name} and {up.name} of {across.loss}; darker is better",
@@ -242,14 +254,14 @@ def _map(across: Searched, up: Searched, objective: str) -> str:
         where = [float(record.hyperparameters[group.name]) for group in (across, up)]
         for mark in (Mark(shade, shape, size=6), Mark(GREY, shape, hollow=True, size=6)):
             chart.points([where[0]], [where[1]], mark, [_tip(record, objective)])
-    return chart.svg()
+    return chart
 
 
-def test_values(sweeps: Sequence[Beside]) -> str:
+def test_values(sweeps: Sequence[Beside]) -> Chart | None:
     """A row per sweep: the metric on the test split of the selected setting and cross-entropy.
 
     The line is the 95% interval of the selected setting. Hollow marks are after temperature
-    scaling. Empty if no sweep has selected a setting. Sweeps may have different metrics.
+    scaling. None if no sweep has selected a setting. Sweeps may have different metrics.
     """
     shown = [(each.sweep.name, found) for each in sweeps if (found := each.chosen)]
     looks = {
@@ -265,7 +277,7 @@ def test_values(sweeps: Sequence[Beside]) -> str:
         if not math.isnan(found[key])
     ]
     if not values:
-        return ""
+        return None
     metrics = dict.fromkeys(metric_heading(each.sweep.objective) for each in sweeps)
     chart = Chart(
         "The metric on the test split in each sweep",
@@ -275,18 +287,19 @@ def test_values(sweeps: Sequence[Beside]) -> str:
         left=150,
     )
     for height, (name, found) in enumerate(reversed(shown), start=1):
-        chart.name_row(height, name)
-        chart.line([found["test_low"], found["test_high"]], [height] * 2, COLOURS[0], width=2)
+        chart.add(Row(height, name))
+        ends = [found["test_low"], found["test_high"]]
+        chart.line(ends, [height] * 2, Stroke(COLOURS[0], 2))
         for key, (what, mark) in looks.items():
             if not math.isnan(found[key]):
                 tip = f"{name}, {what}: {format_fraction(found[key])}"
                 chart.points([found[key]], [height], mark, [tip])
     for what, mark in looks.values():
         chart.name(mark, what)
-    return chart.svg()
+    return chart
 
 
-def across_sweeps(sweeps: Sequence[Beside]) -> list[str]:
+def across_sweeps(sweeps: Sequence[Beside]) -> list[Chart]:
     """A chart per hyperparameter, with a row per sweep: the values of its finished trials.
 
     Darker is better among the trials of the same sweep and loss; the best has a ring.
@@ -298,7 +311,7 @@ def across_sweeps(sweeps: Sequence[Beside]) -> list[str]:
     return [_across(rows, sweeps) for rows in groups.values() if len(rows) > 1]
 
 
-def _across(rows: Mapping[int, Searched], sweeps: Sequence[Beside]) -> str:
+def _across(rows: Mapping[int, Searched], sweeps: Sequence[Beside]) -> Chart:
     one = next(iter(rows.values()))
     together = replace(one, trials=tuple(t for group in rows.values() for t in group.trials))
     chart = Chart(
@@ -310,7 +323,7 @@ def _across(rows: Mapping[int, Searched], sweeps: Sequence[Beside]) -> str:
     )
     for height, (row, group) in enumerate(sorted(rows.items(), reverse=True), start=1):
         objective = sweeps[row].ranking.rule.objective
-        chart.name_row(height, sweeps[row].sweep.name)
+        chart.add(Row(height, sweeps[row].sweep.name))
         ranked = sorted(group.trials, key=lambda r: r.outcome[objective])
         for place, record in reversed(list(enumerate(ranked))):
             mark = Mark(_SHADES[len(_SHADES) * place // len(ranked)], size=5)
@@ -320,7 +333,7 @@ def _across(rows: Mapping[int, Searched], sweeps: Sequence[Beside]) -> str:
             if place == 0:
                 ring = Mark(COLOURS[1], hollow=True, size=8)
                 chart.points(at, [height], ring, [f"best: {_tip(record, objective)}"])
-    return chart.svg()
+    return chart
 
 
 def interval_bars(comparisons: Sequence[Comparison]) -> list[str]:

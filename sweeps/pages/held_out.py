@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from sweeps.pages.chart import COLOURS, DIM, Axis, Chart, Mark, Row, Stroke, axis
 from sweeps.pages.predictions import probabilities, risk_coverage, top_label
-from sweeps.pages.svg import COLOURS, Axis, Chart, Mark, axis
 from trainables.files.rows import Rows
 
 _MOST_CLASSES = 20
@@ -111,7 +111,7 @@ def mistakes(rows: Rows, names: Sequence[str], about: Sequence[str] = ()) -> lis
     return found
 
 
-def class_chart(classes: Sequence[OfClass]) -> str:
+def class_chart(classes: Sequence[OfClass]) -> Chart:
     """Mean confidence and accuracy per class; if there are many, those with the widest gaps."""
     shown = sorted(classes, key=lambda c: -c.count * abs(c.confidence - c.right))[:_MOST_CLASSES]
     ends = [end for c in shown for end in (c.confidence, c.right)]
@@ -129,16 +129,16 @@ def class_chart(classes: Sequence[OfClass]) -> str:
             f"{each.name}: {each.count} samples, confidence {each.confidence:.1%}, "
             f"accuracy {each.right:.1%}"
         )
-        chart.line([each.confidence, each.right], [height] * 2, "var(--dim,#667085)", width=1)
+        chart.line([each.confidence, each.right], [height] * 2, Stroke(DIM, 1))
         chart.points([each.confidence], [height], sure, [tip])
         chart.points([each.right], [height], right, [tip])
-        chart.name_row(height, each.name)
+        chart.add(Row(height, each.name))
     chart.name(sure, "mean confidence")
     chart.name(right, "accuracy")
-    return chart.svg()
+    return chart
 
 
-def coverage_chart(curves: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]]) -> str:
+def coverage_chart(curves: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]]) -> Chart:
     """Risk–coverage curves: error of the most confident samples against their share.
 
     `curves` are probabilities (N, K) and labels (N,) by name.
@@ -154,6 +154,6 @@ def coverage_chart(curves: Mapping[str, tuple[npt.ArrayLike, npt.ArrayLike]]) ->
         step = max(1, len(risk) // _POINTS)
         places = sorted({*range(0, len(risk), step), len(risk) - 1})
         xs = [(place + 1) / len(risk) for place in places]
-        chart.line(xs, [risk[place] for place in places], colour, tip=name)
-        chart.name_line(colour, name)
-    return chart.svg()
+        chart.line(xs, [risk[place] for place in places], Stroke(colour), name)
+        chart.name(Stroke(colour), name)
+    return chart

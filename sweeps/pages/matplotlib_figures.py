@@ -1,35 +1,40 @@
-"""Matplotlib figures that a notebook displays, without pyplot's global state."""
+"""Charts as Matplotlib figures, for notebooks and papers, without pyplot's global state."""
 
 from __future__ import annotations
 
 import io
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
-import numpy as np
 from matplotlib import rc_context
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.lines import Line2D
 
-from sweeps.messages.formatting import format_loss
-from sweeps.pages.figures import pareto_front, shown_trials
+from sweeps.pages import figures as charts
+from sweeps.pages.chart import (
+    COLOURS,
+    GREY,
+    Band,
+    Chart,
+    Line,
+    Mark,
+    Note,
+    Part,
+    Point,
+    Row,
+    Stroke,
+    Vertical,
+)
 from sweeps.pages.predictions import Bin, reliability_panels
-from sweeps.pages.svg import COLOURS, GREY
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
-from sweeps.search.record import TrialRecord
-from sweeps.search.stopping import make_stopper
 from trainables.files.rows import ReadRows, Rows
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# The report's palette; there, the seventh is the page's text colour.
-_COLOURS = tuple("#000000" if colour.startswith("var(") else colour for colour in COLOURS)
-_MARKERS = ("o", "s", "^", "D")
-_DASHES = dict(zip(_MARKERS, ("-", "--", "-.", ":"), strict=True))
-
+_MARKERS = {"circle": "o", "square": "s", "triangle": "^", "diamond": "D"}
+_ACROSS, _UP = ("data", "axes fraction"), ("axes fraction", "data")
 
 FigureForm = Literal["pdf", "svg"]
 
@@ -53,8 +58,8 @@ def figures_of(ranking: Ranking, plan: Plan, read: ReadRows, form: FigureForm) -
     Raises FileNotFoundError or ValueError if the predictions are missing or damaged.
     """
     search, curves = new_figure((7.2, 3.8)), new_figure((7.2, 3.4))
-    draw_search(search, ranking)
-    draw_curves(curves, ranking.records, plan)
+    draw(search, charts.error_against_objective(ranking))
+    draw(curves, charts.curves(ranking.records, plan))
     drawn = {"search": search, "curves": curves}
     if ranking.chosen is not None:
         trial = ranking.chosen.judged[0]
@@ -92,87 +97,66 @@ def draw_reliability(figure: Figure, rows: Rows, temperature: float) -> None:
     axes[1, 0].set_ylabel("share")
 
 
-def draw_search(figure: Figure, ranking: Ranking) -> None:
-    """See :meth:`calsweep.Result.plot_search`; on an empty figure."""
-    classifiers = [record for record in ranking.records if record.role != "encoder"]
-    records, objective = shown_trials(ranking), ranking.rule.objective
-    axis = figure.subplots()
-    drawn: list[float] = []
-    for loss, style in _styles(classifiers).items():
-        for state, again, look in (
-            ("finished", False, {"label": format_loss(loss)}),
-            ("finished", True, {"markersize": 3}),
-            ("stopped", False, {"fillstyle": "none"}),
-        ):
-            shown = [
-                r.outcome
-                for r in records
-                if (r.loss, r.state, r.role == "finalist") == (loss, state, again)
-            ]
-            values = [outcome[objective] for outcome in shown]
-            drawn += values
-            axis.plot(
-                [outcome["val_error"] for outcome in shown],
-                values,
-                linestyle="none",
-                **style,
-                **look,
-            )
-    if ranking.reference is not None:
-        limit = ranking.reference + ranking.rule.guard
-        axis.axvline(limit, color=GREY, linestyle="--", linewidth=1)
-        place = ("data", "axes fraction")
-        axis.annotate(" guard", (limit, 0.98), xycoords=place, va="top", color=GREY)
-    front = np.array(pareto_front(ranking)).reshape(-1, 2)
-    axis.step(*front.T, where="post", color=GREY, linestyle=":", label="Pareto front")
-    axis.set(xlabel="validation error", ylabel=objective, yscale=_scale(drawn))
-    figure.legend(loc="outside right upper", frameon=False, fontsize=9)
+def draw(figure: Figure, chart: Chart) -> None:
+    """Print a chart on an empty figure, without the tips of its marks."""
+    axes = figure.subplots()
+    for part in chart.parts:
+        _draw(axes, chart, part)
+    for name, each in (("x", chart.x), ("y", chart.y)):
+        scale = "log" if each.log else "linear"
+        axes.set(**{f"{name}label": each.label, f"{name}scale": scale})
+        axes.set(**{f"{name}lim": (each.low, each.high)})
+        if each.silent:
+            axes.set(**{f"{name}ticks": []})
+    signs = [_sign(look) for look, _ in chart.legend]
+    names = [text for _, text in chart.legend]
+    figure.legend(signs, names, loc="outside right upper", frameon=False, fontsize=9)
 
 
-def draw_curves(figure: Figure, records: Sequence[TrialRecord], plan: Plan) -> None:
-    """See :meth:`calsweep.Result.plot_curves`; on an empty figure."""
-    axis = figure.subplots()
-    metric, styles = plan.sweep.scheduler.metric, _styles(records)
-    drawn: list[float] = []
-    for record in records:
-        epochs = [entry["epoch"] for entry in record.history]
-        values = [entry.get(metric, math.nan) for entry in record.history]
-        drawn += values
-        if record.state == "finished":
-            style = styles[record.loss]
-            look = {"color": style["color"], "linestyle": _DASHES[style["marker"]]}
-            axis.plot(
-                epochs, values, linewidth=1, alpha=0.8, label=format_loss(record.loss), **look
-            )
-        elif epochs:
-            axis.plot(epochs, values, color=GREY, alpha=0.5, linewidth=0.8, zorder=1)
-            axis.plot(epochs[-1], values[-1], "x", color=GREY, markersize=4, zorder=1)
-    for rung in make_stopper(plan).rungs:
-        axis.axvline(rung, color=GREY, linestyle=":", linewidth=1)
-    axis.set(xlabel="epoch", ylabel=metric, yscale=_scale(drawn))
-    axis.xaxis.set_major_locator(MaxNLocator(integer=True))
-    lines, names = axis.get_legend_handles_labels()
-    once = dict(zip(names, lines, strict=True))
-    figure.legend(
-        list(once.values()), list(once), loc="outside right upper", frameon=False, fontsize=9
-    )
+def _draw(axes: Axes, chart: Chart, part: Part) -> None:
+    match part:
+        case Point(x, y, mark):
+            axes.plot(chart.x.within(x), chart.y.within(y), **_marked(mark))
+        case Line(places, stroke):
+            xs, ys = zip(*places, strict=True)
+            axes.plot(xs, [chart.y.within(y) for y in ys], **_stroked(stroke))
+        case Band(low, high):
+            axes.axvspan(low, high, color=GREY, alpha=0.13, linewidth=0)
+        case Vertical(x, label, dash):
+            axes.axvline(x, **_stroked(Stroke(GREY, 1, dash)))
+            axes.annotate(f" {label}", (x, 0.98), xycoords=_ACROSS, va="top", color=GREY)
+        case Row(y, text):
+            axes.annotate(f"{text} ", (0, y), xycoords=_UP, ha="right", va="center")
+        case Note(text):
+            axes.text(0.99, 0.98, text, transform=axes.transAxes, ha="right", va="top", color=GREY)
 
 
-def _styles(records: Sequence[TrialRecord]) -> dict[str, dict[str, Any]]:
-    losses = dict.fromkeys(record.loss for record in records)
+def _sign(look: Mark | Stroke) -> Line2D:
+    return Line2D([], [], **_marked(look) if isinstance(look, Mark) else _stroked(look))
+
+
+def _marked(mark: Mark) -> dict[str, Any]:
     return {
-        loss: {
-            "color": _COLOURS[i % len(_COLOURS)],
-            "marker": _MARKERS[i // len(_COLOURS) % len(_MARKERS)],
-        }
-        for i, loss in enumerate(losses)
+        "color": _plain(mark.colour),
+        "linestyle": "none",
+        "marker": _MARKERS[mark.shape],
+        "markersize": 1.5 * mark.size,
+        "fillstyle": "none" if mark.hollow else "full",
     }
 
 
-def _scale(values: Sequence[float]) -> str:
-    """The axis scale: logarithmic if the values span more than a decade."""
-    positive = [value for value in values if value > 0]
-    return "log" if positive and max(positive) > 10 * min(positive) else "linear"
+def _stroked(stroke: Stroke) -> dict[str, Any]:
+    dashes = tuple(map(float, stroke.dash.split()))
+    return {
+        "color": _plain(stroke.colour),
+        "linestyle": (0, dashes) if dashes else "solid",
+        "linewidth": stroke.width,
+    }
+
+
+def _plain(colour: str) -> str:
+    """The colour outside a page, which may replace it: #222 of ``var(--ink,#222)``."""
+    return colour.rpartition(",")[2].rstrip(")")
 
 
 def _panel(upper: Axes, lower: Axes, bins: Sequence[Bin], independent: bool) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from html import escape
 
+from sweeps.pages.chart import COLOURS
 from sweeps.pages.predictions import Bin, Panel, reliability_panels
-from sweeps.pages.svg import COLOURS
 from trainables.files.rows import Rows
 
 _SIZE = 240  # pixels, side of a panel

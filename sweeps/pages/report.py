@@ -23,12 +23,14 @@ from sweeps.errors import first_line
 from sweeps.messages.formatting import counted, format_hyperparameters, format_loss, metric_heading
 from sweeps.messages.redaction import redact
 from sweeps.pages import figures
+from sweeps.pages.chart import Chart
 from sweeps.pages.predictions import (
     parts_of_error,
     probabilities,
     reliability_bins,
     top_label,
 )
+from sweeps.pages.svg import svg
 from sweeps.results.columns import one_line, shown_metrics
 from sweeps.results.explanation import evaluation_rows, failure_summary, reasons
 from sweeps.results.headline import headline
@@ -112,7 +114,7 @@ def render_report(
         metrics=metrics,
         columns=[*_FACTS, *metrics.values()],
         trials=[_trial_row(record, metrics) for record in records],
-        diagrams=_drawn(_diagrams(ranking, predictions)),
+        diagrams=[Markup(drawn) for drawn in _diagrams(ranking, predictions)],
         **_search_figures(ranking, plan),
         on_test=_on_test(ranking, predictions, classes, labels),
         shown_samples=shown_samples,
@@ -129,17 +131,17 @@ def _search_figures(ranking: Ranking, plan: Plan) -> dict[str, Any]:
     classifiers = [record for record in ranking.records if record.role != "encoder"]
     groups = figures.searched(classifiers, plan.rule.objective)
     return {
-        "scatter": Markup(figures.error_against_objective(ranking)),
-        "curves": Markup(figures.curves(classifiers, plan)),
+        "scatter": _svg(figures.error_against_objective(ranking)),
+        "curves": _svg(figures.curves(classifiers, plan)),
         "saved": figures.saved_by_stopping(classifiers, plan.epochs),
         "importances": importances(classifiers, plan),
-        "slices": _drawn(figures.one_slice(group, plan.rule.objective) for group in groups),
-        "maps": _drawn(figures.maps(groups, plan.rule.objective)),
+        "slices": [_svg(figures.one_slice(group, plan.rule.objective)) for group in groups],
+        "maps": [_svg(chart) for chart in figures.maps(groups, plan.rule.objective)],
     }
 
 
-def _drawn(drawings: Iterable[str]) -> list[Markup]:
-    return [Markup(svg) for svg in drawings]
+def _svg(chart: Chart) -> Markup:
+    return Markup(svg(chart))
 
 
 def _kind(recommended: Recommendation | None, judgement: Judgement) -> str:
@@ -188,6 +190,7 @@ def _drawn_verdicts(found: Sequence[Comparison]) -> list[tuple[Comparison, Marku
 
 
 def render_side_by_side(sweeps: Sequence[Beside]) -> str:
+    on_test = figures.test_values(sweeps)
     return page(
         "pages/side_by_side.html.j2",
         sweeps=sweeps,
@@ -196,8 +199,8 @@ def render_side_by_side(sweeps: Sequence[Beside]) -> str:
         test_metrics=[
             MetricName(MetricName.parse(each.sweep.objective).metric, "test") for each in sweeps
         ],
-        on_test=Markup(figures.test_values(sweeps)),
-        figures=_drawn(figures.across_sweeps(sweeps)),
+        on_test=_svg(on_test) if on_test else "",
+        figures=[_svg(chart) for chart in figures.across_sweeps(sweeps)],
     )
 
 
@@ -287,8 +290,8 @@ def _on_test(
         "sure": float(confidence.mean()),
         "right": float((predicted == labels).mean()),
         "parts": None if about else parts_of_error(reliability_bins(probs, labels)),
-        "classes": Markup(held_out.class_chart(parts)),
-        "coverage": Markup(held_out.coverage_chart(curves)),
+        "classes": _svg(held_out.class_chart(parts)),
+        "coverage": _svg(held_out.coverage_chart(curves)),
         "names": names,
         "matrix": counts if len(names) <= _MOST_IN_A_MATRIX else None,
         "pairs": held_out.confused_pairs(counts, names),

@@ -109,12 +109,15 @@ def result_files(plan: Plan, store: SweepStore, ending: Ending) -> dict[str, str
     Figures that cannot be drawn, for example because predictions are damaged, are omitted.
     """
     from sweeps.pages import figures
+    from sweeps.pages.svg import svg
 
     ranking, found = ending.ranking, ending.result
     classifiers = [record for record in ranking.records if record.role != "encoder"]
     drawings: dict[str, Callable[[], str]] = {
-        "figures/error_against_objective.svg": lambda: figures.error_against_objective(ranking),
-        "figures/curves.svg": lambda: figures.curves(classifiers, plan),
+        "figures/error_against_objective.svg": lambda: svg(
+            figures.error_against_objective(ranking)
+        ),
+        "figures/curves.svg": lambda: svg(figures.curves(classifiers, plan)),
         REPORT: lambda: stored_report(store, plan, ranking.records, found.judgement),
     }
     files = {}

@@ -11,7 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.pages import figures, held_out
-from sweeps.pages.svg import Axis, axis
+from sweeps.pages.chart import Axis, Point, axis
+from sweeps.pages.matplotlib_figures import draw, new_figure
+from sweeps.pages.svg import svg
 from sweeps.results.importance import importances
 from sweeps.results.verdicts import Comparison
 from sweeps.search.plan import Plan
@@ -72,7 +74,7 @@ RECORDS = [
 
 
 def test_each_mark_lies_where_its_trial_does() -> None:
-    root = ET.fromstring(figures.error_against_objective(ranked(RECORDS)))
+    root = ET.fromstring(svg(figures.error_against_objective(ranked(RECORDS))))
     marks = marks_of(root)
     x, y = axes(root)
     for number in (0, 1, 2, 4, 5):
@@ -91,6 +93,22 @@ def test_each_mark_lies_where_its_trial_does() -> None:
     }
 
 
+def test_matplotlib_prints_the_same_chart() -> None:
+    chart = figures.error_against_objective(ranked(RECORDS))
+    figure = new_figure((7, 4))
+    draw(figure, chart)
+    (drawn,) = figure.axes
+    places = [tuple(line.get_xydata()[0]) for line in drawn.lines if len(line.get_xdata()) == 1]
+    assert places == [(part.x, part.y) for part in chart.parts if isinstance(part, Point)]
+    assert (drawn.get_xlim(), drawn.get_ylim()) == (
+        (chart.x.low, chart.x.high),
+        (chart.y.low, chart.y.high),
+    )
+    assert (drawn.get_xscale(), drawn.get_yscale()) == ("linear", "log")
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == [name for _, name in chart.legend]
+
+
 def test_the_pareto_front_is_beaten_by_none() -> None:
     finished = [r.outcome for r in RECORDS if r.state == "finished"]
     front = figures.pareto_front(ranked(RECORDS))
@@ -104,7 +122,7 @@ def test_curves_have_every_epoch_and_what_was_saved_is_counted() -> None:
     values = [0.5, 0.4, 0.2]
     history = [{"epoch": i + 1, "val_nll": v} for i, v in enumerate(values)]
     records = [trial(0, history=history, state="stopped"), trial(1, epochs=9, val_nll=0.1)]
-    root = ET.fromstring(figures.curves(records, Plan(sweep)))
+    root = ET.fromstring(svg(figures.curves(records, Plan(sweep))))
     line = next(p for p in root.iter(f"{SVG}polyline") if len(p.attrib["points"].split()) == 3)
     read = [read_back(root, *map(float, p.split(","))) for p in line.attrib["points"].split()]
     assert [epoch for epoch, _ in read] == pytest.approx([1, 2, 3], abs=0.02)
@@ -129,14 +147,15 @@ def test_slices_show_finished_trials_of_the_search_alone() -> None:
         ("mbls", "margin", 7),
         ("mbls", "lam", 7),
     ]
-    drawn = [ET.fromstring(figures.one_slice(group, "val_ece")) for group in groups]
+    drawn = [ET.fromstring(svg(figures.one_slice(group, "val_ece"))) for group in groups]
     titles = [t.text for t in drawn[0].iter(f"{SVG}title")]
     assert len(titles) == 1 + 7
     for margin, ece, label in marks_of(drawn[0], 200):
         if not label.startswith("4:"):  # the path of a diamond starts at the top
             number = int(label.partition(":")[0])
             assert (margin, ece) == (pytest.approx(number, 0.05), pytest.approx(0.01 * number, 0.1))
-    (drawn_map,) = figures.maps(groups, "val_ece")
+    (chart,) = figures.maps(groups, "val_ece")
+    drawn_map = svg(chart)
     circles = [m for m in marks_of(ET.fromstring(drawn_map), 220) if not m[2].startswith("4:")]
     for margin, lam, label in circles:
         number = int(label.partition(":")[0])
@@ -210,7 +229,7 @@ def test_what_is_reported_of_the_test_split_agrees_with_the_metrics(
     for each in worst:
         assert names[int(labels[each.row])] == each.true != each.said
         assert each.confidence == pytest.approx(float(probs[each.row].max()))
-    assert "&lt;e&gt;" in held_out.class_chart(classes)
+    assert "&lt;e&gt;" in svg(held_out.class_chart(classes))
 
 
 def test_the_risk_coverage_curve_is_that_of_aurc(
@@ -219,7 +238,7 @@ def test_the_risk_coverage_curve_is_that_of_aurc(
     risks = M.risk_coverage(*predictions)
     assert float(risks.mean()) == M.aurc(*predictions)
     assert float(risks[-1]) == pytest.approx(1 - M.accuracy(*predictions))
-    root = ET.fromstring(held_out.coverage_chart({"ours": predictions}))
+    root = ET.fromstring(svg(held_out.coverage_chart({"ours": predictions})))
     (line,) = root.iter(f"{SVG}polyline")
     read = [read_back(root, *map(float, p.split(","))) for p in line.attrib["points"].split()]
     assert len(read) == 400

@@ -8,6 +8,7 @@ import pytest
 
 from sweeps.pages.figures import across_sweeps
 from sweeps.pages.report import render_side_by_side
+from sweeps.pages.svg import svg
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
@@ -34,7 +35,7 @@ SWEEPS = [beside("small", 1.0, "supported"), beside("large", 9.0, None)]
 
 
 def test_the_charts_show_where_the_best_of_each_sweep_lies() -> None:
-    (chart,) = [ET.fromstring(svg) for svg in across_sweeps(SWEEPS)]
+    (chart,) = [ET.fromstring(svg(drawn)) for drawn in across_sweeps(SWEEPS)]
     titles = [str(title.text) for title in chart.iter("{http://www.w3.org/2000/svg}title")]
     best = [title for title in titles if title.startswith("best: ")]
     assert ["γ=9" in best[0], "γ=1" in best[1]] == [True, True]  # from the bottom: large, small
