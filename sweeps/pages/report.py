@@ -105,7 +105,7 @@ def render_report(
         verdicts=_drawn_verdicts(judgement.all_comparisons),
         leading=_drawn_verdicts(leading(judgement.comparisons)),
         basis=basis(judgement.all_comparisons),
-        why=reasons(ranking, plan.sweep.training.adapt_share, judgement) if records else [],
+        why=reasons(ranking, plan.sweep.training, judgement) if records else [],
         warnings=_warnings(ranking, environment) if records else [],
         failures=failure_summary(records),
         rows=rows,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 from sweeps.messages.formatting import counted, format_hyperparameters, format_value
@@ -174,14 +176,29 @@ def _recipe_facts(plan: Plan) -> dict[str, str]:
             "precision": _precision(training),
         }
     optimizer = {"sgd": f"SGD with momentum {training.momentum:g}", "adam": "Adam"}
-    schedule = {"constant": "constant", "step": "in steps", "cosine": "by a cosine to 0"}
+    schedule = {
+        "constant": "constant",
+        "step": "in steps",
+        "cosine": "by a cosine to 0",
+        "plateau": f"times {training.lr_decay:g} after more than "
+        f"{counted(training.plateau_patience, 'epoch')} without a lower validation NLL",
+    }
     warmup = f" after {training.warmup_epochs:g} epochs of warm-up" * (training.warmup_epochs > 0)
     return {
         "training": f"{optimizer.get(training.optimizer, 'AdamW')}, learning rate {training.lr:g} "
         f"({schedule[training.schedule]}{warmup}), weight decay {training.weight_decay:g}, "
         f"batches of {training.batch_size:,}",
+        **_kept_fact(training),
         "precision": _precision(training),
     }
+
+
+def _kept_fact(training: TrainingSection) -> dict[str, str]:
+    if training.keep == "last":
+        return {}
+    after = math.floor(training.keep_after * training.epochs)
+    since = f" after epoch {after}" if after else ""
+    return {"network": f"of the epoch with the lowest {training.keep}{since}"}
 
 
 def _encoder_facts(plan: Plan) -> dict[str, str]:

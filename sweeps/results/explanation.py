@@ -25,17 +25,19 @@ from sweeps.results.verdicts import conclusion, verdict
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.sweep_file.schema import TrainingSection
 from trainables.contract.metric_names import MetricName
 
 _SHIFT: Final = re.compile(r"shift_(.+?)(?:_(\d))?(?<!_adaptive)_ece$")
+_USUAL: Final = TrainingSection()
 _OOD: Final = re.compile(r"ood_(.+)_auroc$")
 
 
-def reasons(ranking: Ranking, adapt_share: float, judgement: Judgement) -> list[str]:
+def reasons(ranking: Ranking, training: TrainingSection, judgement: Judgement) -> list[str]:
     """Sentences about the selection, the conclusion from the verdicts, ensemble and data."""
     unproven = _on_failed_finalists(ranking)
     return [
-        *explain_choice(ranking, adapt_share),
+        *explain_choice(ranking, training),
         *on_failures(ranking.records),
         *(unproven or conclusion(judgement.comparisons)),
         *judgement.on_ensemble,
@@ -67,7 +69,7 @@ def _on_failed_finalists(ranking: Ranking) -> list[str]:
     ]
 
 
-def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
+def explain_choice(ranking: Ranking, training: TrainingSection = _USUAL) -> list[str]:
     """Why the setting was selected, how certain that is, and its test results."""
     chosen, baseline, guard = ranking.chosen, ranking.baseline, ranking.rule.guard
     limits = [f", {limit}" for limit in ranking.rule.constraints]
@@ -102,17 +104,30 @@ def explain_choice(ranking: Ranking, adapt_share: float = 0.0) -> list[str]:
             f"The cross-entropy baseline has {baseline.objective:.4f}, validation error "
             f"{baseline.val_error:.4f} (selected: {chosen.val_error:.4f})."
         )
-    lines += [*_front(ranking), *_context(chosen, objective)]
-    if adapt_share:
-        lines.append(
-            f"{adapt_share:.0%} of the validation split is reserved for adapting (some losses, "
-            "the temperature); the rest is used for evaluation."
-        )
     return [
         *lines,
+        *_front(ranking),
+        *_context(chosen, objective),
+        *_on_the_validation_split(training),
         _on_the_test_split(chosen, objective_metric(objective)),
         *_on_evaluation_sets(chosen),
     ]
+
+
+def _on_the_validation_split(training: TrainingSection) -> list[str]:
+    lines = []
+    if training.adapt_share:
+        lines.append(
+            f"{training.adapt_share:.0%} of the validation split is reserved for adapting (some "
+            "losses, the temperature); the rest is used for evaluation."
+        )
+    if training.keep != "last":
+        lines.append(
+            f"The result of a trial is its epoch with the lowest {training.keep}, which the "
+            "validation split selected too: validation values are optimistic, those of the test "
+            "split are not."
+        )
+    return lines
 
 
 def _on_fewer_seeds(ranking: Ranking, chosen: Candidate) -> list[str]:
@@ -253,7 +268,7 @@ def result_of(
         recommended=recommend(ranking, judgement, plan.sweep.selection.ensemble == "if_supported"),
         verdict=None if _on_failed_finalists(ranking) else verdict(judgement.comparisons),
         failures=tuple(on_failures(ranking.records)),
-        why=(*reasons(ranking, plan.sweep.training.adapt_share, judgement), *ends),
+        why=(*reasons(ranking, plan.sweep.training, judgement), *ends),
         rows=(
             *leaderboard(ranking),
             *reference_rows(judgement.references, ranking.rule.objective),

@@ -13,7 +13,8 @@ from trainables.files.digests import digest_of
 from trainables.plugins.components import Range
 
 OptimizerName = Literal["sgd", "adam", "adamw"]
-ScheduleName = Literal["constant", "step", "cosine"]
+ScheduleName = Literal["constant", "step", "cosine", "plateau"]
+KeptEpoch = Literal["last", "val_ece", "val_adaptive_ece", "val_nll", "val_brier", "val_error"]
 Precision = Literal["auto", "float32", "bfloat16"]
 Layout = Literal["auto", "channels_last", "contiguous"]
 Criterion = Literal["nll", "nll_unpenalised", "ece_grid"]
@@ -42,10 +43,12 @@ class TrainingConfig:
         momentum: Momentum of SGD.
         nesterov: Whether SGD uses Nesterov momentum.
         weight_decay: L2 penalty (decoupled for ``adamw``).
-        schedule: ``constant``, ``step`` (times ``lr_decay`` at each of ``milestones``) or
-            ``cosine`` (to zero at the last step).
+        schedule: ``constant``, ``step`` (times ``lr_decay`` at each of ``milestones``), ``cosine``
+            (to zero at the last step) or ``plateau`` (times ``lr_decay`` when the validation NLL no
+            longer falls, like ``ReduceLROnPlateau`` of PyTorch).
         milestones: Fractions of ``epochs`` at which ``step`` decays.
         lr_decay: Factor of each decay.
+        plateau_patience: ``plateau`` decays if the NLL has not fallen in more epochs than these.
         warmup_epochs: Epochs over which the learning rate rises linearly from zero.
         clip_grad_norm: Largest gradient norm, or None for no clipping.
         augmentation: ``none``, ``crop`` or ``crop_flip``; None is the dataset's default.
@@ -65,6 +68,10 @@ class TrainingConfig:
         class_weights: Weight of each class in the gradient: a list, or ``balanced`` for weights
             inversely proportional to the class frequencies; None for equal weights. For losses that
             are means over samples.
+        keep: The epoch whose network is the trial's result: the last, or the one with the lowest
+            value of a metric. That value is then optimistic, because the validation split selects
+            the epoch. A trial that is stopped early has the result of the epoch at which it stops.
+        keep_after: Fraction of ``epochs`` after which ``keep`` may select.
     """
 
     epochs: Epochs = 200
@@ -77,6 +84,7 @@ class TrainingConfig:
     schedule: ScheduleName = "cosine"
     milestones: tuple[Fraction, ...] = (0.43, 0.71)
     lr_decay: Fraction = 0.1
+    plateau_patience: Epochs = 10
     warmup_epochs: Annotated[float, Range(0, 100_000)] = 0.0
     clip_grad_norm: Positive | None = None
     augmentation: AugmentationName | None = None
@@ -88,6 +96,8 @@ class TrainingConfig:
     adapt_share: Share = 0.0
     sync_batch_norm: bool = False
     class_weights: ClassWeights | None = None
+    keep: KeptEpoch = "last"
+    keep_after: Share = 0.0
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from trainables.engine.optimizers import (
     set_learning_rates,
 )
 from trainables.engine.precision import autocast, exact_arithmetic
+from trainables.engine.schedule import learning_rate_factor
 from trainables.losses import CalibrationLoss
 from trainables.models import Classifier
 from trainables.runtime.devices import is_out_of_memory, release_memory
@@ -71,6 +72,7 @@ class Trainer:
         self.seed = seed
         self.device = device
         self.epoch = 0
+        self._val_nll: list[float] = []  # after each epoch, if the schedule needs it
         self._eval_batch_size = config.eval_batch_size
         if device.type == "cpu":
             self._eval_batch_size = min(self._eval_batch_size, _CPU_EVAL_BATCH)
@@ -109,9 +111,8 @@ class Trainer:
         steps = nullcontext(self._train_step) if self._captured is None else self._captured.epoch()
         with steps as train:
             for step, (batch, size) in enumerate(self._batches.read(self._order())):
-                factor = learning_rate_factor(
-                    self.config, self.epoch + step / self._steps_per_epoch
-                )
+                done = self.epoch + step / self._steps_per_epoch
+                factor = learning_rate_factor(self.config, done, self._val_nll)
                 set_learning_rates(self.optimizer, factor)
                 total += train(batch, size) * size
         self.loss.on_epoch_end()
@@ -125,7 +126,12 @@ class Trainer:
         return {"train_loss": train_loss, "lr": self.config.lr * factor}
 
     def adapt_loss(self, val_logits: Tensor, val_labels: Tensor) -> None:
-        """Pass logits (N, K) and labels (N,) of the validation split to the loss after an epoch."""
+        """Pass logits (N, K) and labels (N,) of the validation split to loss and schedule.
+
+        Call it after each epoch.
+        """
+        if self.config.schedule == "plateau":
+            self._val_nll.append(nn.functional.cross_entropy(val_logits, val_labels).item())
         with torch.no_grad():
             self.loss.on_validation_end(val_logits.to(self.device), val_labels.to(self.device))
 
@@ -152,6 +158,7 @@ class Trainer:
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "loss": self.loss.state_dict(),
+            "val_nll": list(self._val_nll),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -161,6 +168,7 @@ class Trainer:
         place_learning_rates(self.optimizer)
         self.loss.load_state_dict(state["loss"])
         self.epoch = state["epoch"]
+        self._val_nll = list(state.get("val_nll", []))  # absent from older checkpoints
 
     # Always in float32: bfloat16 rounds confidences, which changes calibration errors by as much as
     # good losses differ.
@@ -293,20 +301,6 @@ class Trainer:
         if name is not None:
             self._drawn[name] = places
         return places
-
-
-def learning_rate_factor(config: TrainingConfig, epochs_done: float) -> float:
-    """Learning rate relative to its initial value after a fractional number of epochs."""
-    if epochs_done < config.warmup_epochs:
-        return min((epochs_done + 1e-3) / config.warmup_epochs, 1.0)
-    if config.schedule == "step":
-        passed = sum(epochs_done >= fraction * config.epochs for fraction in config.milestones)
-        return config.lr_decay**passed
-    if config.schedule == "cosine":
-        span = max(config.epochs - config.warmup_epochs, 1e-9)
-        progress = min((epochs_done - config.warmup_epochs) / span, 1.0)
-        return 0.5 * (1 + math.cos(math.pi * progress))
-    return 1.0
 
 
 def _memory_format(model: nn.Module, config: TrainingConfig) -> torch.memory_format:

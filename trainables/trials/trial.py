@@ -43,6 +43,7 @@ from trainables.runtime.devices import (
     numbered,
 )
 from trainables.runtime.distributed import from_first_worker, rank
+from trainables.trials.kept_epoch import LowestEpoch
 from trainables.trials.outcome import (
     Predictions,
     evaluate,
@@ -78,6 +79,7 @@ class TrialRun:
         self._setting = trial_setting(setup.model, setup.model_options, config)
         self._state: dict[str, Any] | None = None  # checkpoint content, on the first worker
         self._trainer: Trainer | None = None
+        self._lowest = LowestEpoch(self.training) if self.training.keep != "last" else None
         self._begun = False
         self._unsaved: list[Callable[[], object]] = []
         self._made = time.monotonic()
@@ -185,6 +187,8 @@ class TrialRun:
         state = self._take_state()
         if state is not None:
             trainer.load_state_dict(state["trainer"])
+            if self._lowest is not None:
+                self._lowest.load_state_dict(state["lowest"])
         self._trainer = trainer
 
     def _prepare_process(self) -> None:
@@ -224,7 +228,8 @@ class TrialRun:
         seconds = time.monotonic() - began
         entry = {**self._entry(trainer.epoch), "training_seconds": seconds, **train_metrics}
         entry |= self._evaluate(trainer)
-        self._keep(entry, {"trainer": trainer.state_dict()})
+        lowest = {} if self._lowest is None else {"lowest": self._lowest.state_dict()}
+        self._keep(entry, {"trainer": trainer.state_dict(), **lowest})
 
     def _entry(self, epoch: int) -> dict[str, float]:
         """The number and times of an epoch."""
@@ -252,14 +257,22 @@ class TrialRun:
 
     def _evaluate(self, trainer: Trainer) -> dict[str, float]:
         """Metrics after an epoch, and the whole outcome if the trial may end here."""
-        logits, labels = trainer.predict(self.dataset.validation)
-        validation, adapting = self._parts(logits, labels)
+        validation, adapting = self._parts(*trainer.predict(self.dataset.validation))
         trainer.adapt_loss(*adapting)
+        last = trainer.epoch >= self.training.epochs
+        kept: dict[str, float] = {}
+        if self._lowest is not None:
+            metric = self._lowest.metric
+            value = evaluate(*validation, [metric], self.data.task.decisions)[metric]
+            self._lowest.offer(trainer, value)
+            if last:
+                self._lowest.restore(trainer)
+                validation, adapting = self._parts(*trainer.predict(self.dataset.validation))
+                kept = {"kept_epoch": self._lowest.epoch}
         test = None
         if self._may_end(trainer.epoch):
             test = self.dataset.task.decisions_of(*trainer.predict(self.dataset.test))
-        found = self._judge(trainer.epoch, validation, adapting, test)
-        last = trainer.epoch >= self.training.epochs
+        found = kept | self._judge(trainer.epoch, validation, adapting, test)
         if test is not None and last and self.config.role == "finalist":
             sets = [(each, trainer.predict(each.split)) for each in self.dataset.evaluation_sets]
             found |= summarise_evaluation_sets(sets, test, found["temperature"])

@@ -125,3 +125,17 @@ class EncoderSection(Section):
                 "loss.hyperparameters"
             )
         return self
+
+    @model_validator(mode="after")
+    def _no_validation_metrics(self) -> EncoderSection:
+        if self.training.schedule == "plateau":
+            raise ValueError(
+                "training.schedule = plateau is not allowed, as an encoder has no validation NLL; "
+                "allowed: constant, step or cosine"
+            )
+        if self.training.keep != "last":
+            raise ValueError(
+                f"training.keep = {self.training.keep} is not allowed, as an encoder has no "
+                "validation metrics; allowed: last"
+            )
+        return self

@@ -9,6 +9,7 @@ from sweeps.results.recommendation import recommend
 from sweeps.results.verdicts import SCALED, Comparison
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
+from sweeps.sweep_file.schema import TrainingSection
 from tests.builders import baseline, finalist, make_sweep, ranked, trial
 
 
@@ -23,7 +24,7 @@ def test_the_reasons_end_with_what_follows_from_the_verdicts() -> None:
     )
     judgement = Judgement((against,), ensemble={"why": ["Of the ensemble."], "comparisons": []})
     ranking = ranked(records)
-    lines = reasons(ranking, 0.0, judgement)
+    lines = reasons(ranking, TrainingSection(), judgement)
     assert "The cross-entropy baseline has 0.0500, validation error 0.1000" in lines[1]
     recommended = recommend(ranking, judgement)
     assert recommended is not None and "is not shown to beat it" in recommended.text
@@ -36,6 +37,13 @@ def test_what_a_calibrated_model_would_show_stands_beside() -> None:
     records = [baseline(val_ece=0.05), trial(1, "focal", val_ece=0.03, **known)]
     lines = explain_choice(ranked(records))
     assert any("would show 0.0190, up to 0.0270" in line for line in lines)
+
+
+def test_an_epoch_selected_by_validation_makes_its_values_optimistic() -> None:
+    ranking = ranked([baseline(val_ece=0.05), trial(1, "focal", val_ece=0.03)])
+    *_, note, _ = explain_choice(ranking, TrainingSection(keep="val_ece"))
+    assert "its epoch with the lowest val_ece" in note and "optimistic" in note
+    assert not any("optimistic" in line for line in explain_choice(ranking))
 
 
 def test_a_selected_baseline_is_not_compared_with_itself() -> None:

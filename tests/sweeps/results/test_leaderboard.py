@@ -8,6 +8,7 @@ import pytest
 from sweeps.results.explanation import explain_choice
 from sweeps.results.leaderboard import leaderboard
 from sweeps.search.record import TrialRecord
+from sweeps.sweep_file.schema import TrainingSection
 from sweeps.terminal.answers import leaderboard_table
 from tests.builders import baseline, ranked, shown, trial
 
@@ -76,7 +77,7 @@ def test_finalists_are_shown_by_the_mean_over_new_seeds() -> None:
     row = rows_by_loss(records)["focal"]
     assert (row["val_ece"], row["test_ece"]) == (pytest.approx(0.03), pytest.approx(0.15))
     assert row["seeds"] == 2
-    first, *_, apart, last = explain_choice(ranked(records), adapt_share=0.3)
+    first, *_, apart, last = explain_choice(ranked(records), TrainingSection(adapt_share=0.3))
     assert apart.startswith("30% of the validation split is reserved for adapting")
     assert "Selected: focal γ=3 – the lowest val_ece, 0.0300 (mean over 2 fresh seeds)" in first
     assert "at most 0.01 above cross-entropy's" in first

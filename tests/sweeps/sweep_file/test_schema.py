@@ -210,6 +210,15 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
             "scaling: {num_workers: 4}\n",
             r"encoder.training.batch_size = 3 is not allowed .*; allowed: 4 or more",
         ),
+        (
+            HEAD + "losses: [focal]\nencoder: {training: {schedule: plateau}}\n",
+            r"training.schedule = plateau is not allowed.*; allowed: constant, step or cosine",
+        ),
+        (
+            HEAD + "losses: [focal]\nencoder: {training: {keep: val_ece}}\n",
+            r"training.keep = val_ece is not allowed.*; allowed: last",
+        ),
+        (HEAD + "losses: [focal]\ntraining: {keep: val_eec}\n", r"keep = .*val_eec.*val_ece"),
     ],
 )
 def test_values_that_no_sweep_file_may_contain(tmp_path: Path, text: str, message: str) -> None:

@@ -9,13 +9,15 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.optim.lr_scheduler import ReduceLROnPlateau
 
 from tests.harness.workers import run_workers
 from trainables.contract.config import TrainingConfig, check_shares
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset, Split
 from trainables.engine.optimizers import make_optimizer
-from trainables.engine.training import DivergedError, Trainer, learning_rate_factor
+from trainables.engine.schedule import learning_rate_factor, plateaus
+from trainables.engine.training import DivergedError, Trainer
 from trainables.losses import CalibrationLoss, make_loss
 from trainables.losses.cross_entropy import CrossEntropy
 from trainables.models import Classifier
@@ -349,6 +351,20 @@ def test_shared_arrays_are_unchanged(digits: Dataset) -> None:
 def test_learning_rates(recipe: dict[str, Any], epochs_done: float, factor: float) -> None:
     config = TrainingConfig(epochs=10, **recipe)
     assert learning_rate_factor(config, epochs_done) == pytest.approx(factor, abs=1e-3)
+
+
+@pytest.mark.parametrize("patience", [1, 2, 5])
+def test_plateaus_are_those_of_pytorch(patience: int) -> None:
+    weight = nn.Parameter(torch.zeros(1))
+    theirs = ReduceLROnPlateau(torch.optim.SGD([weight], lr=1.0), patience=patience, eps=0)
+    losses = np.random.default_rng(patience).normal(1.0, 0.1, 60).tolist()
+    losses[1] = losses[0] * (1 - 5e-5)  # falls by too little to count
+    for epoch, loss in enumerate(losses, start=1):
+        theirs.step(loss)
+        config = TrainingConfig(epochs=60, schedule="plateau", plateau_patience=patience)
+        factor = learning_rate_factor(config, epoch, losses[:epoch])
+        assert factor == pytest.approx(theirs.get_last_lr()[0], rel=1e-9)
+    assert plateaus(losses, patience) > 1
 
 
 @pytest.mark.parametrize("warmup", [5e-4, 0.5, 5.0])

@@ -121,7 +121,9 @@ def resumed(folder: Path) -> dict[str, Any]:
         setup = TrialSetup(
             model="small_cnn",
             model_options={"width": 4},
-            training=TrainingConfig(epochs=3, batch_size=40),
+            training=TrainingConfig(
+                epochs=3, batch_size=40, schedule="plateau", plateau_patience=1, keep="val_ece"
+            ),
             trials_uri=str(folder / place),
             outcome_epochs=(3,),
         )

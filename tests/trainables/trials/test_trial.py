@@ -30,7 +30,7 @@ from trainables.contract.report import (
 from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset, EvaluationSet, Split
-from trainables.engine.training import learning_rate_factor
+from trainables.engine.schedule import learning_rate_factor
 from trainables.files.checkpoints import load_checkpoint, read_checkpoint, save_checkpoint
 from trainables.files.rows import Rows
 from trainables.files.storage import Folder
@@ -84,24 +84,61 @@ def without_time(entry: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in entry.items() if key not in COSTS}
 
 
-@pytest.mark.parametrize("loss", ["cross_entropy", "cals_alm", "adafocal", "crl", "aucm", "mixup"])
+PLATEAU = {"lr": 1e-7, "schedule": "plateau", "plateau_patience": 1}  # from epoch 2 on
+OTHER_RECIPES = [("cross_entropy", PLATEAU), ("cross_entropy", {"keep": "val_ece"})]
+
+
+@pytest.mark.parametrize(
+    ("loss", "recipe"),
+    [
+        *((name, {}) for name in ("cross_entropy", "cals_alm", "adafocal", "crl", "aucm", "mixup")),
+        *OTHER_RECIPES,
+    ],
+)
 def test_a_trial_interrupted_after_any_epoch_has_the_same_result(
-    tmp_path: Path, digits: Dataset, loss: str
+    tmp_path: Path, digits: Dataset, loss: str, recipe: dict[str, Any]
 ) -> None:
-    whole = start(digits, make_setup(tmp_path / "whole"), loss)
+    whole = start(digits, make_setup(tmp_path / "whole", **recipe), loss)
     reports = [whole.advance() for _ in range(EPOCHS)]
     assert [report.done for report in reports] == [False] * (EPOCHS - 1) + [True]
     results = [without_time(entry) for entry in whole.history]
     for cut in range(1, EPOCHS):
         folder = tmp_path / f"cut{cut}"
-        before = start(digits, make_setup(folder), loss)
+        before = start(digits, make_setup(folder, **recipe), loss)
         for _ in range(cut):
             before.advance()
-        after = start(digits, make_setup(folder), loss)
+        after = start(digits, make_setup(folder, **recipe), loss)
         # The first report repeats all epochs, because earlier reports may have been lost.
         assert entries(after, EPOCHS - cut + 1) == results
     for name, value in last_state(tmp_path / "whole")["model"].items():
         assert torch.equal(value, last_state(tmp_path / "cut2")["model"][name]), name
+
+
+def test_the_learning_rate_falls_after_a_plateau(tmp_path: Path, digits: Dataset) -> None:
+    run = start(digits, make_setup(tmp_path, **PLATEAU))
+    assert [entry["lr"] for entry in entries(run, EPOCHS)] == pytest.approx([1e-7] * 3 + [1e-8])
+
+
+def test_the_network_of_the_selected_epoch_is_the_result(tmp_path: Path, digits: Dataset) -> None:
+    """The last entry, the predictions and the checkpoint are those of that epoch."""
+    plain = start(digits, make_setup(tmp_path / "plain"))
+    values = [entry["val_ece"] for entry in entries(plain, EPOCHS)]
+    run = start(digits, make_setup(tmp_path / "kept", keep="val_ece", keep_after=0.25))
+    *before, last = entries(run, EPOCHS)
+    assert min(values) == values[0]  # too early
+    best = min(range(1, EPOCHS), key=values.__getitem__)
+    assert best < EPOCHS - 1
+    assert last["kept_epoch"] == best + 1
+    assert last["val_ece"] == pytest.approx(values[best])
+    assert [entry["val_ece"] for entry in before] == pytest.approx(values[:-1])
+    assert not any("kept_epoch" in entry for entry in before)
+    logits, labels = Rows.read(Folder(str(tmp_path / "kept")) / "00007", "validation").tensors()
+    assert M.evaluate(logits, labels, ["ece"])["ece"] == pytest.approx(values[best])
+    run.close()
+    again = start(digits, make_setup(tmp_path / "kept", keep="val_ece", keep_after=0.25))
+    again.advance()
+    assert again._trainer is not None
+    torch.testing.assert_close(again._trainer.predict(digits.validation)[0], logits)
 
 
 def test_outcomes_are_written_where_a_trial_may_end(tmp_path: Path, digits: Dataset) -> None:
