@@ -295,7 +295,7 @@ def main() -> None:
     print(f"| {' | '.join(heads)} |\n{'| --- ' * len(heads)}|")
     for name in arguments.noise:
         for samples in arguments.samples:
-            repetitions = max(100, min(arguments.repetitions, 10_000_000 // samples))
+            repetitions = min(arguments.repetitions, max(100, 10_000_000 // samples))
             counts = simulate(NOISES[name], samples, repetitions, arguments.finalists)
             first = f"{name} | {samples:,}"
             if arguments.per_training:

@@ -2,6 +2,7 @@
 
     python -m benchmarks.training [--device cuda] [--model small_cnn] [--shape 1 28 28] [--seeds 5]
                                   [--data ../shared/data] [--batch-size 128] [--samples 1280]
+                                  [--rounds 10]
 
 All train the same model on the same random images with the same batch size, in turns, in one run.
 *Ours* uses the precision that a sweep would use (printed in the first line), and float32; on a GPU
@@ -43,7 +44,6 @@ from trainables.engine.training import Trainer
 from trainables.losses import make_loss
 from trainables.models import Classifier, make_model
 
-ROUNDS = 10
 SECONDS = 4.0  # of a process beside others
 
 
@@ -56,6 +56,7 @@ def main() -> None:
     parser.add_argument("--batch-size", type=int, default=128)
     parser.add_argument("--samples", type=int, default=1_280, help="of an epoch of the first table")
     parser.add_argument("--augmentation", default="crop_flip")
+    parser.add_argument("--rounds", type=int, help="of the first table; by default 10, on a GPU 3")
     parser.add_argument("--seeds", type=int, default=0, help="of the second table; 0 for none")
     parser.add_argument("--data", help="folder of FashionMNIST/raw")
     parser.add_argument("--processes", type=int, default=1, help="on a GPU: trials that share it")
@@ -75,7 +76,8 @@ def main() -> None:
             speed = speed_of_several(arguments.processes, arguments.model, dataset, own, device)
             print(f"{arguments.processes} processes, {name:16s}{speed:10,.0f} images/s", flush=True)
         return
-    speeds = measure(arguments.model, dataset, config, device)
+    rounds = arguments.rounds or (10 if device.type == "cpu" else 3)
+    speeds = measure(arguments.model, dataset, config, device, rounds)
     alone = speeds["alone"]
     print(f"\n{'images/s':28s}{'':>10s}{'of alone':>10s}")
     for name, speed in speeds.items():
@@ -98,7 +100,7 @@ def random_images(shape: tuple[int, ...], samples: int = 1_280) -> Dataset:
 
 
 def measure(
-    model: str, dataset: Dataset, config: TrainingConfig, device: torch.device
+    model: str, dataset: Dataset, config: TrainingConfig, device: torch.device, rounds: int
 ) -> dict[str, float]:
     """Images per second of each loop, the fastest of several rounds."""
     few = random_images(dataset.samples.shape, min(len(dataset.train), 5_120))  # it is slow
@@ -121,7 +123,7 @@ def measure(
     fastest = dict.fromkeys(steps, 0.0)
     for step in steps.values():
         next(step)  # warm
-    for _ in range(ROUNDS if device.type == "cpu" else ROUNDS // 3):
+    for _ in range(rounds):
         for name, step in steps.items():
             fastest[name] = max(fastest[name], speed_of(step, device))
     best = max(speed for name, speed in fastest.items() if name.startswith("alone"))

@@ -26,7 +26,7 @@ QUICK = {
 SLOW = {
     "clustered": "--repetitions 2 --images 3",
     "detectable": "--repetitions 2 --samples 100",
-    "differences": "--repetitions 2 --samples 100 --laws 'label noise'",
+    "differences": "--repetitions 2 --samples 100 --pool 1000 --laws 'label noise'",
     "growth": "records 3",
     "judging": "--samples 200 --classes 3",
     "memory": "--images 64",
@@ -37,7 +37,7 @@ SLOW = {
     "tabular.coverage": DIGITS,
     "tabular.regret": f"{DIGITS} --replays 1 --only",
     "tabular.temperatures": DIGITS,
-    "training": "--samples 64 --batch-size 32 --shape 1 8 8 --seeds 1",
+    "training": "--samples 64 --batch-size 32 --shape 1 8 8 --rounds 1 --seeds 1",
 }
 BY_HAND = {"tabular.posthoc": DIGITS}  # takes minutes
 COMMANDS = [
