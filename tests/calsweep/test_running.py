@@ -1,4 +1,4 @@
-"""Whole sweeps from Python, on a real Ray and a real MLflow."""
+"""Whole sweeps from Python, with a real MLflow."""
 
 import io
 from collections.abc import Iterator
@@ -25,37 +25,50 @@ IMAGES = DIGITS.images.astype(np.uint8)[:600, :, :, None] * 16
 LABELS = DIGITS.target[:600]
 
 
-@pytest.fixture(scope="module")
-def result(
-    tmp_path_factory: pytest.TempPathFactory, ray_session: None
-) -> Iterator[calsweep.Result]:
+def from_memory(folder: Path, trials: int, debug: bool) -> calsweep.Result:
     """The result of a sweep whose data, model and one loss exist only in memory."""
 
     class Doubled(nn.Module):
         def forward(self, logits: Tensor, targets: Tensor) -> Tensor:
             return 2 * nn.functional.cross_entropy(logits, targets)
 
+    return calsweep.run(
+        dataset=(IMAGES, LABELS),
+        model=lambda: nn.Sequential(
+            nn.Flatten(), nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10)
+        ),
+        losses=[Doubled, calsweep.loss("focal", gamma=(1.5, 2.5))],
+        epochs=4,
+        trials=trials,
+        name="digits",
+        storage=folder / "store",
+        set={
+            "selection.finalists": 1,
+            "selection.seeds": 1,
+            "training.batch_size": 32,
+            "training.lr": 0.02,  # few steps
+            "scaling.max_concurrent": 1,  # one process to start
+        },
+        debug=debug,
+    )
+
+
+@pytest.fixture(scope="module")
+def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[calsweep.Result]:
     folder = tmp_path_factory.mktemp("from_memory")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        yield calsweep.run(
-            dataset=(IMAGES, LABELS),
-            model=lambda: nn.Sequential(
-                nn.Flatten(), nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10)
-            ),
-            losses=[Doubled, calsweep.loss("focal", gamma=(1.5, 2.5))],
-            epochs=4,
-            trials=5,
-            name="digits",
-            storage=folder / "store",
-            set={
-                "selection.finalists": 1,
-                "selection.seeds": 1,
-                "training.batch_size": 32,
-                "training.lr": 0.02,  # few steps
-                "scaling.max_concurrent": 1,  # one process to start
-            },
-        )
+        yield from_memory(folder, trials=5, debug=True)
+
+
+@pytest.mark.slow
+def test_what_exists_only_in_memory_is_sent_to_ray(
+    ray_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table = from_memory(tmp_path, trials=3, debug=False).table()
+    assert {"Doubled", "focal", "cross_entropy"} == set(table["loss"])
+    assert set(table["state"]) <= {"finished", "stopped"}
 
 
 def test_the_best_setting(result: calsweep.Result) -> None:
@@ -165,7 +178,7 @@ def test_a_loss_has_its_own_reliability_diagram(result: calsweep.Result) -> None
 
 def test_a_cell_that_runs_again_resumes(result: calsweep.Result) -> None:
     tree = YAML(typ="safe").load(result.sweep_file)
-    again = calsweep.run(tree, storage=result.storage, or_resume=True)
+    again = calsweep.run(tree, storage=result.storage, or_resume=True, debug=True)
     assert len(again.table()) == len(result.table())
     with pytest.raises(calsweep.UserError, match="name is missing"):
         calsweep.run(dataset="digits", losses=["focal"], or_resume=True)
@@ -178,4 +191,5 @@ def test_the_result_can_be_loaded_later(result: calsweep.Result) -> None:
     assert again._repr_html_().startswith("<pre")
     [entry] = calsweep.best(dataset="digits", storage=result.storage)
     assert entry["loss"] == (again.best and again.best.loss)
-    assert calsweep.resume("digits", storage=result.storage, progress=False).best == again.best
+    resumed = calsweep.resume("digits", storage=result.storage, progress=False, debug=True)
+    assert resumed.best == again.best

@@ -2,11 +2,8 @@
 
 import json
 import re
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -18,8 +15,7 @@ from sklearn.datasets import load_digits
 from sweeps.cli import app
 from sweeps.sweep_file.loading import FIRST_LINE
 from sweeps.tracking.address import tracking_uri
-from tests.harness.command import calsweep, exit_code, send_signal, start_calsweep
-from tests.harness.ray_cluster import free_port
+from tests.harness.command import calsweep
 
 MINIMAL = "name: small\ndataset: digits\nmodel: small_cnn\nlosses: [focal]\n"
 
@@ -143,19 +139,19 @@ def imported_by(code: str, folder: Path | None = None) -> set[str]:
 SMALL = ("training.epochs=2", "search.trials=3", "selection.seeds=0", "losses=[focal]")
 
 
-def run_small(folder: Path, *sets: str) -> subprocess.CompletedProcess[str]:
-    values = (*SMALL, "dataset.train_samples=300", *sets)
-    done = calsweep(folder, "run", "quickstart", *(x for s in values for x in ("--set", s)))
+def run_small(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    values = (*SMALL, "dataset.train_samples=300", "scaling.max_concurrent=1")
+    sets = (x for s in values for x in ("--set", s))
+    done = calsweep(folder, "run", "quickstart", *sets, *options)
     assert done.returncode == 0, done.stderr
     return done
 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder in which a small sweep was run with the default storage."""
+    """A folder in which a small sweep was run with the default storage, without Ray."""
     folder = tmp_path_factory.mktemp("finished")
-    one = "scaling.max_concurrent=1"  # process to start
-    done = run_small(folder, one, "tracking.register_model=false")
+    done = run_small(folder, "--debug", "--set", "tracking.register_model=false")
     for part in ("best setting", " selected", "calsweep ui", "calsweep best", "calsweep report"):
         assert part in done.stdout
     assert "3 trials" in done.stderr or "/3" in done.stderr
@@ -164,9 +160,10 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def registered(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, with the selected setting in the registry; only slow tests use it."""
+    """The same on Ray, with the selected setting in the registry; only slow tests use it."""
     folder = tmp_path_factory.mktemp("registered")
-    done = run_small(folder, "scaling.max_concurrent=1")
+    done = run_small(folder)
+    assert "best setting" in done.stdout
     # Two epochs are worse than logistic regression, of which the result warns.
     assert "registered: models:/calsweep-digits@challenger is version 1; there is no" in done.stderr
     moved = calsweep(folder, "promote", "quickstart")
@@ -225,35 +222,6 @@ def test_a_second_run_of_the_same_name_is_refused(finished: Path) -> None:
     done = calsweep(finished, "run", "quickstart")
     assert done.returncode == 2
     assert "calsweep resume quickstart" in done.stderr
-
-
-@pytest.fixture
-def ui(registered: Path) -> Iterator[str]:
-    """The link that `calsweep ui` prints."""
-    said = registered / "ui.txt"
-    process = start_calsweep(registered, "ui", "--port", str(free_port()), output=said)
-    while "is up" not in said.read_text():
-        assert process.exitcode is None, said.read_text()
-        time.sleep(0.3)
-    [link] = re.findall(r"\S+/experiments/\S+", said.read_text())
-    yield link
-    send_signal(process, signal.SIGINT)
-    assert exit_code(process, 60) == 0
-
-
-@pytest.mark.slow
-def test_runs_are_shown_in_mlflows_own_ui(ui: str, chromium: str) -> None:
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(
-            executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"]
-        )
-        page = browser.new_page(viewport={"width": 1440, "height": 1000})
-        page.goto(ui)
-        for part in ("quickstart", "matching runs"):  # the trials are folded into their sweep
-            page.get_by_text(part).first.wait_for(timeout=150_000)
-        browser.close()
 
 
 def test_help_lists_every_command_once_in_one_line(tmp_path: Path) -> None:
