@@ -68,7 +68,7 @@ def installed(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_a_sweep_over_a_loss_beside_the_sweep_file(folder: Path) -> None:
-    done = calsweep(folder, "run", "own.yaml", "--set", "scaling.max_concurrent=1")
+    done = calsweep(folder, "run", "own.yaml", "--debug")
     assert done.returncode == 0, done.stderr
     records = SweepStore(str(folder / "calsweep-store"), "own").load_records()
     own = [record for record in records if record.loss == OWN]

@@ -23,7 +23,7 @@ def few_digits(*, seed) -> Dataset:
 
 @pytest.mark.slow
 def test_other_data_are_refused_and_other_code_is_reported(
-    ray_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -36,14 +36,14 @@ def test_other_data_are_refused_and_other_code_is_reported(
         selection={"finalists": 0},
     )
     storage = str(tmp_path / "store")
-    records = run_sweep(sweep, storage, console=Console(quiet=True)).records
+    records = run_sweep(sweep, storage, debug=True, console=Console(quiet=True)).records
     assert records[0].state == "finished"
     environment = read_environment(SweepStore(storage, "small").folder)
     assert environment is not None
 
     (tmp_path / "samples").write_text("300")
     with pytest.raises(UserError, match=r"expected 200 train, .*; found 300 train, "):
-        resume_sweep("small", storage, console=Console(quiet=True))
+        resume_sweep("small", storage, debug=True, console=Console(quiet=True))
     kept = SweepStore(storage, "small").load_records()
     assert [facts(record) for record in kept] == [facts(record) for record in records]
 
@@ -51,7 +51,7 @@ def test_other_data_are_refused_and_other_code_is_reported(
     with (tmp_path / "own_data.py").open("a") as file:
         file.write("# other\n")
     with (tmp_path / "said").open("w") as said:
-        resume_sweep("small", storage, console=Console(file=said, width=300))
+        resume_sweep("small", storage, debug=True, console=Console(file=said, width=300))
     assert (
         "since sweep 'small' was started own_data.py has changed" in (tmp_path / "said").read_text()
     )
