@@ -25,16 +25,17 @@ def write_predictions(file: Path, samples: int, classes: int) -> None:
 
 
 def main() -> None:
-    """Print the seconds of three runs."""
+    """Print the seconds of some runs."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--samples", type=int, default=50_000)
     parser.add_argument("--classes", type=int, default=1000)
+    parser.add_argument("--runs", type=int, default=3)
     given = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "predictions.npz"
         write_predictions(file, given.samples, given.classes)
         command = [sys.executable, "-m", "calsweep", "judge", str(file)]
-        for _ in range(3):
+        for _ in range(given.runs):
             start = time.perf_counter()
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             print(f"{given.samples:,} x {given.classes:,}: {time.perf_counter() - start:.1f} s")

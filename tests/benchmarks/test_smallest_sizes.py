@@ -28,7 +28,7 @@ SLOW = {
     "detectable": "--repetitions 2 --samples 100",
     "differences": "--repetitions 2 --samples 100 --pool 1000 --laws 'label noise'",
     "growth": "records 3",
-    "judging": "--samples 200 --classes 3",
+    "judging": "--samples 200 --classes 3 --runs 2",
     "memory": "--images 64",
     "metrics": "--samples 100 --classes 3 --threads 1",
     "overhead": "--trials 2 --peer-trials 2",
