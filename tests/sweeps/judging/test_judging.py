@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import calsweep
 from sweeps.cli import app
 from sweeps.errors import UserError
+from sweeps.judging.frames import frame_classes
 from sweeps.judging.inputs import check_predicted
 from sweeps.judging.reading import Asked, read_predictions
 from trainables import metrics as M
@@ -300,11 +301,13 @@ def test_truth_values_are_matched_by_name() -> None:
     right = LABELS == 0
     for names in (["True", "False"], ["TRUE", "FALSE"], ["1", "0"]):
         frame = pd.DataFrame({names[1]: 1 - PROBS[:, 0], names[0]: PROBS[:, 0]})
+        expected = pytest.approx(((PROBS[:, 0] > 0.5) != right).mean())
+        assert calsweep.judge(frame, right).metrics["error"]["value"] == expected
         for reordered in (frame, frame[names], frame[names].add_prefix("prob_")):
             for labels in (right, right.astype(int), right.astype(float)):
-                found = calsweep.judge(reordered, labels)
-                expected = ((PROBS[:, 0] > 0.5) != right).mean()
-                assert found.metrics["error"]["value"] == pytest.approx(expected)
+                classes = frame_classes(reordered)
+                model = check_predicted("x", reordered, labels, classes=classes, named=True)
+                assert M.evaluate(model.logits, model.labels)["error"] == expected
 
 
 def test_positions_do_not_count_where_columns_have_names(tmp_path: Path) -> None:

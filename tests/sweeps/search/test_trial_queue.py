@@ -269,7 +269,7 @@ def test_a_finite_space_is_searched_once_and_then_the_search_ends(tmp_path: Path
 @pytest.mark.parametrize(
     ("sections", "search"),
     [
-        pytest.param({}, {}, id="one stage"),
+        pytest.param({}, {"trials": 9}, id="one stage"),
         pytest.param(TWO_STAGES, {}, id="two stages", marks=pytest.mark.slow),
         pytest.param(DISCRETE, {}, id="finite space"),
         pytest.param(

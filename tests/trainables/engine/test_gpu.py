@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 import torch
-from timm.layers import BatchNormAct2d
 from torch import Tensor, nn
 
 from trainables import metrics as M
@@ -324,6 +323,8 @@ def test_a_custom_loop_trains_and_resumes_on_a_gpu(
 
 
 def test_synchronised_batch_norms_keep_their_activations() -> None:
+    from timm.layers import BatchNormAct2d
+
     net = nn.Sequential(nn.Conv2d(2, 3, 3), BatchNormAct2d(3), nn.BatchNorm2d(3)).to(GPU)
     images = torch.randn(4, 2, 8, 8, device=GPU)
     before = net.eval()(images)

@@ -225,6 +225,7 @@ def test_upper_ends_allow_for_gaps_that_the_curve_misses(name: str) -> None:
     assert high >= float(gaps.mean()) + 1.959 * float(gaps.std()) / 800**0.5
 
 
+@pytest.mark.slow
 def test_intervals_account_for_random_bin_edges() -> None:
     # Mostly correct with low confidence: gaps change sign at the edges of bins.
     probs = simulated("calibrated", 30, 60_000).probs

@@ -2,11 +2,10 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from torchvision.models import mobilenet_v3_large
-from torchvision.models.segmentation import deeplabv3_mobilenet_v3_large
 
 from trainables.data.kinds.samples import SegmentedImages
 from trainables.models import make_model
@@ -14,6 +13,13 @@ from trainables.models.segmenter import Segmenter
 
 SAMPLES = SegmentedImages((3, 32, 32), (0.5,) * 3, (0.5,) * 3)
 NAME = "deeplabv3_mobilenet_v3_large"
+
+
+def of_torchvision() -> Any:
+    """Its models; importing them takes long, and most processes of the tests need none."""
+    from torchvision import models
+
+    return models
 
 
 def made(pretrained: str | bool = False, samples: SegmentedImages = SAMPLES) -> Segmenter:
@@ -26,7 +32,8 @@ def made(pretrained: str | bool = False, samples: SegmentedImages = SAMPLES) -> 
 
 def test_it_says_what_torchvisions_does() -> None:
     torch.manual_seed(0)
-    theirs = deeplabv3_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=4)
+    make = of_torchvision().segmentation.deeplabv3_mobilenet_v3_large
+    theirs = make(weights=None, weights_backbone=None, num_classes=4)
     ours, theirs = made().eval(), theirs.eval()
     *layers, last = theirs.classifier
     ours.encoder.load_state_dict(
@@ -43,8 +50,10 @@ def test_it_says_what_torchvisions_does() -> None:
 @pytest.mark.parametrize(
     "network",
     [
-        lambda: mobilenet_v3_large(weights=None),
-        lambda: deeplabv3_mobilenet_v3_large(weights=None, weights_backbone=None, num_classes=7),
+        lambda: of_torchvision().mobilenet_v3_large(weights=None),
+        lambda: of_torchvision().segmentation.deeplabv3_mobilenet_v3_large(
+            weights=None, weights_backbone=None, num_classes=7
+        ),
     ],
     ids=["backbone", "whole"],
 )
