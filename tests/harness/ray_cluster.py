@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _BIN = Path(sys.executable).parent
 _START_SECONDS = 180
 _RAY = """
+import ctypes, signal
+ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: even killed tests leave no node
 from ray.scripts.scripts import main
 from sweeps.cluster.ray_internals import agents_may_be_slow
 with agents_may_be_slow():
