@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -64,9 +65,15 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    @cache  # there are many tests in a file
+    def faces_a_host(path: Path) -> bool:
+        return any(path.is_relative_to(HERE / name) for name in HOST_FACING)
+
     for item in items:
-        if any(item.path.is_relative_to(HERE / name) for name in HOST_FACING):
+        if faces_a_host(item.path):
             item.add_marker("host")
+        if item.get_closest_marker("any_version"):
+            item.add_marker("slow")
 
 
 @pytest.fixture(scope="module")

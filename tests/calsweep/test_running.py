@@ -61,7 +61,7 @@ def result(tmp_path_factory: pytest.TempPathFactory) -> Iterator[calsweep.Result
         yield from_memory(folder, trials=5, debug=True)
 
 
-@pytest.mark.slow
+@pytest.mark.any_version
 def test_what_exists_only_in_memory_is_sent_to_ray(
     ray_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -29,6 +29,7 @@ def fake_gpus(without_ray: None) -> Iterator[None]:
     ray.shutdown()
 
 
+@pytest.mark.any_version
 def test_auto_takes_the_gpus_of_the_cluster(
     fake_gpus: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -41,6 +42,7 @@ def test_auto_takes_the_gpus_of_the_cluster(
     assert sweep.training.precision == "bfloat16"
 
 
+@pytest.mark.any_version
 @pytest.mark.parametrize("share", ["auto", 0.5])
 def test_gpus_that_other_sweeps_occupy_are_examined(
     fake_gpus: None, monkeypatch: pytest.MonkeyPatch, share: float | str
@@ -58,6 +60,7 @@ def test_gpus_that_other_sweeps_occupy_are_examined(
     assert settled.training.precision == "bfloat16"
 
 
+@pytest.mark.any_version
 def test_a_node_that_cannot_be_examined_gives_one_message(
     fake_gpus: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -71,6 +74,7 @@ def test_a_node_that_cannot_be_examined_gives_one_message(
         settle_devices(make_sweep(), load_data(make_sweep()), RayTune())
 
 
+@pytest.mark.any_version
 def test_cpus_that_are_still_to_come_may_be_others(
     fake_gpus: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -109,6 +113,7 @@ def test_every_node_is_asked_for_its_precision() -> None:
         cluster.stop()
 
 
+@pytest.mark.any_version
 def test_gpus_that_torch_cannot_use_are_reported_and_not_used(fake_gpus: None) -> None:
     sweep, said = settle_devices(make_sweep(), load_data(make_sweep()), RayTune())
     assert sweep.scaling.gpus_per_worker == 0.0

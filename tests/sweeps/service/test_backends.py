@@ -147,6 +147,7 @@ selection: {finalists: 0}
 """
 
 
+@pytest.mark.slow
 def test_a_breakpoint_in_a_loss_stops_there_and_can_end_the_sweep(tmp_path: Path) -> None:
     (tmp_path / "stopped.py").write_text(STOPPED)
     (tmp_path / "small.yaml").write_text(SMALL)
