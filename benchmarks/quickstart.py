@@ -1,40 +1,166 @@
-"""Times the first command of the README: python -m benchmarks.quickstart."""
+"""Times the first command of the README, also against an older build in turns.
 
-import json
+    python -m benchmarks.quickstart [--against COMMIT] [--runs 3]
+
+CPU seconds are those of all processes that the command starts, Ray's included. The environment of
+the older build is made in a temporary folder, with git and uv. A trial is the same in both builds
+if its setting, its seed, its epochs and every digit of its last epoch are.
+"""
+
+import argparse
+import ctypes
+import os
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
+import psutil
+
+from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
+
+ROOT = Path(__file__).parent.parent
+ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
+SECONDS_BETWEEN_SAMPLES = 0.1
+NOW = "this build"
+
+
+@dataclass(frozen=True)
+class Run:
+    """One quickstart: seconds until the first epoch is done and until the end, and its results."""
+
+    first_epoch: float
+    cpu_until_first_epoch: float
+    whole: float
+    cpu_of_whole: float
+    trials: frozenset[str]
+    result: str
 
 
 def main() -> None:
-    """Run the quickstart in an empty folder and print the time of each part."""
+    """Run the quickstart in empty folders, and print times and results."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--against", metavar="COMMIT", help="an older build")
+    parser.add_argument("--runs", type=int, default=1, help="of each build")
+    arguments = parser.parse_args()
+    ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
+    with ExitStack() as stack:
+        builds = {NOW: Path(sys.executable)}
+        if arguments.against:
+            builds[arguments.against] = stack.enter_context(built(arguments.against))
+        runs: dict[str, list[Run]] = {name: [] for name in builds}
+        for _ in range(arguments.runs):
+            for name, python in builds.items():
+                runs[name].append(quickstart(python))
+                print(f"{name:12s} {row(runs[name][-1:])}", flush=True)
+    print("\nMedians")
+    for name, of_build in runs.items():
+        print(f"{name:12s} {row(of_build)}")
+        print("\n".join(sorted({f"{len(run.trials)} trials. {run.result}" for run in of_build})))
+    if arguments.against:
+        print_comparison(runs[NOW], runs[arguments.against])
+
+
+@contextmanager
+def built(commit: str) -> Iterator[Path]:
+    """Context: the Python of an environment that has the package as of a commit."""
     with tempfile.TemporaryDirectory() as folder:
-        start = time.time()
-        subprocess.run(
-            [sys.executable, "-m", "sweeps.cli", "run", "quickstart"],
-            cwd=folder,
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        total = time.time() - start
-        records = SweepStore(str(Path(folder) / "calsweep-store"), "quickstart").load_records()
-        started = min(entry["timestamp"] for r in records for entry in r.history) - start
-        epochs = sum(record.epochs for record in records)
-    states = [record.state for record in records]
-    rows = {
-        "trials": len(records),
-        "of them stopped early": states.count("stopped"),
-        "epochs": epochs,
-        "seconds until the first epoch is done": round(started, 1),
-        "seconds in all": round(total, 1),
-    }
-    for name, value in rows.items():
-        print(f"{name:40s} {value:>10}")
-    print(json.dumps(rows))
+        source = f"{folder}/source"
+        worktree = ["git", "-C", str(ROOT), "worktree"]
+        subprocess.run([*worktree, "add", "--quiet", "--detach", source, commit], check=True)
+        try:
+            sync = ["uv", "sync", "--quiet", "--project", source, "--python", sys.executable]
+            here = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+            subprocess.run(sync, check=True, env=here)
+            yield Path(source) / ".venv/bin/python"
+        finally:
+            subprocess.run([*worktree, "remove", "--force", source], check=True)
+
+
+def quickstart(python: Path) -> Run:
+    """Run it once in an empty folder."""
+    command = [str(python), "-m", "sweeps.cli", "run", "quickstart"]
+    nowhere = subprocess.DEVNULL
+    with tempfile.TemporaryDirectory() as folder:
+        start, before = time.time(), cpu_of_ended()
+        process = subprocess.Popen(command, cwd=folder, stdout=nowhere, stderr=nowhere)
+        used = {}
+        while process.poll() is None:
+            used[time.time()] = cpu_of_ended() + cpu_of_living() - before
+            time.sleep(SECONDS_BETWEEN_SAMPLES)
+        whole = time.time() - start
+        if process.returncode:
+            raise SystemExit(f"calsweep run quickstart failed, exit code {process.returncode}")
+        wait_for_orphans()
+        store = SweepStore(str(Path(folder) / "calsweep-store"), "quickstart")
+        records, answer = store.load_records(), store.load_answer() or {}
+    first = min(entry["timestamp"] for record in records for entry in record.history)
+    return Run(
+        first_epoch=first - start,
+        cpu_until_first_epoch=max(cpu for at, cpu in used.items() if at <= first),
+        whole=whole,
+        cpu_of_whole=cpu_of_ended() - before,
+        trials=frozenset(map(outcome, records)),
+        result=answer["why"][0],
+    )
+
+
+def outcome(record: TrialRecord) -> str:
+    """What a trial trained, and its last epoch without times."""
+    last = record.history[-1]
+    numbers = {name: value for name, value in sorted(last.items()) if name.startswith("val_")}
+    return f"{record.setting} {record.seed} {record.epochs} {numbers}"
+
+
+def cpu_of_ended() -> float:
+    """CPU seconds of the processes below this one that have ended."""
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def cpu_of_living() -> float:
+    """CPU seconds of the processes below this one, with those of their ended children."""
+    found = 0.0
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):
+            found += sum(process.cpu_times()[:4])
+    return found
+
+
+def wait_for_orphans() -> None:
+    """Wait for the processes that the driver leaves behind, so that their CPU seconds count."""
+    with suppress(ChildProcessError):
+        while True:
+            os.wait()
+
+
+def row(runs: list[Run]) -> str:
+    """Medians of the times."""
+    return (
+        f"first epoch after {middle(runs, 'first_epoch'):.1f} s "
+        f"(CPU {middle(runs, 'cpu_until_first_epoch'):.1f} s), "
+        f"whole {middle(runs, 'whole'):.1f} s (CPU {middle(runs, 'cpu_of_whole'):.1f} s)"
+    )
+
+
+def middle(runs: list[Run], name: str) -> float:
+    """Median of an attribute."""
+    return median(getattr(run, name) for run in runs)
+
+
+def print_comparison(ours: list[Run], theirs: list[Run]) -> None:
+    """Ratios of the medians, and how many trials are the same."""
+    for name in ("first_epoch", "cpu_until_first_epoch", "whole", "cpu_of_whole"):
+        print(f"{name:22s} {middle(ours, name) / middle(theirs, name):.2f} of the older build")
+    for mine, other in zip(ours, theirs, strict=True):
+        same = len(mine.trials & other.trials)
+        print(f"same trials: {same} of {len(mine.trials)} and {len(other.trials)}")
 
 
 if __name__ == "__main__":
