@@ -225,13 +225,25 @@ class Mirror:
         Call it if the sweep has ended without a result, so that it can be resumed.
         """
         self.tell_progress()
+        self._kill_open_trials()
+        with suppress(RunRefusedError, RunUnansweredError), self._attributed_to(None):
+            self.connect().suspend()
+
+    def interrupt(self, ending: Ending) -> None:
+        """End the sweep's own run without its files, and the open runs of trials as killed.
+
+        ``calsweep sync`` completes them.
+        """
+        with suppress(RunRefusedError, RunUnansweredError), self._attributed_to(None):
+            self.connect().terminate(ending)
+        self._kill_open_trials()
+
+    def _kill_open_trials(self) -> None:
         for number, run in self._runs.items():
             if run.id and not (run.closed or run.killed or run.deleted):
                 with suppress(RunRefusedError, RunUnansweredError), self._attributed_to(number):
                     self._client.set_terminated(run.id, KILLED)
                     run.killed = True
-        with suppress(RunRefusedError, RunUnansweredError), self._attributed_to(None):
-            self.connect().suspend()
 
     def _find_runs(self, condition: str = "") -> Any:
         """Find this sweep's runs in MLflow, with a further filter; returns its own run, or None."""

@@ -127,6 +127,10 @@ class SweepRun:
         for name, text in list(self._files_left.items()):
             self._client.log_text(self.id, text, name)
             del self._files_left[name]  # after a lost reply, only the others are written again
+        self.terminate(ending)
+
+    def terminate(self, ending: Ending) -> None:
+        """End the run when its last trial ended."""
         ended = [int(1000 * record.ended) for record in ending.ranking.records if record.ended]
         # Not now: `calsweep sync` may come days later.
         self._client.set_terminated(self.id, ending.status, max([self._began, *ended]))

@@ -27,6 +27,7 @@ logger = logging.getLogger("calsweep")
 
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 15.0
+_SECONDS_TO_STOP = 5.0  # after Ctrl-C, for the call to MLflow that is under way
 _OWN = -1  # instead of a trial number: the sweep's own run
 
 
@@ -104,9 +105,22 @@ class MlflowWriter:
                     left, since = self._left, time.monotonic()
                 if self.fault is not None and time.monotonic() - since > patience:
                     break
+        except KeyboardInterrupt:
+            self._abandoned = True
+            self._end_at_once()
+            raise
         finally:
             self._abandoned = True
         return self.behind + self._lacking
+
+    def _end_at_once(self) -> None:
+        """No run is left as running; ``calsweep sync`` completes them."""
+        if self._thread is None or self._ending is None:
+            return
+        self._thread.join(_SECONDS_TO_STOP)
+        if not self._thread.is_alive():
+            with suppress(Exception):
+                self._mirror.interrupt(self._ending)
 
     @property
     def _left(self) -> tuple[int, int, bool, bool]:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from sweeps.errors import SweepFailedError, UserError
+from sweeps.messages.reporter import Reporter
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.service.upkeep import sync_sweep
@@ -255,6 +256,34 @@ def test_runs_of_an_interrupted_sweep_are_killed_and_reopened(fresh: Path) -> No
     mirror.sync(records[1])
     mirror.suspend()
     assert statuses() == {"": "KILLED", "0": "FINISHED", "1": "FINISHED"}
+
+
+class Interrupting(Reporter):
+    """A user who presses Ctrl-C when told that MLflow is still being written."""
+
+    def left(self, text: str) -> None:
+        raise KeyboardInterrupt
+
+
+def test_after_an_interrupt_of_the_last_writes_no_run_is_left_as_running(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sweeps.tracking.writer._SECONDS_TO_STOP", 200.0)
+    sweep, records = make_sweep("impatient"), make_records()
+    store = make_store(fresh, sweep, records)
+    keep_answer(store, records, sweep)
+    writer = MlflowWriter(Mirror(Plan(sweep), store), Interrupting())
+    for record in records:
+        writer.submit(record)
+    with pytest.raises(KeyboardInterrupt):
+        writer.close(60, ending_of(records, sweep))
+    statuses = {number: run.info.status for number, run in runs_of(fresh, "impatient").items()}
+    assert statuses[""] == "FINISHED"
+    assert "RUNNING" not in statuses.values()
+    assert sync_sweep("impatient", str(fresh)).trials == len(records)
+    complete = runs_of(fresh, "impatient")
+    assert complete.keys() == {"", *(str(record.number) for record in records)}
+    assert {run.info.status for run in complete.values()} <= {"FINISHED", "FAILED"}
 
 
 def test_a_resume_sets_the_sweeps_own_run_running_and_sync_keeps_how_it_ended(
