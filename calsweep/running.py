@@ -81,7 +81,8 @@ def run(
         storage: Path or URI of the sweep store. None uses ``CALSWEEP_STORAGE``, or
             ``calsweep-store`` if that is not set.
         address: Address of a Ray cluster, ``host:port`` or ``auto``; None runs on this machine. All
-            nodes must be able to reach the storage.
+            nodes must be able to reach the storage. On this machine Ray runs on afterwards, for the
+            next sweep, until Python ends or you call ``ray.shutdown()``.
         set: Values of the sweep file by dotted key, ``{"training.lr": 0.05}``.
         or_resume: Whether to resume the sweep if one of this name exists, so that a cell or a
             script can be run again. Only its budgets may have changed.
@@ -96,7 +97,7 @@ def run(
     """
     place = default_storage(storage)
     composer = Composer(place)
-    options: RunOptions = {"address": address, "debug": debug, "console": _console(progress)}
+    options = _options(address, debug, progress)
     given = {"dataset": dataset, "model": model, "trainable": trainable, "losses": losses}
     values = {"training.epochs": epochs, "search.trials": trials}
     values = {key: value for key, value in values.items() if value is not None} | dict(set or {})
@@ -141,9 +142,7 @@ def resume(
     from sweeps.service.running import resume_sweep
 
     try:
-        resume_sweep(
-            name, place, set or {}, address=address, debug=debug, console=_console(progress)
-        )
+        resume_sweep(name, place, set or {}, **_options(address, debug, progress))
     except SweepInterruptedError:
         raise _interrupted(name, place) from None
     return load(place, name)
@@ -178,6 +177,15 @@ def loss(name: Any, **hyperparameters: Any) -> Section:
                 '(low, high, "log"), a list of choices, or a value'
             )
     return section
+
+
+def _options(address: str | None, debug: bool, progress: bool) -> RunOptions:
+    return {
+        "address": address,
+        "debug": debug,
+        "console": _console(progress),
+        "keep_ray": True,  # starting it takes seconds, and a notebook runs more than one sweep
+    }
 
 
 def _run(sweep: SweepFile, storage: str, options: RunOptions, or_resume: bool = False) -> Result:

@@ -6,9 +6,10 @@ import logging
 import os
 import signal
 import socket
+import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from sweeps.cluster.ray_internals import (
     LOCAL_SETTINGS,
@@ -25,13 +26,23 @@ from sweeps.sweep_file.schema import ScalingSection
 
 _START_TRIES = 3
 _SECONDS_BETWEEN_LOOKS = 2.0
+_FREE_FOR_MORE = 0.9  # of the object store
+_KEPT: dict[str, tuple[dict[str, str], list[str], str]] = {}
+"""By node: the surroundings of Ray that stays for the next sweep of this process."""
 
 
-@contextmanager
-def connected(address: str | None, reporter: Reporter = LOG) -> Iterator[None]:
-    """Start Ray on this machine, or join the cluster at an address; leave it at the end.
+def connected(
+    address: str | None, reporter: Reporter = LOG, stays: bool = False
+) -> AbstractContextManager[None]:
+    """Context: Ray runs on this machine, or the cluster at an address is joined; left at the end.
 
-    An existing Ray session of the process is used and stays open.
+    An existing Ray session of the process is used and stays open. The call imports Ray; on entering
+    the context its processes start.
+
+    Args:
+        address: ``host:port`` or ``auto``; None starts Ray on this machine.
+        reporter: Hears of further tries to start Ray.
+        stays: Whether Ray on this machine runs on after a success, for the next sweep.
 
     Raises:
         UserError: No cluster answers at the address.
@@ -39,21 +50,57 @@ def connected(address: str | None, reporter: Reporter = LOG) -> Iterator[None]:
     """
     for name, value in LOCAL_SETTINGS.items():
         os.environ.setdefault(name, value)
+    import ray  # noqa: F401
+
+    return _connected(address, reporter, stays)
+
+
+@contextmanager
+def _connected(address: str | None, reporter: Reporter, stays: bool) -> Iterator[None]:
     import ray
 
-    if ray.is_initialized():
+    kept = ray.is_initialized() and _node() in _KEPT
+    if kept and (address is not None or _KEPT[_node()] != _surroundings()):
+        ray.shutdown()
+        kept = False
+    if ray.is_initialized() and not kept:
         with node_messages_logged():
             yield
         return
     try:
-        if address is None:
-            _start(reporter)
-        else:
+        if address is not None:
             _join(address)
+        elif not kept:
+            _start(reporter)
         with node_messages_logged():
             yield
-    finally:
+        if stays and address is None and _store_has_room():
+            _KEPT[_node()] = _surroundings()
+            return
+    except BaseException:
         ray.shutdown()
+        raise
+    ray.shutdown()
+
+
+def _node() -> str:
+    import ray
+
+    return ray.get_runtime_context().get_node_id()
+
+
+def _surroundings() -> tuple[dict[str, str], list[str], str]:
+    """What Ray passes on to trials when it starts: variables, ``sys.path`` and working folder."""
+    return dict(os.environ), list(sys.path), os.getcwd()
+
+
+def _store_has_room() -> bool:
+    """Whether the object store can take the data of more sweeps; it keeps those of earlier ones."""
+    import ray
+
+    name = "object_store_memory"
+    free, size = ray.available_resources().get(name, 0.0), ray.cluster_resources().get(name, 0.0)
+    return free > _FREE_FOR_MORE * size
 
 
 def _start(reporter: Reporter) -> None:

@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 class RayTune:
     """Trains concurrently on the Ray cluster at an address, or on this machine.
 
-    See :class:`~sweeps.service.backend.Backend`. Ray is imported when it is needed.
+    See :class:`~sweeps.service.backend.Backend`. Ray is imported when it is needed. If it `stays`,
+    it runs on for the next sweep of this process.
     """
 
     address: str | None = None
+    stays: bool = False
 
     @property
     def label(self) -> str:
@@ -36,7 +38,7 @@ class RayTune:
         return f"joining Ray at {self.address}" if self.address else "starting Ray"
 
     def started(self, reporter: Reporter) -> AbstractContextManager[None]:
-        return connection.connected(self.address, reporter)
+        return connection.connected(self.address, reporter, self.stays)
 
     def nodes(self) -> list[dict[str, float]]:
         return connection.all_nodes()

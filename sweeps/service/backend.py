@@ -25,7 +25,7 @@ class Backend(Machines, Protocol):
         """What :meth:`started` does, in words."""
 
     def started(self, reporter: Reporter) -> AbstractContextManager[None]:
-        """Context in which trials can be trained."""
+        """Context in which trials can be trained; the call imports what its start needs."""
 
     def run(
         self,

@@ -6,7 +6,7 @@ import logging
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,8 +17,9 @@ from sweeps.cluster.ray_tune import RayTune
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
 from sweeps.evidence.learning import FirstEpochs
 from sweeps.messages.formatting import calsweep_command
-from sweeps.planning.checks import check_sweep
+from sweeps.planning.checks import check_sweep, use_working_folder
 from sweeps.planning.data import data_of
+from sweeps.planning.names import names_look_right
 from sweeps.planning.rehearsal import Rehearsal
 from sweeps.planning.resolving import resolve
 from sweeps.results.explanation import failure_summary
@@ -81,6 +82,7 @@ class RunOptions(TypedDict, total=False):
     debug: bool
     console: Console | None
     on_answer: OnAnswer
+    keep_ray: bool
 
 
 @dataclass(frozen=True)
@@ -92,17 +94,19 @@ class _Session:
         debug: Whether to train in this process, without Ray.
         console: Where progress is shown; None for stderr.
         on_answer: Called with the result as soon as it exists, while MLflow is still being written.
+        keep_ray: Whether Ray on this machine runs on, for the next sweep of this process.
     """
 
     address: str | None = None
     debug: bool = False
     console: Console | None = None
     on_answer: OnAnswer = _nothing
+    keep_ray: bool = False
 
     def backend(self, sweep: SweepFile) -> Backend:
         """What trains this sweep; UserError if debugging cannot."""
         if not self.debug:
-            return RayTune(self.address)
+            return RayTune(self.address, self.keep_ray)
         if self.address is not None:
             raise UserError(
                 f"--address = {self.address!r} is not allowed with --debug, which trains in this "
@@ -203,12 +207,9 @@ def _run(
 ) -> EndedSweep:
     """Run or continue it; `given` is the sweep file, None if the stored one is continued."""
     backend = session.backend(sweep)
-    check_sweep(sweep)
-    named = sweeps_to_learn_from(sweep, store.storage) if new else {}
-    earlier = earlier_trials(sweep, named) if new else []
-    recorded = recorded_for(sweep, store.storage) if new else []
-    tracking = tracking_uri(store.storage, sweep) if new else tracking_uri_of(store, sweep)
-    check_answers(tracking)
+    use_working_folder()
+    if not names_look_right(sweep):
+        check_sweep(sweep)  # before Ray starts
     with (
         Progress(
             session.console or plain_console(stderr=True, lasting=True), not session.debug
@@ -219,15 +220,25 @@ def _run(
         if new:
             store.check_free()
         progress.stage(f"Loading {sweep.dataset.label} and {backend.start}")
+        starting = backend.started(progress)
         with ThreadPoolExecutor(1) as aside:
-            # Loading data and starting Ray may take some seconds each and can overlap.
-            loading = aside.submit(data_of, sweep)
+            # The checks import PyTorch. This and starting Ray take some seconds each.
+            checking = aside.submit(check_sweep, sweep)
+            loading = aside.submit(_data_if_checked, sweep, checking)
             identifying = aside.submit(lambda: identify(sweep.named, loading.result()))
             with (
-                backend.started(progress),
+                starting,
                 # Again, because Ray has installed its own handler, which aborts after 3 seconds.
                 _terminated_as_interrupted(),
             ):
+                checking.result()
+                named = sweeps_to_learn_from(sweep, store.storage) if new else {}
+                earlier = earlier_trials(sweep, named) if new else []
+                recorded = recorded_for(sweep, store.storage) if new else []
+                tracking = (
+                    tracking_uri(store.storage, sweep) if new else tracking_uri_of(store, sweep)
+                )
+                check_answers(tracking)
                 dataset = loading.result()
                 plan = resolve(sweep, dataset, backend, progress)
                 identity = identifying.result()
@@ -255,6 +266,11 @@ def _run(
                     return _carry_out(
                         plan, store, dataset, backend, progress, session.on_answer, log
                     )
+
+
+def _data_if_checked(sweep: SweepFile, checking: Future[None]) -> Data:
+    checking.result()
+    return data_of(sweep)
 
 
 def _carry_out(

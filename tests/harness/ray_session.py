@@ -1,5 +1,6 @@
 """The Ray session that all tests of a process share, as Ray takes seconds to start."""
 
+import sys
 from contextlib import ExitStack
 
 from sweeps.cluster import connection
@@ -18,3 +19,5 @@ def start() -> None:
 def end() -> None:
     """Ends the session, for a test that starts Ray in its own way."""
     _OPEN.close()
+    if "ray" in sys.modules:  # ``calsweep.run`` keeps Ray for a next sweep
+        sys.modules["ray"].shutdown()

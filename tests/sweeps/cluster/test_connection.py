@@ -50,6 +50,24 @@ def test_ray_starts_though_the_cores_are_busy() -> None:
         assert ray.get(answer.remote()) == os.nice(0)  # workers have normal priority
 
 
+def test_ray_stays_for_the_next_sweep_in_the_same_surroundings(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @ray.remote
+    def own() -> str | None:
+        return os.environ.get("OWN")
+
+    with connected(None, stays=True):
+        first = ray.get_runtime_context().get_node_id()
+    with connected(None, stays=True):
+        assert ray.get_runtime_context().get_node_id() == first
+    monkeypatch.setenv("OWN", "1")
+    with pytest.raises(InterruptedError), connected(None, stays=True):
+        assert ray.get(own.remote()) == "1"
+        raise InterruptedError
+    assert not ray.is_initialized()
+
+
 class Refusing:
     """Replaces ``ray.init``; fails a number of times."""
 
