@@ -86,7 +86,7 @@ def _connected(address: str | None, reporter: Reporter, stays: bool) -> Iterator
 def _node() -> str:
     import ray
 
-    return ray.get_runtime_context().get_node_id()
+    return str(ray.get_runtime_context().get_node_id())
 
 
 def _surroundings() -> tuple[dict[str, str], list[str], str]:
@@ -100,7 +100,7 @@ def _store_has_room() -> bool:
 
     name = "object_store_memory"
     free, size = ray.available_resources().get(name, 0.0), ray.cluster_resources().get(name, 0.0)
-    return free > _FREE_FOR_MORE * size
+    return bool(free > _FREE_FOR_MORE * size)
 
 
 def _start(reporter: Reporter) -> None:

@@ -50,6 +50,7 @@ def test_ray_starts_though_the_cores_are_busy() -> None:
         assert ray.get(answer.remote()) == os.nice(0)  # workers have normal priority
 
 
+@pytest.mark.slow
 def test_ray_stays_for_the_next_sweep_in_the_same_surroundings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -49,6 +49,7 @@ def test_a_wrong_name_is_reported_before_ray_is_imported(tmp_path: Path) -> None
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("without_ray")
 def test_a_wrong_value_ends_the_ray_that_was_starting(tmp_path: Path) -> None:
     sweep = load_sweep("quickstart", ["losses=[{name: focal, hyperparameters: {gamma: -1}}]"])
