@@ -5,7 +5,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,19 @@ def listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-@contextmanager
-def served(storage: Path, port: int) -> Iterator[tuple[subprocess.Popen[str], list[str]]]:
-    """The running command, and what it has printed."""
+@dataclass(frozen=True)
+class Served:
+    """The running command, where it serves, and what it has printed."""
+
+    process: subprocess.Popen[str]
+    port: int
+    lines: list[str]
+
+
+@pytest.fixture(scope="module")
+def served(storage: Path, written: list[TrialRecord]) -> Iterator[Served]:
+    assert written
+    port = free_port()
     command = [sys.executable, "-m", "sweeps.cli", "ui", "--storage", str(storage)]
     with subprocess.Popen(
         [*command, "--port", str(port)], cwd=storage, stdout=subprocess.PIPE, text=True
@@ -33,31 +43,17 @@ def served(storage: Path, port: int) -> Iterator[tuple[subprocess.Popen[str], li
                 lines.append(line)
                 if "MLflow is up" in line:
                     break
-            yield process, lines
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(timeout=60) == 0
+            yield Served(process, port, lines)
         finally:
             process.kill()
 
 
 @pytest.mark.slow
-def test_no_server_outlives_the_command(tmp_path: Path) -> None:
-    (tmp_path / "mlflow.db").touch()
-    port = free_port()
-    with served(tmp_path, port) as (_, lines):
-        assert "MLflow is up" in lines[-1]
-        assert listens(port)
-    assert not listens(port)
-
-
-@pytest.mark.slow
-def test_its_link_opens_on_the_ranked_leaderboard(
-    storage: Path, written: list[TrialRecord], chromium: str
-) -> None:
+def test_its_link_opens_on_the_ranked_leaderboard(served: Served, chromium: str) -> None:
     from playwright.sync_api import sync_playwright
 
-    assert written
-    with served(storage, free_port()) as (_, lines), sync_playwright() as playwright:
+    lines = served.lines
+    with sync_playwright() as playwright:
         (link,) = [word for line in lines for word in line.split() if "/experiments/" in word]
         browser = playwright.chromium.launch(
             executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"]
@@ -74,3 +70,12 @@ def test_its_link_opens_on_the_ranked_leaderboard(
         heads = " ".join(page.locator(".ag-header-cell").all_inner_texts())
         assert "val ECE" in heads and "test error" in heads
         browser.close()
+
+
+@pytest.mark.slow
+def test_no_server_outlives_the_command(served: Served) -> None:
+    assert "MLflow is up" in served.lines[-1]
+    assert listens(served.port)
+    served.process.send_signal(signal.SIGTERM)
+    assert served.process.wait(timeout=60) == 0
+    assert not listens(served.port)
