@@ -40,7 +40,7 @@ def finish(folder: Path, *arguments: str) -> None:
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> list[TrialRecord]:
     folder = tmp_path_factory.mktemp("undisturbed")
     (folder / "sweep.yaml").write_text(SWEEP)
-    finish(folder, "run", "sweep.yaml")
+    finish(folder, "run", "sweep.yaml", "--debug")  # gives what Ray gives, and sooner
     return SweepStore(str(folder / "calsweep-store"), "fragile").load_records()
 
 
