@@ -254,6 +254,20 @@ def test_mean_interval_is_students_plus_a_skewness_correction() -> None:
     assert high - mean > 1.2 * (mean - low)
 
 
+@pytest.mark.parametrize(
+    ("share", "coverage"), [(0.35695, 0.945), (0.35842, 0.945), (0.005, 0.920)]
+)
+def test_exact_coverage_of_the_interval_of_a_proportion(share: float, coverage: float) -> None:
+    """With 200 samples, as `docs/intervals.md` says."""
+    from scipy.stats import binom
+
+    outcomes = np.arange(201)
+    ends = np.array([proportion_interval(each / 200, 200, 0.95) for each in outcomes])
+    covers = (ends[:, 0] <= share) & (share <= ends[:, 1])
+    found = binom.pmf(outcomes, 200, share)[covers].sum()
+    assert found == pytest.approx(coverage, abs=5e-4)
+
+
 def test_proportion_interval_is_wilsons() -> None:
     from scipy.stats import binomtest
 
