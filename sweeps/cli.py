@@ -883,36 +883,25 @@ def losses(
     _print(losses_markdown() if markdown else losses_table())
 
 
-@app.command(rich_help_panel=AVAILABLE)
-def metrics() -> None:
-    """List the metrics and their definitions."""
-    from sweeps.terminal.catalogue import metrics_table
-
-    _print(metrics_table())
-
-
-@app.command(rich_help_panel=AVAILABLE)
-def datasets() -> None:
-    """List the datasets and their options."""
-    from sweeps.terminal.catalogue import datasets_table
-
-    _print(datasets_table())
+_LISTS = {
+    "metrics": "List the metrics and their definitions.",
+    "datasets": "List the datasets and their options.",
+    "recipes": "List the experiments of papers; run one with `run recipes/NAME`.",
+    "models": "List the models and their options.",
+}
 
 
-@app.command(rich_help_panel=AVAILABLE)
-def recipes() -> None:
-    """List the experiments of papers; run one with `run recipes/NAME`."""
-    from sweeps.terminal.catalogue import recipes_table
+def _add_list(name: str, help_text: str) -> None:
+    def print_list() -> None:
+        from sweeps.terminal.catalogue import TABLES
 
-    _print(recipes_table())
+        _print(TABLES[name]())
+
+    app.command(name, help=help_text, rich_help_panel=AVAILABLE)(print_list)
 
 
-@app.command(rich_help_panel=AVAILABLE)
-def models() -> None:
-    """List the models and their options."""
-    from sweeps.terminal.catalogue import models_table
-
-    _print(models_table())
+for _name, _help in _LISTS.items():
+    _add_list(_name, _help)
 
 
 def _print(what: object) -> None:

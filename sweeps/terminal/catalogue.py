@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from rich.table import Table
 
@@ -134,3 +134,12 @@ def _table(rows: list[dict[str, str]]) -> Table:
     for row in rows:
         table.add_row(*row.values())
     return table
+
+
+TABLES: Final[dict[str, Callable[[], Table]]] = {
+    "metrics": metrics_table,
+    "datasets": datasets_table,
+    "recipes": recipes_table,
+    "models": models_table,
+}
+"""The table that each command prints."""
