@@ -102,7 +102,7 @@ class Result:
     @property
     def sweep_file(self) -> str:
         """The complete sweep file (YAML), which reproduces the sweep."""
-        from sweeps.store.stored_sweeps import read_stored_file
+        from sweeps.service.stored import read_stored_file
 
         return read_stored_file(self.storage, self.name)
 
@@ -164,7 +164,7 @@ class Result:
         Raises:
             UserError: No setting was selected, or each sample has one class.
         """
-        from sweeps.store.stored_sweeps import class_and_label_names
+        from sweeps.service.stored import class_and_label_names
         from trainables.data.core.tasks import each_label
         from trainables.metrics import evaluate
 

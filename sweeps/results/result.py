@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -10,6 +10,7 @@ from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.reference import ReferenceResult
 from sweeps.results.verdicts import Comparison, leading
+from sweeps.search.ranking import Ranking
 from sweeps.search.record import known_fields
 
 
@@ -147,6 +148,22 @@ class SweepResult:
         if self.evidence.ends:
             values["on_budget"] = " ".join(self.evidence.ends)
         return values
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a sweep ended: its trials, ranked, the result, and what makes the files about it."""
+
+    ranking: Ranking
+    result: SweepResult
+    files: Callable[[], Mapping[str, str]] = dict
+
+    @property
+    def status(self) -> str:
+        """``FAILED`` if every trial failed, else ``FINISHED``."""
+        records = self.ranking.records
+        failed = bool(records) and all(record.state == "failed" for record in records)
+        return "FAILED" if failed else "FINISHED"
 
 
 def _comparisons(kept: Mapping[str, Any], key: str) -> tuple[Comparison, ...]:

@@ -14,8 +14,8 @@ from sweeps.results.recommendation import Recommendation
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.service.stored import result_so_far
 from sweeps.service.trained import load_ensemble, load_trained, select_ensemble
-from sweeps.store.stored_sweeps import result_so_far
 from sweeps.store.sweep_store import SweepStore
 from trainables.files.rows import Rows
 

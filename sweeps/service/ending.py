@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
+from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from ruamel.yaml import YAML
 
 from sweeps.errors import first_line
 from sweeps.evidence.comparison import compare, compare_losses, compare_on_test_split, look
@@ -13,19 +16,24 @@ from sweeps.evidence.ensemble import judge_ensemble
 from sweeps.evidence.learning import learning_warnings
 from sweeps.evidence.prediction_sets import judge_sets
 from sweeps.messages.formatting import counted, format_value, resume_command
+from sweeps.messages.redaction import redact
 from sweeps.messages.reporter import Reporter
+from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
 from sweeps.results.reference import ReferenceResult, reference_warnings
+from sweeps.results.result import Ending, SweepResult
 from sweeps.search.finalist_plan import Look
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.trial_queue import TrialQueue
+from sweeps.service.stored import stored_report, sweeps_on_test_split
 from sweeps.store.candidates import read_earlier_candidates
-from sweeps.store.stored_sweeps import sweeps_on_test_split
+from sweeps.store.identity import read_identity
 from sweeps.store.sweep_store import SweepStore
-from sweeps.tracking.run_content import Ending
+from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
+from sweeps.tracking.run_content import BEST, REPORT
 from trainables.data.core.tasks import OneClass
 
 if TYPE_CHECKING:
@@ -54,7 +62,45 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         for said in (_on_budget(queue, store.storage), _on_further_seeds(queue, ranking))
         if said
     ]
-    return Ending(ranking, result_of(ranking, queue.plan, judgement, ends))
+    return ending(queue.plan, store, ranking, result_of(ranking, queue.plan, judgement, ends))
+
+
+def ending(plan: Plan, store: SweepStore, ranking: Ranking, found: SweepResult) -> Ending:
+    """The end of a sweep with a result."""
+    return Ending(ranking, found, partial(_result_files, plan, store, ranking, found))
+
+
+def _result_files(
+    plan: Plan, store: SweepStore, ranking: Ranking, found: SweepResult
+) -> dict[str, str]:
+    """Names and contents of the artifacts of a finished sweep's own run.
+
+    Figures that cannot be drawn, for example because predictions are damaged, are omitted.
+    """
+    from sweeps.pages import figures
+    from sweeps.pages.svg import svg
+
+    classifiers = [record for record in ranking.records if record.role != "encoder"]
+    drawings: dict[str, Callable[[], str]] = {
+        "figures/error_against_objective.svg": lambda: svg(
+            figures.error_against_objective(ranking)
+        ),
+        "figures/curves.svg": lambda: svg(figures.curves(classifiers, plan)),
+        REPORT: lambda: stored_report(store, plan, ranking.records, found.judgement),
+    }
+    files = {}
+    if found.selected is not None:
+        resolved = YAML(typ="safe", pure=True).load(store.folder.read("sweep.yaml").decode())
+        identity = read_identity(store.folder)
+        data = {} if identity is None else {"data": identity.digest}
+        entry = {**asdict(found.selected), "candidates": found.candidates, **data}
+        files[BEST] = FIRST_LINE + redact(to_yaml(as_sweep_file(entry, resolved)))
+    for name, draw in drawings.items():
+        try:
+            files[name] = draw()
+        except Exception as error:  # trials' files may contain anything
+            logger.warning("%s is not in MLflow: %s", name, first_line(error))
+    return {name: text for name, text in files.items() if text}
 
 
 def _on_data(dataset: Data) -> tuple[str, ...]:

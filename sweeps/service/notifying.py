@@ -11,8 +11,8 @@ from sweeps.messages.redaction import redact
 from sweeps.messages.reporter import Reporter
 from sweeps.results.recommendation import Recommendation
 from sweeps.search.ranking import Ranking
+from sweeps.service.stored import result_so_far
 from sweeps.store.state import ended_state, failure_of
-from sweeps.store.stored_sweeps import result_so_far
 from sweeps.store.sweep_store import SweepStore
 
 _SECONDS = 10.0

@@ -16,23 +16,26 @@ from sweeps.errors import UserError
 from sweeps.messages.formatting import resume_command
 from sweeps.pages.paper_table import Form, paper_table
 from sweeps.results.best import best_settings
-from sweeps.results.overview import Overview, SweepState, overview
 from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside
-from sweeps.results.so_far import so_far
+from sweeps.results.so_far import Overview, SweepState, overview, so_far
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
-from sweeps.store.state import state_of
-from sweeps.store.stored_sweeps import (
+from sweeps.service.stored import (
     load_evidence,
-    of_each_sweep,
     read_stored_file,
     result_so_far,
     stored_report,
     stored_sweeps,
     sweeps_on_test_split,
 )
-from sweeps.store.sweep_store import SweepStore, sweep_names, tells_storage_faults
+from sweeps.store.state import state_of
+from sweeps.store.sweep_store import (
+    SweepStore,
+    of_each_sweep,
+    sweep_names,
+    tells_storage_faults,
+)
 from sweeps.sweep_file.loading import load_sweep, read_sweep
 from sweeps.terminal.watching import Glimpse
 from sweeps.tracking.address import tracking_uri

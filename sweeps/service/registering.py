@@ -13,8 +13,8 @@ from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.service.delivered import Delivered, deliver, read_on_test
 from sweeps.service.exporting import Builder, ranked
+from sweeps.service.stored import result_so_far, sweeps_on_test_split
 from sweeps.service.trained import load_same_data
-from sweeps.store.stored_sweeps import result_so_far, sweeps_on_test_split
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import check_answers
 from sweeps.tracking.kept_address import tracking_uri_of

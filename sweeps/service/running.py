@@ -23,7 +23,7 @@ from sweeps.planning.names import names_look_right
 from sweeps.planning.rehearsal import Rehearsal
 from sweeps.planning.resolving import resolve
 from sweeps.results.explanation import failure_summary
-from sweeps.results.result import SweepResult
+from sweeps.results.result import Ending, SweepResult
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
@@ -33,6 +33,7 @@ from sweeps.search.warm_start import earlier_trials
 from sweeps.service.backend import Backend, train
 from sweeps.service.ending import end_of, take_look
 from sweeps.service.in_process import InProcess
+from sweeps.service.mistakes import keep_mistakes
 from sweeps.service.notifying import notified
 from sweeps.service.pilot_run import run_pilot
 from sweeps.store.blocks import BlockWriter
@@ -41,7 +42,6 @@ from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import trained_encoders, usable_encoders
 from sweeps.store.given import given_files, keep_given, read_given
 from sweeps.store.identity import changes_since_start, identify, identity_files
-from sweeps.store.mistakes import keep_mistakes
 from sweeps.store.recorded_sweeps import read_recorded, recorded_files, recorded_for
 from sweeps.store.resuming import interrupted, load_records
 from sweeps.store.skipped import skipped_files
@@ -55,7 +55,6 @@ from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.kept_address import address_files, tracking_uri_of
 from sweeps.tracking.mirror import Mirror
-from sweeps.tracking.run_content import Ending
 from sweeps.tracking.writer import MlflowWriter
 
 if TYPE_CHECKING:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypeVar
 
-from sweeps.errors import UserError, first_line
+from sweeps.errors import UserError
 from sweeps.messages.redaction import redact
 from sweeps.results.best import TrackedSweep, data_unlike_all, named
 from sweeps.results.explanation import result_of
@@ -17,37 +15,13 @@ from sweeps.results.result import NO_EVIDENCE, Evidence, SweepResult
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.service.mistakes import load_mistakes
 from sweeps.store.candidates import read_earlier_candidates
 from sweeps.store.identity import Identity, read_environment, read_identity
-from sweeps.store.mistakes import load_mistakes
 from sweeps.store.skipped import read_skipped
-from sweeps.store.sweep_store import SweepStore, sweep_names
+from sweeps.store.sweep_store import SweepStore, left_out_if_unreadable, of_each_sweep
 
-T = TypeVar("T")
 logger = logging.getLogger("calsweep")
-
-
-def of_each_sweep(storage: str, read: Callable[[SweepStore, Plan], T]) -> list[T]:
-    """The results of a function of each sweep of a storage.
-
-    Sweeps that are damaged or another user's are reported and left out, because they concern only
-    their owners. Raises OSError if the storage itself cannot be read.
-    """
-    found = []
-    for name in sweep_names(storage):
-        with _left_out_if_unreadable(storage, name):
-            store = SweepStore(storage, name)
-            found.append(read(store, store.load_plan()))
-    return found
-
-
-@contextmanager
-def _left_out_if_unreadable(storage: str, name: str) -> Iterator[None]:
-    try:
-        yield
-    except (UserError, OSError) as error:
-        sweep_names(storage)  # raises if the storage is away
-        logger.warning("sweep %r is left out: %s", name, first_line(error))
 
 
 def stored_sweeps(
@@ -57,7 +31,7 @@ def stored_sweeps(
     wanted = named(of_each_sweep(storage, _about), dataset, model)
     found = []
     for sweep in wanted:
-        with _left_out_if_unreadable(storage, sweep.name):
+        with left_out_if_unreadable(storage, sweep.name):
             found.append(_with_records(sweep, SweepStore(storage, sweep.name)))
     return [sweep for sweep in found if sweep.records]
 

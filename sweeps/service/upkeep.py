@@ -8,7 +8,8 @@ from sweeps.errors import SweepFailedError, first_line
 from sweeps.messages.formatting import calsweep_command
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.ranking import Ranking
-from sweeps.store.stored_sweeps import result_so_far
+from sweeps.service.ending import ending
+from sweeps.service.stored import result_so_far
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.tracking.address import check_answers
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
@@ -20,7 +21,6 @@ from sweeps.tracking.refusals import (
     RunUnansweredError,
     persistently,
 )
-from sweeps.tracking.run_content import Ending
 from sweeps.tracking.writer import mlflow_lacks
 
 
@@ -67,9 +67,9 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
             ranking = Ranking(records, plan.rule)
             found, final = result_so_far(store, plan, ranking)
             if final:
-                ending = Ending(ranking, found)
-                persistently(mirror.answer, ending)
-                persistently(mirror.end, ending)
+                ended = ending(plan, store, ranking, found)
+                persistently(mirror.answer, ended)
+                persistently(mirror.end, ended)
             else:
                 mirror.suspend()
         except RunRefusedError as error:  # the sweep's own run

@@ -11,8 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from sweeps.search.record import TrialRecord
 from sweeps.store.identity import read_identity
-from sweeps.store.json_files import read_json
-from sweeps.store.sweep_store import SweepStore, tells_storage_faults
+from sweeps.store.sweep_store import SweepStore, read_json, tells_storage_faults
 from sweeps.sweep_file.schema import SweepFile
 from trainables.files.storage import Folder
 

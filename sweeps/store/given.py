@@ -9,7 +9,7 @@ import json
 from typing import Final
 
 from sweeps.errors import UserError
-from sweeps.store.json_files import read_json
+from sweeps.store.sweep_store import read_json
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from trainables.files.storage import Folder

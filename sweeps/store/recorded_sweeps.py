@@ -15,9 +15,7 @@ from sweeps.search.entries import Entry
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord, flat, known_fields
 from sweeps.search.recorded import RecordedSetting, recorded_settings
-from sweeps.store.json_files import read_json
-from sweeps.store.stored_sweeps import of_each_sweep
-from sweeps.store.sweep_store import SweepStore, tells_storage_faults
+from sweeps.store.sweep_store import SweepStore, of_each_sweep, read_json, tells_storage_faults
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import BASELINE, Setting
 from trainables.files.storage import Folder

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sweeps.errors import SweepInterruptedError, UserError, first_line
 from sweeps.messages.redaction import redact
-from sweeps.results.overview import SweepState
+from sweeps.results.so_far import SweepState
 from sweeps.store.lease import LAPSES_AFTER
 from sweeps.store.lease import NAME as LEASE
 from sweeps.store.sweep_store import LOCK, SweepStore

@@ -28,7 +28,6 @@ from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord, flat, known_fields
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.store.blocks import READERS, block_numbers, read_blocks
-from sweeps.store.json_files import read_json
 from sweeps.store.kept_rows import KeptRows
 from sweeps.store.lease import NAME as LEASE
 from sweeps.store.lease import Lease, lease
@@ -465,6 +464,45 @@ def _may_be_sweep(folder: Folder) -> bool:
         return folder.exists("sweep.yaml")
     except OSError:  # another user's
         return True
+
+
+def of_each_sweep(storage: str, read: Callable[[SweepStore, Plan], T]) -> list[T]:
+    """The results of a function of each sweep of a storage.
+
+    Sweeps that are damaged or another user's are reported and left out, because they concern only
+    their owners. Raises OSError if the storage itself cannot be read.
+    """
+    found = []
+    for name in sweep_names(storage):
+        with left_out_if_unreadable(storage, name):
+            store = SweepStore(storage, name)
+            found.append(read(store, store.load_plan()))
+    return found
+
+
+@contextmanager
+def left_out_if_unreadable(storage: str, name: str) -> Iterator[None]:
+    """Context: a sweep that is damaged or another user's is left out."""
+    try:
+        yield
+    except (UserError, OSError) as error:
+        sweep_names(storage)  # raises if the storage is away
+        logger.warning("sweep %r is left out: %s", name, first_line(error))
+
+
+def read_json(
+    folder: Folder, name: str, convert: Callable[[Any], T], missing: T, without: str
+) -> T:
+    """The content of a JSON file that a sweep can do without.
+
+    It is `missing` if there is no file, or it is damaged, which is logged.
+    """
+    try:
+        data = folder.read_if_exists(name)
+        return missing if data is None else convert(json.loads(data))
+    except (IsADirectoryError, ValueError, TypeError, KeyError):
+        logger.warning("%s/%s is damaged; %s", folder.uri, name, without)
+        return missing
 
 
 def is_name(name: str) -> bool:

@@ -31,9 +31,9 @@ from sweeps.messages.redaction import redact
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric, shown_metrics
 from sweeps.results.leaderboard import in_short
-from sweeps.results.overview import Overview
 from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside, best_by_loss
+from sweeps.results.so_far import Overview
 from sweeps.results.verdicts import READING, Comparison, basis, short_name
 from sweeps.sweep_file.loading import FIRST_LINE, read_resolved, to_yaml
 from sweeps.terminal.console import plain_console

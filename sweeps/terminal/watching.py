@@ -11,8 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from sweeps.messages.formatting import format_rate
-from sweeps.results.overview import Overview
-from sweeps.results.so_far import SoFar
+from sweeps.results.so_far import Overview, SoFar
 from sweeps.terminal.trial_counts import best_lines, count_trials, ended, progress_bar
 
 _SECONDS = 2.0  # seconds between two reads, at least

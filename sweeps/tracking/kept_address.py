@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import without_credentials
-from sweeps.store.json_files import read_json
-from sweeps.store.sweep_store import SweepStore
+from sweeps.store.sweep_store import SweepStore, read_json
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import is_server, tracking_uri
 from sweeps.tracking.sqlite import sqlite_path, sqlite_uri

@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from sweeps.results.result import Ending
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
@@ -38,7 +39,6 @@ from sweeps.tracking.run import (
     run_tags,
     shown_names,
 )
-from sweeps.tracking.run_content import Ending
 from sweeps.tracking.sqlite import make_database
 from sweeps.tracking.sweep_run import SweepRun, log, missing
 from sweeps.tracking.view import TAG, leaderboard_view

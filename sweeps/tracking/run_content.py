@@ -1,16 +1,12 @@
-"""The content of the sweep's own run in MLflow: result, figures, report, data."""
+"""The content of the sweep's own run in MLflow: the descriptions and the data."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
 from typing import Any
 
-from ruamel.yaml import YAML
-
-from sweeps.errors import first_line
 from sweeps.messages.formatting import (
     counted,
     escaped_markdown,
@@ -21,38 +17,19 @@ from sweeps.messages.formatting import (
     metric_heading,
 )
 from sweeps.messages.redaction import redact
-from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import one_line, shown_metrics
 from sweeps.results.result import SweepResult
 from sweeps.results.so_far import so_far
 from sweeps.results.verdicts import Comparison, basis
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
-from sweeps.store.identity import Identity, read_identity
-from sweeps.store.stored_sweeps import stored_report
-from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
+from sweeps.store.identity import Identity
 
 logger = logging.getLogger("calsweep")
 
 _DIGEST = 36  # characters that MLflow stores at most
 BEST = "best.yaml"
 REPORT = "report.html"
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a sweep ended: its trials, ranked, and the result."""
-
-    ranking: Ranking
-    result: SweepResult
-
-    @property
-    def status(self) -> str:
-        """``FAILED`` if every trial failed, else ``FINISHED``."""
-        records = self.ranking.records
-        failed = bool(records) and all(record.state == "failed" for record in records)
-        return "FAILED" if failed else "FINISHED"
 
 
 def running_description(plan: Plan, ranking: Ranking | None = None) -> str:
@@ -101,38 +78,6 @@ def description(plan: Plan, found: SweepResult) -> str:
 
 def _recommended(found: SweepResult) -> list[str]:
     return [] if found.recommended is None else [found.recommended.text]
-
-
-def result_files(plan: Plan, store: SweepStore, ending: Ending) -> dict[str, str]:
-    """Names and contents of the artifacts of a finished sweep's own run.
-
-    Figures that cannot be drawn, for example because predictions are damaged, are omitted.
-    """
-    from sweeps.pages import figures
-    from sweeps.pages.svg import svg
-
-    ranking, found = ending.ranking, ending.result
-    classifiers = [record for record in ranking.records if record.role != "encoder"]
-    drawings: dict[str, Callable[[], str]] = {
-        "figures/error_against_objective.svg": lambda: svg(
-            figures.error_against_objective(ranking)
-        ),
-        "figures/curves.svg": lambda: svg(figures.curves(classifiers, plan)),
-        REPORT: lambda: stored_report(store, plan, ranking.records, found.judgement),
-    }
-    files = {}
-    if found.selected is not None:
-        resolved = YAML(typ="safe", pure=True).load(store.folder.read("sweep.yaml").decode())
-        identity = read_identity(store.folder)
-        data = {} if identity is None else {"data": identity.digest}
-        entry = {**asdict(found.selected), "candidates": found.candidates, **data}
-        files[BEST] = FIRST_LINE + redact(to_yaml(as_sweep_file(entry, resolved)))
-    for name, draw in drawings.items():
-        try:
-            files[name] = draw()
-        except Exception as error:  # trials' files may contain anything
-            logger.warning("%s is not in MLflow: %s", name, first_line(error))
-    return {name: text for name, text in files.items() if text}
 
 
 def dataset_entity(plan: Plan, identity: Identity) -> Any:

@@ -10,6 +10,7 @@ from typing import Any
 from sweeps.messages.formatting import finite
 from sweeps.messages.redaction import redact
 from sweeps.results.columns import shown_metrics
+from sweeps.results.result import Ending
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import Identity, read_environment, read_identity
@@ -17,10 +18,8 @@ from sweeps.store.skipped import SKIPPED, read_skipped
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.run import DESCRIPTION, KILLED, RANK, SWEEP, is_statistic, sweep_parameters
 from sweeps.tracking.run_content import (
-    Ending,
     dataset_entity,
     description,
-    result_files,
     running_description,
 )
 
@@ -123,7 +122,7 @@ class SweepRun:
 
     def end(self, ending: Ending) -> None:
         if self._files_left is None:
-            self._files_left = result_files(self._plan, self._store, ending)
+            self._files_left = dict(ending.files())
         for name, text in list(self._files_left.items()):
             self._client.log_text(self.id, text, name)
             del self._files_left[name]  # after a lost reply, only the others are written again

@@ -16,12 +16,12 @@ from contextlib import suppress
 from sweeps.errors import first_line
 from sweeps.messages.formatting import counted
 from sweeps.messages.reporter import LOG, Reporter
+from sweeps.results.result import Ending
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.refusals import TRIES, RunDeletedError, RunRefusedError, RunUnansweredError
 from sweeps.tracking.rights import NoRightError
-from sweeps.tracking.run_content import Ending
 
 logger = logging.getLogger("calsweep")
 

@@ -10,16 +10,17 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from sweeps.results.explanation import result_of
+from sweeps.results.result import Ending
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
+from sweeps.service.ending import ending
 from sweeps.store.identity import Identity, identity_files
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.mirror import Mirror
-from sweeps.tracking.run_content import Ending
 from tests import builders
 from trainables.contract.setting import Setting
 from trainables.files.checkpoints import save_checkpoint
@@ -104,10 +105,13 @@ def make_mirror(
     return Mirror(Plan(sweep), make_store(storage, sweep, records, digest))
 
 
-def ending_of(records: list[TrialRecord], sweep: SweepFile) -> Ending:
-    """How a sweep with these trials ends."""
+def ending_of(
+    records: list[TrialRecord], sweep: SweepFile, store: SweepStore | None = None
+) -> Ending:
+    """How a sweep with these trials ends; with its store, also the files about it."""
     ranking = Ranking(records, rule_of(sweep))
-    return Ending(ranking, result_of(ranking, Plan(sweep)))
+    found = result_of(ranking, Plan(sweep))
+    return Ending(ranking, found) if store is None else ending(Plan(sweep), store, ranking, found)
 
 
 def keep_answer(store: SweepStore, records: list[TrialRecord], sweep: SweepFile) -> None:
@@ -134,10 +138,9 @@ def runs_of(storage: Path, sweep: str) -> dict[str, Run]:
 def mirrored(store: SweepStore) -> None:
     """Write a stored sweep to its MLflow."""
     sweep, records = store.load_sweep(), store.load_records()
-    ranking = Ranking(records, rule_of(sweep))
-    ending = Ending(ranking, result_of(ranking, Plan(sweep)))
+    ended = ending_of(records, sweep, store)
     mirror = Mirror(Plan(sweep), store)
     for record in records:
         mirror.sync(record)
-    mirror.answer(ending)
-    mirror.end(ending)
+    mirror.answer(ended)
+    mirror.end(ended)

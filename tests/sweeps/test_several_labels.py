@@ -22,9 +22,9 @@ from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.exporting import export_model, predict
+from sweeps.service.mistakes import keep_mistakes, load_mistakes
 from sweeps.service.reading import write_report
 from sweeps.service.trained import load_same_data, load_trained
-from sweeps.store.mistakes import keep_mistakes, load_mistakes
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep

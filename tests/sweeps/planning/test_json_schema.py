@@ -12,7 +12,6 @@ from ruamel.yaml import YAML
 from sweeps.errors import UserError
 from sweeps.jobs.shipping import stage
 from sweeps.planning.json_schema import json_schema, schema_text, sections
-from sweeps.search.plan import Plan
 from sweeps.sweep_file.loading import (
     FIRST_LINE,
     READY_MADE,
@@ -21,7 +20,6 @@ from sweeps.sweep_file.loading import (
     load_sweep,
     parse_sweep,
 )
-from sweeps.tracking.run_content import result_files
 from tests.builders import make_sweep
 from tests.harness import tracked
 
@@ -65,7 +63,7 @@ def test_every_file_that_we_write_fits_and_names_it(tmp_path: Path) -> None:
     store = tracked.make_store(tmp_path / "store", sweep, records)
     stage(tmp_path, tmp_path / "job", sweep)
     (tmp_path / "third.yaml").write_text(
-        result_files(Plan(sweep), store, tracked.ending_of(records, sweep))["best.yaml"]
+        tracked.ending_of(records, sweep, store).files()["best.yaml"]
     )
     written = sorted(tmp_path.rglob("*.yaml"))
     ours = [path for path in written if "sweeps/sweep_file" not in str(path)]  # without code

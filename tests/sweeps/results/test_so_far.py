@@ -2,9 +2,10 @@
 
 import pytest
 
-from sweeps.results.so_far import so_far
+from sweeps.results.so_far import overview, so_far
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from tests.builders import baseline, finalist, ranked, trial
+from tests.builders import baseline, finalist, make_sweep, ranked, trial
 
 LOW = trial(1, val_ece=0.02, val_error=0.105)
 WRONG = trial(2, val_ece=0.0, val_error=0.9)
@@ -55,3 +56,20 @@ def test_of_several_objectives_it_is_on_the_front() -> None:
     records = [baseline(), LOW, trial(3, val_ece=0.05, val_error=0.08)]
     found = so_far(ranked(records, search={"objective": ["val_ece", "val_error"]}))
     assert found.why.endswith("first of 2 on the front of val_ece and val_error")
+
+
+@pytest.mark.parametrize(
+    ("objective", "shown"),
+    [
+        ("val_ece", "ECE 0.0300"),
+        ("val_ece_scaled", "ECE scaled 0.0300"),
+        ("val_error", "error 0.0300"),
+    ],
+)
+def test_the_value_is_named_after_the_objective(objective: str, shown: str) -> None:
+    search = {"objective": objective}
+    ranking = ranked([baseline(**{objective: 0.03})], search=search)
+    assert (
+        overview(Plan(make_sweep(search=search)), ranking, "finished").best
+        == f"cross_entropy, {shown}"
+    )

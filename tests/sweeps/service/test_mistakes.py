@@ -11,8 +11,8 @@ from PIL import Image
 
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
+from sweeps.service.mistakes import keep_mistakes, load_mistakes
 from sweeps.service.reading import write_report
-from sweeps.store.mistakes import keep_mistakes, load_mistakes
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, make_sweep, new_store, trial
 from trainables.data import load_dataset

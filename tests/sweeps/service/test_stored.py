@@ -8,7 +8,7 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.results.best import best_settings
 from sweeps.service.reading import find_best, overviews
-from sweeps.store.stored_sweeps import stored_sweeps
+from sweeps.service.stored import stored_sweeps
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.reader import tracked_sweeps
 from tests.builders import baseline, new_store, trial

@@ -9,9 +9,9 @@ import pytest
 from sweeps.messages.reporter import LOG
 from sweeps.search.plan import Plan
 from sweeps.service.ending import end_of, take_look
+from sweeps.service.mistakes import keep_mistakes, load_mistakes
+from sweeps.service.stored import stored_report
 from sweeps.store.kept_rows import KeptRows
-from sweeps.store.mistakes import keep_mistakes, load_mistakes
-from sweeps.store.stored_sweeps import stored_report
 from sweeps.tracking.artifacts import collect_artifacts
 from tests.builders import baseline, finalist, make_sweep, new_store, queue_of, trial
 from trainables.data import load_dataset

@@ -23,10 +23,10 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.service.reading import overviews, read_answer
 from sweeps.service.running import resume_sweep, run_sweep
+from sweeps.service.stored import load_evidence
 from sweeps.service.upkeep import delete_sweep, sync_sweep
 from sweeps.store import lease
 from sweeps.store.driver_log import driver_log
-from sweeps.store.stored_sweeps import load_evidence
 from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
 from tests.builders import Noted, baseline, make_sweep, new_store, trial
 from trainables.contract.setting import Setting

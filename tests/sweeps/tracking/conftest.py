@@ -55,5 +55,5 @@ def written(storage: Path) -> list[TrialRecord]:
         growing.state, growing.reason, growing.ended = state, record.reason, record.ended
         writer.submit(growing)
     keep_answer(store, records, sweep)
-    assert writer.close(60, ending_of(records, sweep)) == 0
+    assert writer.close(60, ending_of(records, sweep, store)) == 0
     return records

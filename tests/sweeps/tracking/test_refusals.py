@@ -16,6 +16,7 @@ from mlflow.protos import databricks_pb2 as codes
 
 from sweeps.errors import UserError
 from sweeps.service.upkeep import sync_sweep
+from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking import address, refusals
 from sweeps.tracking.refusals import is_refusal
 from sweeps.tracking.writer import MlflowWriter
@@ -70,7 +71,8 @@ def test_lost_replies_drop_nothing(fresh: Path, monkeypatch: pytest.MonkeyPatch)
         writer = MlflowWriter(make_mirror(fresh, sweep, records))
         for record in records:
             writer.submit(record)
-        assert writer.close(60, ending_of(records, sweep)) == 0
+        ended = ending_of(records, sweep, SweepStore(str(fresh), "lossy"))
+        assert writer.close(60, ended) == 0
     assert writer.fault is None
     runs = runs_of(fresh, "lossy")  # checks that no run exists twice
     assert sorted(runs) == sorted(["", *(str(record.number) for record in records)])
