@@ -140,3 +140,12 @@ def test_ranges_read_well() -> None:
     assert describe_range(FloatDistribution(0.01, 1.0, log=True)) == "0.01 … 1 (log)"
     assert describe_range(FloatDistribution(0.0, 10.0)) == "0 … 10"
     assert describe_range(CategoricalDistribution(("a", 2))) == "a, 2"
+
+
+def test_the_plan_names_plateaus_and_the_selected_epoch() -> None:
+    given = {"epochs": 200, "schedule": "plateau", "keep": "val_ece", "keep_after": 0.6}
+    whole = make_sweep(training=given).training.completed({}).model_dump()
+    facts = plan_facts(Plan(make_sweep(training=whole)))
+    assert "(times 0.1 after more than 10 epochs without a lower validation" in facts["training"]
+    assert facts["network"] == "of the epoch with the lowest val_ece after epoch 120"
+    assert "network" not in plan_facts(Plan(make_sweep(training=whole | {"keep": "last"})))
