@@ -2,32 +2,18 @@
 
 import os
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
+from trainables.data.core.bad_samples import BadSamples, settle
 from trainables.data.core.base import Dataset, Split, Targets
 from trainables.data.core.divisions import ByClass, Division, HeldOutSplit
+from trainables.data.core.options import CommonOptions, Validation
 from trainables.data.core.samples import Samples
 from trainables.data.core.stratified import long_tailed, stratified_sample, stratified_split
 from trainables.data.core.tasks import NO_OR_YES, OneClass, SeveralLabels, Task
 from trainables.data.core.types import Indices, Labels, Masks
-from trainables.plugins.components import Range
-
-HeldOut: TypeAlias = (
-    Annotated[float, Range(0, 1, open_low=True, open_high=True)] | Annotated[int, Range(1)]
-)
-"""Size of a held-out split: a fraction, or a number of samples."""
-
-Validation: TypeAlias = HeldOut | str | os.PathLike[str]
-"""Size of the validation split, or the path of its samples."""
-
-SampleCount: TypeAlias = Annotated[int, Range(1)] | None
-"""Number of samples to keep; ``None`` keeps all."""
-
-Imbalance: TypeAlias = Annotated[float, Range(0, 1, open_low=True)] | None
-"""Size of the rarest class over that of the most frequent one."""
 
 _ONE_LABEL_EACH = (
     "each sample has exactly one label, while several are allowed: the probabilities of the labels "
@@ -57,12 +43,9 @@ def build_dataset(
     held: tuple[Any, Given] | None = None,
     classes: tuple[str, ...],
     measure: Callable[[Any], Samples],
-    validation: float | int,
-    train_samples: int | None,
-    seed: int,
+    common: CommonOptions,
     notes: tuple[str, ...] = (),
     remarks: tuple[str, ...] = (),
-    imbalance: float | None = None,
     task: Task | None = None,
 ) -> Dataset:
     """Builds a dataset: holds out validation data and subsamples the rest to ``train_samples``.
@@ -77,12 +60,10 @@ def build_dataset(
         held: The same for the validation split; by default, ``validation`` of ``train``.
         classes: Class names; label names for multi-label data.
         measure: Creates the kind of sample from the training samples; it then encodes all splits.
-        validation: Size of the validation split: a fraction, or a number of samples.
-        train_samples: None keeps all.
-        seed: Seed of both draws.
+        common: Of these, the seed of both draws, the sizes, and the imbalance, which is applied
+            before validation samples are held out, so both are long-tailed.
         notes: See :class:`~trainables.data.core.base.Dataset`.
         remarks: As above; those about unseen values are added.
-        imbalance: Applied before validation samples are held out, so both are long-tailed.
         task: None for one class per sample, or several labels if they are (N, L).
     """
     inputs, targets = train[0], _targets(train[1])
@@ -90,17 +71,17 @@ def build_dataset(
         task = SeveralLabels(classes) if targets.labels.ndim == 2 else OneClass()
     if isinstance(task, SeveralLabels) and (targets.labels.sum(1) == 1).all():
         remarks = (*remarks, _ONE_LABEL_EACH)
-    if imbalance is not None:
-        tail = long_tailed(targets.labels, imbalance, seed=0)  # the same for every seed
+    if common.imbalance is not None:
+        tail = long_tailed(targets.labels, common.imbalance, seed=0)  # the same for every seed
         inputs, targets = inputs[tail], targets[tail]
     labels, names = task.strata(targets.labels, classes)
-    split_seed, sample_seed = np.random.SeedSequence(seed).generate_state(2).tolist()
+    split_seed, sample_seed = np.random.SeedSequence(common.seed).generate_state(2).tolist()
     kept = np.arange(len(labels))
     if held is None:
-        kept, rows = stratified_split(labels, validation, seed=split_seed, classes=names)
+        kept, rows = stratified_split(labels, common.validation, seed=split_seed, classes=names)
         held = inputs[rows], targets[rows]
-    if train_samples is not None:
-        kept = kept[stratified_sample(labels[kept], train_samples, seed=sample_seed)]
+    if common.train_samples is not None:
+        kept = kept[stratified_sample(labels[kept], common.train_samples, seed=sample_seed)]
     samples = measure(inputs[kept])
     unseen = [f"validation: {each}" for each in samples.unseen(held[0])]
     unseen += [f"test: {each}" for each in samples.unseen(test[0])]
@@ -128,12 +109,9 @@ def build_from_parts(
     bad: list[BadSamples],
     classes: tuple[str, ...],
     *,
-    on_bad_sample: OnBadSample,
+    common: CommonOptions,
     own_validation: bool = False,
-    test_size: float | int = 0.2,
     division: Division | None = None,
-    validation: float | int,
-    seed: int,
     notes: tuple[str, ...] = (),
     **options: Any,
 ) -> Dataset:
@@ -144,7 +122,7 @@ def build_from_parts(
     training samples are divided; by default with equal shares of each class. For other options see
     :func:`build_dataset`.
     """
-    notes = (*notes, *settle(bad, on_bad_sample))
+    notes = (*notes, *settle(bad, common.on_bad_sample))
     parts, good = [_targets(each) for each in targets], [part.good() for part in bad]
 
     def usable(part: int, rows: Indices) -> tuple[Any, Targets]:
@@ -153,13 +131,13 @@ def build_from_parts(
     rest, labels = good[0], parts[0].labels
     test = held = None
     if len(raw) - own_validation == 1:
-        split = HeldOutSplit("test_size", test_size, seed=0)  # the same for every seed
+        split = HeldOutSplit("test_size", common.test_size, seed=0)  # the same for every seed
         rest, rows = (division or ByClass()).hold_out(labels, rest, classes, split)
         test = usable(0, rows)
     if own_validation:
         held = usable(-1, good[-1])
     elif division is not None:
-        split = HeldOutSplit("validation", validation, seed)
+        split = HeldOutSplit("validation", common.validation, common.seed)
         rest, rows = division.hold_out(labels, rest, classes, split)
         held = usable(0, rows)
     return build_dataset(
@@ -169,8 +147,7 @@ def build_from_parts(
         held=held,
         classes=classes,
         notes=notes,
-        validation=validation,
-        seed=seed,
+        common=common,
         **options,
     )
 

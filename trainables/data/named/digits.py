@@ -6,14 +6,14 @@ from pathlib import Path
 import numpy as np
 
 from trainables.data.core.base import Dataset
-from trainables.data.core.splits import HeldOut, SampleCount, build_dataset
+from trainables.data.core.options import CommonOptions, with_options
+from trainables.data.core.splits import build_dataset
 from trainables.data.core.stratified import stratified_split
 from trainables.data.kinds.samples import Images
 
 
-def load_digits(
-    *, seed: int, validation: HeldOut = 0.25, train_samples: SampleCount = None
-) -> Dataset:
+@with_options(validation=0.25)
+def load_digits(*, common: CommonOptions) -> Dataset:
     """1,797 scans of handwritten digits, 8x8 grey, 10 classes: small enough for any machine.
 
     A fifth is the test split, the same for every seed. With the default ``validation``, the splits
@@ -31,9 +31,7 @@ def load_digits(
         test=(images[test], labels[test]),
         classes=tuple("0123456789"),
         measure=Images.measured,
-        validation=validation,
-        train_samples=train_samples,
-        seed=seed,
+        common=common,
     )
 
 

@@ -3,32 +3,19 @@
 import os
 from functools import partial
 from pathlib import Path
-from typing import Annotated
 
 import numpy as np
 
-from trainables.data.core.bad_samples import OnBadSample
 from trainables.data.core.base import Dataset
-from trainables.data.core.splits import HeldOut, Imbalance, SampleCount, build_from_parts
+from trainables.data.core.options import OF_IMAGES, CommonOptions, with_options
+from trainables.data.core.splits import build_from_parts
 from trainables.data.core.types import Labels
 from trainables.data.kinds.samples import Images
 from trainables.data.readers.image_folder import read_images
-from trainables.data.readers.storing import Cache, Storage
-from trainables.plugins.components import Range
 
 
-def load_tiny_imagenet(
-    *,
-    seed: int,
-    root: str | os.PathLike[str],
-    image_size: Annotated[int, Range(1)] | None = None,
-    imbalance: Imbalance = None,
-    on_bad_sample: OnBadSample = "error",
-    storage: Storage = None,
-    cache: Cache = None,
-    validation: HeldOut = 10_000,
-    train_samples: SampleCount = None,
-) -> Dataset:
+@with_options(*OF_IMAGES, "imbalance", validation=10_000)
+def load_tiny_imagenet(*, root: str | os.PathLike[str], common: CommonOptions) -> Dataset:
     """100,000 training and 10,000 test images, 64x64 colour, 200 classes.
 
     The test split is the published validation set, whose labels are known. By default, 50 images of
@@ -53,19 +40,15 @@ def load_tiny_imagenet(
     train_labels = np.repeat(np.arange(len(codes)), [len(files) for files in train_files])
     test_files, test_labels = _test_images(annotations, codes)
     files = [[file for found in train_files for file in found], test_files]
-    images, bad = read_images(files, image_size, storage, cache)
+    images, bad = read_images(files, common)
     return build_from_parts(
         "tiny_imagenet",
         images,
         [train_labels, test_labels],
         bad,
         _names(place / "words.txt", codes),
-        on_bad_sample=on_bad_sample,
         measure=partial(Images.measured, augmentation="crop_flip"),
-        imbalance=imbalance,
-        validation=validation,
-        train_samples=train_samples,
-        seed=seed,
+        common=common,
     )
 
 

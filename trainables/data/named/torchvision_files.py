@@ -9,7 +9,8 @@ import numpy as np
 
 from trainables.contract.config import AugmentationName
 from trainables.data.core.base import Dataset
-from trainables.data.core.splits import HeldOut, Imbalance, SampleCount, build_dataset, join_halves
+from trainables.data.core.options import CommonOptions, with_options
+from trainables.data.core.splits import build_dataset, join_halves
 from trainables.data.core.types import Inputs, Labels
 from trainables.data.kinds.samples import Images
 from trainables.data.readers.arrays import as_inputs
@@ -50,15 +51,9 @@ def find_torchvision(path: Path) -> dict[str, Path]:
     return found
 
 
+@with_options("imbalance")
 def _load(
-    name: str,
-    *,
-    seed: int,
-    root: str | os.PathLike[str],
-    download: bool = False,
-    imbalance: Imbalance = None,
-    validation: HeldOut = 0.1,
-    train_samples: SampleCount = None,
+    name: str, *, root: str | os.PathLike[str], download: bool = False, common: CommonOptions
 ) -> Dataset:
     """CIFAR-10 and CIFAR-100: 50,000 training and 10,000 test photographs, 32x32 colour.
 
@@ -76,15 +71,7 @@ def _load(
         root: Folder that contains ``cifar-10-batches-py``, ``cifar-100-python``, ``MNIST``,
             ``FashionMNIST``, or ``train_32x32.mat`` and ``test_32x32.mat``.
     """
-    return _read(
-        name,
-        root,
-        download,
-        imbalance=imbalance,
-        validation=validation,
-        train_samples=train_samples,
-        seed=seed,
-    )
+    return _read(name, root, download, common)
 
 
 load_cifar10 = partial(_load, "cifar10", validation=5_000)
@@ -94,15 +81,13 @@ load_mnist = partial(_load, "mnist")
 load_svhn = partial(_load, "svhn")
 
 
+@with_options("imbalance")
 def load_stl10(
     *,
-    seed: int,
     root: str | os.PathLike[str],
     download: bool = False,
     binary: bool = False,
-    imbalance: Imbalance = None,
-    validation: HeldOut = 0.1,
-    train_samples: SampleCount = None,
+    common: CommonOptions,
 ) -> Dataset:
     """5,000 training and 8,000 test photographs, 96x96 colour, 10 classes.
 
@@ -114,20 +99,15 @@ def load_stl10(
         binary: Join the classes to two, the first half and the second (Z. Yuan et al., Large-scale
             Robust Deep AUC Maximization, 2021).
     """
-    return _read(
-        "stl10",
-        root,
-        download,
-        binary,
-        imbalance=imbalance,
-        validation=validation,
-        train_samples=train_samples,
-        seed=seed,
-    )
+    return _read("stl10", root, download, common, binary)
 
 
 def _read(
-    name: str, root: str | os.PathLike[str], download: bool, binary: bool = False, **splitting: Any
+    name: str,
+    root: str | os.PathLike[str],
+    download: bool,
+    common: CommonOptions,
+    binary: bool = False,
 ) -> Dataset:
     source = _SOURCES[name]
     train, test = _open(name, source, Path(root), download)
@@ -145,7 +125,7 @@ def _read(
         test=arrays(test),
         classes=join_halves(classes) if binary else classes,
         measure=partial(Images.measured, augmentation=source.augmentation),
-        **splitting,
+        common=common,
     )
 
 

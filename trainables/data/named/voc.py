@@ -1,7 +1,7 @@
 """Segmentation datasets in the format of PASCAL VOC."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -9,13 +9,14 @@ from typing import Annotated, Final
 import numpy as np
 from PIL import Image, ImageOps
 
-from trainables.data.core.bad_samples import BadSamples, OnBadSample
+from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Dataset
-from trainables.data.core.splits import HeldOut, SampleCount, build_from_parts
+from trainables.data.core.options import OF_IMAGES, CommonOptions, with_options
+from trainables.data.core.splits import build_from_parts
 from trainables.data.core.tasks import IGNORED, EachPixel
 from trainables.data.core.types import Pixels
 from trainables.data.kinds.samples import SegmentedImages
-from trainables.data.readers.storing import Cache, Storage, hold_images, image_part
+from trainables.data.readers.storing import hold_images, image_part
 from trainables.plugins.components import Range
 
 _CLASSES: Final = (
@@ -44,18 +45,14 @@ _CLASSES: Final = (
 _SUFFIXES: Final = (".jpg", ".jpeg", ".png")
 
 
+@with_options(*OF_IMAGES, validation=0.2)
 def load_voc(
     *,
-    seed: int,
     root: str | os.PathLike[str],
     classes: tuple[str, ...] | None = None,
     image_size: Annotated[int, Range(8)] = 256,
     pixels: Annotated[int, Range(1)] = 100,
-    on_bad_sample: OnBadSample = "error",
-    storage: Storage = None,
-    cache: Cache = None,
-    validation: HeldOut = 0.2,
-    train_samples: SampleCount = None,
+    common: CommonOptions,
 ) -> Dataset:
     """Segmentation: a class for each pixel. PASCAL VOC 2012, or your own data in its format.
 
@@ -86,16 +83,13 @@ def load_voc(
     parts = [image_part(each.images, faults) for each, faults in zip(lists, bad, strict=True)]
     return build_from_parts(
         "voc",
-        hold_images(parts, image_size=image_size, storage=storage, cache=cache),
+        hold_images(parts, replace(common, image_size=image_size)),
         masks,
         bad,
         names,
-        on_bad_sample=on_bad_sample,
         measure=partial(SegmentedImages.measured, augmentation="crop_flip"),
         task=EachPixel(pixels),
-        validation=validation,
-        train_samples=train_samples,
-        seed=seed,
+        common=common,
     )
 
 

@@ -12,15 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from trainables.data.core.bad_samples import BadSamples, OnBadSample
+from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Dataset
-from trainables.data.core.splits import (
-    HeldOut,
-    SampleCount,
-    Validation,
-    build_from_parts,
-    size_and_path,
-)
+from trainables.data.core.options import CommonOptions, Validation, with_options
+from trainables.data.core.splits import build_from_parts, size_and_path
 from trainables.data.core.types import Inputs
 from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.labelling.labels import Values
@@ -32,18 +27,16 @@ Pair = tuple[Any, Any] | tuple[Any, Any, Any]
 """Samples (N, ...), labels (N,) or (N, K), and weights (N,) where given."""
 
 
+@with_options("test_size", "on_bad_sample")
 def load_npz(
     *,
-    seed: int,
     train: PathOrUri,
     test: PathOrUri | None = None,
     inputs: str = "x",
     label: str = "y",
     weight: str | None = None,
-    test_size: HeldOut = 0.2,
-    on_bad_sample: OnBadSample = "error",
     validation: Validation = 0.1,
-    train_samples: SampleCount = None,
+    common: CommonOptions,
 ) -> Dataset:
     """Arrays (spectrograms, signals ...) and labels in .npz files, as written by np.savez.
 
@@ -63,32 +56,26 @@ def load_npz(
     keys = {"inputs": inputs, "label": label}
     weighted = keys if weight is None else {**keys, "weight": weight}
     size, held = size_and_path(validation)
-    return dataset_from_arrays(
+    return _from_arrays(
         "npz",
         _read_npz("train", train, weighted),
         None if test is None else _read_npz("test", test, keys),
         None if held is None else _read_npz("validation", held, keys),
         where=(f"train={train}", f"test={test}", f"validation={validation}"),
-        test_size=test_size,
-        on_bad_sample=on_bad_sample,
-        validation=size,
-        train_samples=train_samples,
-        seed=seed,
+        common=replace(common, validation=size),
     )
 
 
+@with_options("test_size", "on_bad_sample")
 def load_npy(
     *,
-    seed: int,
     train: PathOrUri,
     train_labels: PathOrUri,
     test: PathOrUri | None = None,
     test_labels: PathOrUri | None = None,
-    test_size: HeldOut = 0.2,
-    on_bad_sample: OnBadSample = "error",
     validation: Validation = 0.1,
     validation_labels: PathOrUri | None = None,
-    train_samples: SampleCount = None,
+    common: CommonOptions,
 ) -> Dataset:
     """Arrays and labels in separate .npy files; otherwise like ``npz``.
 
@@ -101,33 +88,25 @@ def load_npy(
         validation_labels: Path of the validation labels.
     """
     size, held = size_and_path(validation)
-    return dataset_from_arrays(
+    return _from_arrays(
         "npy",
         (_read_npy("train", train), _read_npy("train_labels", train_labels)),
         _read_pair("test", test, test_labels),
         _read_pair("validation", held, validation_labels),
         where=(f"train={train}", f"test={test}", f"validation={validation}"),
-        test_size=test_size,
-        on_bad_sample=on_bad_sample,
-        validation=size,
-        train_samples=train_samples,
-        seed=seed,
+        common=replace(common, validation=size),
     )
 
 
-def dataset_from_arrays(
+def _from_arrays(
     name: str,
     train: Pair,
     test: Pair | None = None,
     held: Pair | None = None,
     *,
-    seed: int,
     where: tuple[str, str, str] = ("train", "test", "validation"),
     classes: tuple[str, ...] | None = None,
-    test_size: float | int = 0.2,
-    on_bad_sample: OnBadSample = "error",
-    validation: float | int = 0.1,
-    train_samples: int | None = None,
+    common: CommonOptions,
 ) -> Dataset:
     """A dataset of arrays in memory.
 
@@ -169,13 +148,12 @@ def dataset_from_arrays(
         bad,
         names,
         own_validation=held is not None,
-        on_bad_sample=on_bad_sample,
-        test_size=test_size,
         measure=Images.measured if inputs[0].dtype == np.uint8 else Arrays.measured,
-        validation=validation,
-        train_samples=train_samples,
-        seed=seed,
+        common=common,
     )
+
+
+dataset_from_arrays = with_options("test_size", "on_bad_sample")(_from_arrays)
 
 
 def as_arrays(pair: Pair, where: str) -> tuple[Inputs, Values]:

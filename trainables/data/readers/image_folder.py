@@ -2,23 +2,22 @@
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
 
 import numpy as np
 
 from trainables.contract.config import AugmentationName
-from trainables.data.core.bad_samples import BadSamples, OnBadSample
+from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Dataset
 from trainables.data.core.divisions import SPLITS
-from trainables.data.core.splits import HeldOut, Imbalance, SampleCount, build_from_parts
+from trainables.data.core.options import OF_IMAGES, CommonOptions, HeldOut, with_options
+from trainables.data.core.splits import build_from_parts
 from trainables.data.core.types import Labels, Stored
 from trainables.data.kinds.samples import Images
-from trainables.data.readers.storing import Cache, Storage, hold_images, image_part
+from trainables.data.readers.storing import hold_images, image_part
 from trainables.plugins.arguments import few
-from trainables.plugins.components import Range
 
 SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 
@@ -69,17 +68,12 @@ def find_trees(root: str | os.PathLike[str]) -> Trees:
     return Trees(**found, unread=tuple(each for each in folders if each not in found.values()))
 
 
+@with_options(*OF_IMAGES, "test_size")
 def load_image_folder(
     *,
-    seed: int,
     root: str | os.PathLike[str],
-    test_size: HeldOut = 0.2,
-    image_size: Annotated[int, Range(1)] | None = None,
-    on_bad_sample: OnBadSample = "error",
-    storage: Storage = None,
-    cache: Cache = None,
     validation: HeldOut | None = None,
-    train_samples: SampleCount = None,
+    common: CommonOptions,
 ) -> Dataset:
     """Images in ``root/train/<class>/`` and ``root/test/<class>/``, or in ``root/<class>/``.
 
@@ -103,30 +97,13 @@ def load_image_folder(
         trees.train,
         trees.test,
         trees.validation if validation is None else None,
-        image_size=image_size,
-        on_bad_sample=on_bad_sample,
-        storage=storage,
-        cache=cache,
-        test_size=test_size,
-        validation=0.1 if validation is None else validation,
-        train_samples=train_samples,
-        seed=seed,
+        common if validation is None else replace(common, validation=validation),
         notes=notes,
     )
 
 
-def load_imagenet(
-    *,
-    seed: int,
-    root: str | os.PathLike[str],
-    image_size: Annotated[int, Range(1)] = 224,
-    imbalance: Imbalance = None,
-    on_bad_sample: OnBadSample = "error",
-    storage: Storage = None,
-    cache: Cache = None,
-    validation: HeldOut = 50_000,
-    train_samples: SampleCount = None,
-) -> Dataset:
+@with_options(*OF_IMAGES, "imbalance", image_size=224, validation=50_000)
+def load_imagenet(*, root: str | os.PathLike[str], common: CommonOptions) -> Dataset:
     """ImageNet in folders: 1,281,167 training and 50,000 test images, 1000 classes.
 
     The test split is the published validation set, whose labels are known. In memory, ``image_size:
@@ -145,15 +122,9 @@ def load_imagenet(
         "imagenet",
         place / "train",
         place / "val",
-        image_size=image_size,
-        on_bad_sample=on_bad_sample,
-        storage=storage,
-        cache=cache,
+        None,
+        common,
         augmentation="crop_flip",
-        imbalance=imbalance,
-        validation=validation,
-        train_samples=train_samples,
-        seed=seed,
     )
 
 
@@ -161,23 +132,16 @@ def read_folders(
     name: str,
     train: Path,
     test: Path | None,
-    held: Path | None = None,
+    held: Path | None,
+    common: CommonOptions,
     *,
-    image_size: int | None,
-    on_bad_sample: OnBadSample,
-    storage: Storage,
-    cache: Cache,
-    test_size: float | int = 0.2,
     augmentation: AugmentationName = "none",
     notes: Sequence[str] = (),
-    **splitting: Any,
 ) -> Dataset:
     """A dataset of images in folders ``train`` and ``test`` with one subfolder per class.
 
     Without ``test``, ``test_size`` is held out. ``held`` has the validation images, if they are
-    in a folder of their own. ``**splitting`` is for
-    :func:`~trainables.data.core.splits.build_dataset`; for the other options see
-    :mod:`trainables.data`.
+    in a folder of their own.
 
     Raises:
         ValueError: There are fewer than two classes, a class of ``test`` or ``held`` is unknown,
@@ -189,7 +153,7 @@ def read_folders(
             f"root={train} has images of {found.classes[0]!r} only; two classes are needed"
         )
     parts = [found, *(_find(each, found.classes) for each in (test, held) if each is not None)]
-    images, bad = read_images([part.files for part in parts], image_size, storage, cache)
+    images, bad = read_images([part.files for part in parts], common)
     return build_from_parts(
         name,
         images,
@@ -197,21 +161,19 @@ def read_folders(
         bad,
         found.classes,
         own_validation=held is not None,
-        on_bad_sample=on_bad_sample,
-        test_size=test_size,
+        common=common,
         measure=partial(Images.measured, augmentation=augmentation),
         notes=(*notes, *(note for part in parts for note in part.notes)),
-        **splitting,
     )
 
 
 def read_images(
-    files: list[list[Path]], image_size: int | None, storage: Storage, cache: Cache
+    files: list[list[Path]], common: CommonOptions
 ) -> tuple[list[Stored], list[BadSamples]]:
     """The images of one or two lists of files, and the unusable ones; see :func:`hold_images`."""
     bad = [BadSamples(len(part), partial(_name_file, part)) for part in files]
     parts = [image_part(*each) for each in zip(files, bad, strict=True)]
-    return hold_images(parts, image_size=image_size, storage=storage, cache=cache), bad
+    return hold_images(parts, common), bad
 
 
 def _name_file(files: list[Path], index: int) -> str:

@@ -12,16 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trainables.data.core.bad_samples import BadSamples, OnBadSample
+from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Dataset, Targets
+from trainables.data.core.options import OF_IMAGES, CommonOptions, Validation, with_options
 from trainables.data.core.samples import Samples
-from trainables.data.core.splits import (
-    HeldOut,
-    SampleCount,
-    Validation,
-    build_from_parts,
-    size_and_path,
-)
+from trainables.data.core.splits import build_from_parts, size_and_path
 from trainables.data.kinds.encode import as_numbers
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
@@ -34,7 +29,7 @@ from trainables.data.readers.divided_rows import DividedBy, columns_of, read_div
 from trainables.data.readers.files import PathOrUri
 from trainables.data.readers.images import Encoded
 from trainables.data.readers.rows import Content, File, Form, Rows, open_rows
-from trainables.data.readers.storing import Cache, ImagePart, Storage, hold_images
+from trainables.data.readers.storing import ImagePart, hold_images
 from trainables.data.readers.table_columns import (
     choose_features,
     convert_each,
@@ -50,10 +45,10 @@ Names: TypeAlias = tuple[str, ...] | None
 TextForm: TypeAlias = Literal["sequence", "weighted_words"]
 
 
+@with_options(*OF_IMAGES, "test_size")
 def _load(
     form: Form,
     *,
-    seed: int,
     train: PathOrUri,
     test: PathOrUri | None = None,
     label: str = "label",
@@ -70,17 +65,12 @@ def _load(
     split: str | None = None,
     group: str | None = None,
     time: str | None = None,
-    test_size: HeldOut = 0.2,
-    image_size: Count | None = None,
     max_words: Count | None = None,
     max_tokens: Count | None = None,
     tokenizer: str | None = None,
     text_form: TextForm | None = None,
-    on_bad_sample: OnBadSample = "error",
-    storage: Storage = None,
-    cache: Cache = None,
     validation: Validation = 0.1,
-    train_samples: SampleCount = None,
+    common: CommonOptions,
 ) -> Dataset:
     """A table, texts or images with labels, from CSV files with a header or from Parquet files.
 
@@ -141,7 +131,8 @@ def _load(
     by = DividedBy(split, group, time).found_in(parts, [*kept, *(exclude or ())])
     _check_belongs(kind, "text", max_words=max_words, max_tokens=max_tokens, tokenizer=tokenizer)
     _check_belongs(kind, "text", text_form=text_form)
-    _check_belongs(kind, "image", image_size=image_size, storage=storage, cache=cache)
+    of_images = {name: getattr(common, name) for name in ("image_size", "storage", "cache")}
+    _check_belongs(kind, "image", **of_images)
     _check_belongs(kind, "features", categorical=categorical, exclude=exclude, dates=dates)
     target = _Target(label, labels, separator, soft_labels)
     measure: Callable[[Any], Samples]
@@ -150,7 +141,7 @@ def _load(
         read = partial(_read_texts, column=text)
         measure = _measure_texts(max_words, max_tokens, tokenizer, text_form)
     elif kind == "image":
-        hold = partial(hold_images, image_size=image_size, storage=storage, cache=cache)
+        hold = partial(hold_images, common=common)
         read, measure = partial(_read_images, column=image or "image", hold=hold), Images.measured
     else:
         targets = {*target.columns, weight, *columns_of(by, kept)}
@@ -169,14 +160,10 @@ def _load(
         bad,
         classes,
         own_validation=held is not None,
-        on_bad_sample=on_bad_sample,
-        test_size=test_size,
+        common=replace(common, validation=size),
         measure=measure,
         division=division,
         remarks=(*divided, *remarks),
-        validation=size,
-        train_samples=train_samples,
-        seed=seed,
     )
 
 

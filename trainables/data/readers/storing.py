@@ -11,22 +11,16 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Literal, TypeAlias
 
 import numpy as np
 from PIL import Image
 
 from trainables.data.core.bad_samples import BadSamples
+from trainables.data.core.options import Cache, CommonOptions, Storage
 from trainables.data.core.types import Stored
 from trainables.data.readers.images import Encoded, OtherSize, decode_images
 from trainables.data.readers.streamed import keep_images
 from trainables.files.digests import digest_of
-
-Storage: TypeAlias = Literal["memory", "stream"] | None
-"""Where images are kept; ``None`` decides by their size."""
-
-Cache: TypeAlias = str | os.PathLike[str] | None
-"""Cache folder of streamed images; ``None`` is ``~/.cache/calsweep``."""
 
 # An array exists in the process that reads it, in Ray's object store, and once more while it is
 # split.
@@ -75,27 +69,25 @@ def _origin(files: list[Path]) -> object:
     return [(str(file.absolute()), stat.st_size, stat.st_mtime_ns) for file, stat in found]
 
 
-def hold_images(
-    parts: list[ImagePart], *, image_size: int | None, storage: Storage, cache: Cache
-) -> list[Stored]:
+def hold_images(parts: list[ImagePart], common: CommonOptions) -> list[Stored]:
     """The images of one or two parts, with equal size and number of channels.
 
-    If ``storage`` is None, they are streamed if they would take more than a quarter of the memory;
-    see :mod:`trainables.data`. Raises ``ValueError`` if they do not fit into memory, use a fraction
+    Without ``storage``, they are streamed if they would take more than a quarter of the memory; see
+    :mod:`trainables.data`. Raises ``ValueError`` if they do not fit into memory, use a fraction
     of the range of 16 bits, or the folder cannot be written.
     """
     _check_depth(parts[0])
     hold: Callable[..., Stored] = _decode
-    if _is_streamed(parts, image_size, storage):
-        hold = partial(_keep, folder=_folder(cache))
+    if _is_streamed(parts, common.image_size, common.storage):
+        hold = partial(_keep, folder=_folder(common.cache))
     held: list[Stored] = []
     for part in parts:
         size: tuple[int, int] | None = tuple(held[0].shape[2:]) if held else None
         faults = dict(part.bad.faults)
-        images = hold(part, image_size=image_size, size=size)
+        images = hold(part, image_size=common.image_size, size=size)
         if size is None and (usual := _usual_size(part.bad)) is not None:
             part.bad.faults = faults
-            images = hold(part, image_size=image_size, size=usual)
+            images = hold(part, image_size=common.image_size, size=usual)
         held.append(images)
     return match_channels(*held)
 

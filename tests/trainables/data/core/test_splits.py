@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainables.data.core.options import CommonOptions
 from trainables.data.core.splits import build_dataset
 from trainables.data.core.stratified import long_tailed, stratified_sample, stratified_split
 from trainables.data.core.types import Labels
@@ -118,9 +119,7 @@ def test_build_dataset_keeps_images_with_their_labels(train_samples: int | None)
         test=(np.ascontiguousarray(inputs[:6]), labels[:6]),
         classes=("a", "b", "c"),
         measure=Images.measured,
-        validation=30,
-        train_samples=train_samples,
-        seed=3,
+        common=CommonOptions(validation=30, train_samples=train_samples, seed=3),
     )
     assert [len(dataset.train), len(dataset.validation)] == [train_samples or 60, 30]
     for split in (dataset.train, dataset.validation, dataset.test):

@@ -72,22 +72,64 @@ def test_train_samples_thins_training_only(name: str, dataset_case: Case) -> Non
     assert all(row.tobytes() in kept for row in as_read(thinned, thinned.train))
 
 
+WRONG: dict[str, tuple[Any, ...]] = {
+    "validation": (0, 1.0, float("nan")),
+    "train_samples": (0, 0.5),
+    "test_size": (0, 1.0),
+    "imbalance": (0, 1.5),
+    "image_size": (0, 7.5),
+    "on_bad_sample": ("drop",),
+    "storage": ("disk",),
+    "cache": (3,),
+}
+"""Values that no loader takes, by shared option."""
+
+
 @each_dataset
-@pytest.mark.parametrize(
-    ("option", "value"),
-    [
-        ("validation", 0),
-        ("validation", 1.0),
-        ("validation", float("nan")),
-        ("train_samples", 0),
-        ("train_samples", 0.5),
-    ],
-)
-def test_common_options_are_checked_without_loading(name: str, option: str, value: float) -> None:
+def test_shared_options_are_checked_without_loading(name: str) -> None:
     required = {key: "x" for key, value in dataset_options(name).items() if value is REQUIRED}
     check_dataset_options(name, **required)
-    with pytest.raises(ValueError, match=rf"dataset '{name}': {option}={value}: expected"):
-        check_dataset_options(name, **required, **{option: value})
+    assert {"validation", "train_samples"} <= dataset_options(name).keys()
+    for option in WRONG.keys() & dataset_options(name).keys():
+        for value in WRONG[option]:
+            with pytest.raises(ValueError, match=rf"dataset '{name}': {option}={value!r}: expect"):
+                check_dataset_options(name, **required, **{option: value})
+
+
+def that_take(option: str, *without: str) -> pytest.MarkDecorator:
+    names = [name for name in available_datasets() if option in dataset_options(name)]
+    return pytest.mark.parametrize("name", [name for name in names if name not in without])
+
+
+@that_take("test_size")
+def test_a_test_split_is_held_out_by_number_or_share(name: str, dataset_case: Case) -> None:
+    options = {key: value for key, value in dataset_case(name).items() if key != "test"}
+    whole = load_dataset(name, seed=0, **options, test_size=10)
+    count = sum(len(split) for split in (whole.train, whole.validation, whole.test))
+    assert len(whole.test) == 10
+    share = load_dataset(name, seed=0, **options, test_size=0.25)
+    assert len(share.test) == pytest.approx(count / 4, abs=0.5)
+    classes = [np.bincount(split.labels) for split in (share.train, share.test)]
+    np.testing.assert_allclose(classes[1] / sum(classes[1]), classes[0] / sum(classes[0]), atol=0.1)
+
+
+@that_take("image_size", "csv")  # a table
+def test_images_are_resized(name: str, dataset_case: Case) -> None:
+    dataset = load_dataset(name, seed=0, **dataset_case(name) | {"image_size": 12})
+    assert dataset.input_shape[1:] == (12, 12)
+
+
+@that_take("imbalance", "cifar100")  # the case has too few samples of a class
+def test_a_long_tail_is_of_training_and_validation(name: str, dataset_case: Case) -> None:
+    options = dataset_case(name) | {"validation": 10}
+    balanced, tailed = (load_dataset(name, seed=0, imbalance=m, **options) for m in (1.0, 0.5))
+    before, after = (
+        np.bincount(np.concatenate([dataset.train.labels, dataset.validation.labels]))
+        for dataset in (balanced, tailed)
+    )
+    assert after[0] == before.max() or name == "imagenet"  # its classes were not balanced before
+    assert after[-1] == before.max() // 2
+    np.testing.assert_array_equal(tailed.test.labels, balanced.test.labels)
 
 
 @each_dataset

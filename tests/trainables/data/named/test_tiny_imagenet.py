@@ -18,14 +18,6 @@ def test_labels_come_from_folders_and_annotations(tiny_imagenet_root: Path) -> N
     np.testing.assert_array_equal(inside.train.inputs, dataset.train.inputs)
 
 
-def test_long_tailed(tiny_imagenet_root: Path) -> None:
-    dataset = load_dataset(
-        "tiny_imagenet", root=tiny_imagenet_root, validation=4, imbalance=0.1, seed=0
-    )
-    whole = np.concatenate([dataset.train.labels, dataset.validation.labels])
-    np.testing.assert_array_equal(np.bincount(whole), [30, 3])
-
-
 def test_a_damaged_image_is_reported_or_skipped(tiny_imagenet_root: Path) -> None:
     file = tiny_imagenet_root / "tiny-imagenet-200/train/n02/images/n02_05.JPEG"
     file.write_bytes(file.read_bytes()[:100])

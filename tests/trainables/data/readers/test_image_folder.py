@@ -22,13 +22,6 @@ def test_two_trees(write_folder: WriteFolder) -> None:
         np.testing.assert_array_equal(dataset.test.inputs[5, 0], np.asarray(image))
 
 
-def test_one_tree_is_split_in_proportion(write_folder: WriteFolder) -> None:
-    root = write_folder("", {"a": 40, "b": 60})
-    dataset = load_dataset("image_folder", root=root, test_size=0.1, validation=0.5, seed=0)
-    np.testing.assert_array_equal(np.bincount(dataset.test.labels), [4, 6])
-    np.testing.assert_array_equal(np.bincount(dataset.validation.labels), [18, 27])
-
-
 def test_a_class_may_be_absent_from_the_test_tree(write_folder: WriteFolder) -> None:
     write_folder("train", {"a": 20, "b": 20})
     root = write_folder("test", {"b": 4})

@@ -120,11 +120,6 @@ def test_folders_and_uris(write_parquet: WriteParquet, png: Files) -> None:
     np.testing.assert_array_equal(dataset.test.inputs[:12, 0, 0, 0], np.arange(12))
 
 
-def test_image_size(write_parquet: WriteParquet, png: Files) -> None:
-    path = write_parquet("a.parquet", png(10), [0, 1] * 5)
-    assert load(path, path, image_size=4, validation=2).input_shape == (1, 4, 4)
-
-
 def test_grey_and_colour_splits_meet_in_rgb(
     write_parquet: WriteParquet, parquet_pair: Pair, png: Files
 ) -> None:
