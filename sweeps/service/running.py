@@ -29,31 +29,28 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.suggestions import Known
 from sweeps.search.trial_queue import Past, TrialQueue
-from sweeps.search.warm_start import earlier_trials
 from sweeps.service.backend import Backend, train
 from sweeps.service.ending import end_of, take_look
 from sweeps.service.in_process import InProcess
 from sweeps.service.mistakes import keep_mistakes
 from sweeps.service.notifying import notified
 from sweeps.service.pilot_run import run_pilot
+from sweeps.service.starting import NewSweep
 from sweeps.store.blocks import BlockWriter
-from sweeps.store.candidates import candidate_files, earlier_candidates
 from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import trained_encoders, usable_encoders
-from sweeps.store.given import given_files, keep_given, read_given
-from sweeps.store.identity import changes_since_start, identify, identity_files
-from sweeps.store.recorded_sweeps import read_recorded, recorded_files, recorded_for
+from sweeps.store.given import keep_given, read_given
+from sweeps.store.identity import changes_since_start, identify
+from sweeps.store.recorded_sweeps import read_recorded
 from sweeps.store.resuming import interrupted, load_records
-from sweeps.store.skipped import skipped_files
 from sweeps.store.state import failure_noted
 from sweeps.store.sweep_store import SweepStore, check_storage
-from sweeps.store.warm_starts import on_other_data, sweeps_to_learn_from
 from sweeps.sweep_file.loading import budgets_asked, with_other_budgets
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
-from sweeps.tracking.address import check_answers, tracking_uri
-from sweeps.tracking.kept_address import address_files, tracking_uri_of
+from sweeps.tracking.address import check_answers
+from sweeps.tracking.kept_address import tracking_uri_of
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.writer import MlflowWriter
 
@@ -231,24 +228,13 @@ def _run(
                 _terminated_as_interrupted(),
             ):
                 checking.result()
-                named = sweeps_to_learn_from(sweep, store.storage) if new else {}
-                earlier = earlier_trials(sweep, named) if new else []
-                recorded = recorded_for(sweep, store.storage) if new else []
-                tracking = (
-                    tracking_uri(store.storage, sweep) if new else tracking_uri_of(store, sweep)
-                )
-                check_answers(tracking)
+                beginning = NewSweep.read(sweep, store) if new else None
+                check_answers(beginning.tracking if beginning else tracking_uri_of(store, sweep))
                 dataset = loading.result()
                 plan = resolve(sweep, dataset, backend, progress)
                 identity = identifying.result()
-                if new:
-                    for line in on_other_data(sweep, identity.digest, store.storage):
-                        progress.notice(line)
-                    count = earlier_candidates(sweep, identity.digest, store.storage, named)
-                    files = {**identity_files(identity), **candidate_files(count)}
-                    files |= skipped_files(dataset) | recorded_files(recorded)
-                    files |= address_files(tracking, store.storage) | given_files(given or sweep)
-                    store.create(plan.sweep, earlier, files)
+                if beginning:
+                    beginning.create(plan, identity, dataset, given or sweep, progress)
                 else:
                     store.change(plan.sweep)
                     if given is not None:

@@ -1,0 +1,71 @@
+"""What a new sweep starts from, and the files of its store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sweeps.messages.reporter import Reporter
+from sweeps.search.plan import Plan
+from sweeps.search.record import TrialRecord
+from sweeps.search.recorded import RecordedSetting
+from sweeps.search.warm_start import EarlierTrial, earlier_trials
+from sweeps.store.candidates import candidate_files, earlier_candidates
+from sweeps.store.given import given_files
+from sweeps.store.identity import Identity, identity_files
+from sweeps.store.recorded_sweeps import recorded_files, recorded_for
+from sweeps.store.skipped import skipped_files
+from sweeps.store.sweep_store import SweepStore
+from sweeps.store.warm_starts import on_other_data, sweeps_to_learn_from
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.tracking.address import tracking_uri
+from sweeps.tracking.kept_address import address_files
+
+if TYPE_CHECKING:
+    from trainables.data.core.base import Data
+
+
+@dataclass(frozen=True)
+class NewSweep:
+    """A sweep that is about to be created, and what it learns from.
+
+    Attributes:
+        named: Trials of the sweeps in ``search.warm_start``, by name.
+        earlier: Those of them that the sampler learns from.
+        recorded: Settings that a guided search starts from.
+        tracking: Address of MLflow.
+    """
+
+    sweep: SweepFile
+    store: SweepStore
+    named: Mapping[str, Sequence[TrialRecord]]
+    earlier: Sequence[EarlierTrial]
+    recorded: Sequence[RecordedSetting]
+    tracking: str
+
+    @classmethod
+    def read(cls, sweep: SweepFile, store: SweepStore) -> NewSweep:
+        """Raises UserError if a sweep that it names is missing or has not finished."""
+        named = sweeps_to_learn_from(sweep, store.storage)
+        return cls(
+            sweep,
+            store,
+            named,
+            earlier_trials(sweep, named),
+            recorded_for(sweep, store.storage),
+            tracking_uri(store.storage, sweep),
+        )
+
+    def create(
+        self, plan: Plan, identity: Identity, dataset: Data, given: SweepFile, reporter: Reporter
+    ) -> None:
+        """Create it in its store; `given` is the sweep file without what was resolved."""
+        sweep, storage = self.sweep, self.store.storage
+        for line in on_other_data(sweep, identity.digest, storage):
+            reporter.notice(line)
+        count = earlier_candidates(sweep, identity.digest, storage, self.named)
+        files = {**identity_files(identity), **candidate_files(count)}
+        files |= skipped_files(dataset) | recorded_files(self.recorded)
+        files |= address_files(self.tracking, storage) | given_files(given)
+        self.store.create(plan.sweep, self.earlier, files)
