@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -105,14 +106,21 @@ def sweep_of(kind: str, folder: Path) -> SweepFile:
     return parse_sweep(sections | trained)
 
 
-@pytest.fixture(autouse=True)
-def _loops(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _loops() -> Iterator[None]:
     """The example of a custom loop can be imported, as from a user's working folder."""
-    monkeypatch.syspath_prepend(LOOPS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(LOOPS)
+        yield
 
 
-def trained(kind: str, folder: Path) -> SweepStore:
-    return train_sweep(folder / "store", sweep_of(kind, folder), [])
+@pytest.fixture(scope="module")
+def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SweepStore:
+    folder = tmp_path_factory.mktemp(request.param)
+    return train_sweep(folder / "store", sweep_of(request.param, folder), [])
+
+
+EACH_KIND = pytest.mark.parametrize("trained", KINDS, indirect=True)
 
 
 def predicted(store: SweepStore, raw: Any) -> npt.NDArray[np.float32]:
@@ -161,17 +169,18 @@ def test_values_that_cannot_be_encoded() -> None:
 
 @UNSEEN
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_folder_encodes_raw_samples_without_calsweep(tmp_path: Path, kind: str) -> None:
-    store = trained(kind, tmp_path)
-    folder, _ = export_model(kind, store.storage, str(tmp_path / "model"))
-    raw = raw_samples(kind)
+@EACH_KIND
+def test_the_folder_encodes_raw_samples_without_calsweep(
+    tmp_path: Path, trained: SweepStore
+) -> None:
+    folder, _ = export_model(trained.name, trained.storage, str(tmp_path / "model"))
+    raw = raw_samples(trained.name)
     pd.to_pickle(raw, Path(folder) / "raw.pickle")
     done = subprocess.run(
         [sys.executable, "-c", ALONE], cwd=folder, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
-    expected = predicted(store, raw)
+    expected = predicted(trained, raw)
     np.testing.assert_allclose(np.load(Path(folder) / "probs.npy"), expected, atol=1e-5)
     assert "from encode import encode" in (Path(folder) / "README.md").read_text()
 
@@ -190,7 +199,7 @@ def requested(raw: Any) -> dict[str, Any]:
     return {"dataframe_records": json.loads(raw.to_json(orient="records"))}
 
 
-def answer_of(model: str, body: dict[str, Any], log: Path, **variables: str) -> requests.Response:
+def answer_of(model: str, body: dict[str, Any], log: Path) -> requests.Response:
     """The reply of `mlflow models serve` to one request."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -199,7 +208,6 @@ def answer_of(model: str, body: dict[str, Any], log: Path, **variables: str) -> 
     with log.open("wb") as output:
         server = subprocess.Popen(
             [sys.executable, *command],
-            env={**os.environ, **variables},
             stdout=output,
             stderr=output,
             start_new_session=True,
@@ -221,11 +229,11 @@ def answer_of(model: str, body: dict[str, Any], log: Path, **variables: str) -> 
 
 @UNSEEN
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
+@EACH_KIND
 def test_the_registered_model_reads_raw_samples_also_over_http(
-    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, trained: SweepStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = trained(kind, tmp_path)
+    store, kind = trained, trained.name
     raw, address = raw_samples(kind), registered(store)
     expected = predicted(store, raw)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri(store.storage))
@@ -238,13 +246,11 @@ def test_the_registered_model_reads_raw_samples_also_over_http(
     version = client.get_model_version_by_alias(address.split("/")[1].split("@")[0], "champion")
     outcome = store.load_records()[0].outcome
     assert float(version.tags["test_ece"]) == pytest.approx(outcome["test_ece_scaled"], rel=1e-4)
-    body = requested(raw)
-    reply = answer_of(
-        address, body, tmp_path / "log", MLFLOW_TRACKING_URI=tracking_uri(store.storage)
-    )
-    assert reply.status_code == 200, reply.text
-    served: npt.NDArray[Any] = np.array(pd.DataFrame(reply.json()["predictions"]))
-    np.testing.assert_allclose(served, expected, atol=1e-5)
+    if kind not in ("numbers", "tokenizer"):  # "mixed" and "texts" send the same
+        reply = answer_of(address, requested(raw), tmp_path / "log")
+        assert reply.status_code == 200, reply.text
+        served: npt.NDArray[Any] = np.array(pd.DataFrame(reply.json()["predictions"]))
+        np.testing.assert_allclose(served, expected, atol=1e-5)
     if kind == "images":
         with pytest.raises(ValueError, match="all values are 0 or 1"):
             model.predict((raw > 128).astype(np.uint8))
