@@ -126,7 +126,7 @@ def test_a_killed_driver_loses_nothing(
         time.sleep(0.5)
     driver.kill()
     driver.join()
-    printed = calsweep(tmp_path, "resume", "far", "--storage", STORAGE)
+    printed = calsweep(tmp_path, "resume", "far", "--debug", "--storage", STORAGE)
     assert f"browse the runs   calsweep ui --storage {STORAGE}\n" in printed
     links = calsweep(tmp_path, "ui", "--storage", STORAGE)
     assert f"{tracking}/#/experiments/" in links
