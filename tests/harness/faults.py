@@ -39,6 +39,7 @@ class Outcome:
             of the sweep if it has none.
         repeated: Epochs that were trained more than once.
         seconds: Until what was interrupted had its next epoch done.
+        said: Output of the sweep's last job.
     """
 
     tries: int = 0
@@ -46,6 +47,7 @@ class Outcome:
     lost: list[str] = field(default_factory=list)
     repeated: int = 0
     seconds: list[float] = field(default_factory=list)
+    said: str = ""
 
 
 @dataclass(frozen=True)
@@ -191,6 +193,7 @@ def _judge(
         lost=lost,
         repeated=len(epochs) - len({(e.trial, e.number) for e in epochs}),
         seconds=[wait for wait in waits if wait is not None],
+        said=scene.said(),
     )
 
 
