@@ -41,7 +41,10 @@ SLOW = {
     "tabular.temperatures": DIGITS,
     "training": "--samples 64 --batch-size 32 --shape 1 8 8 --rounds 1 --seeds 1",
 }
-BY_HAND = {"tabular.posthoc": DIGITS}  # takes minutes
+BY_HAND = {  # take minutes
+    "tabular.posthoc": DIGITS,
+    "tabular.snapshots": f"{DIGITS} --seeds 1 --cycles 2",
+}
 COMMANDS = [
     *(pytest.param(name, text, id=name) for name, text in QUICK.items()),
     *(
