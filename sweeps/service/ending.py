@@ -29,7 +29,7 @@ from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.service.stored import stored_report, sweeps_on_test_split
-from sweeps.store.candidates import read_earlier_candidates
+from sweeps.store.beginning import read_earlier_candidates
 from sweeps.store.identity import read_identity
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml

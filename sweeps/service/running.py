@@ -36,10 +36,10 @@ from sweeps.service.mistakes import keep_mistakes
 from sweeps.service.notifying import notified
 from sweeps.service.pilot_run import run_pilot
 from sweeps.service.starting import NewSweep
+from sweeps.store.beginning import keep_given, read_given
 from sweeps.store.blocks import BlockWriter
 from sweeps.store.driver_log import driver_log
 from sweeps.store.encoders import trained_encoders, usable_encoders
-from sweeps.store.given import keep_given, read_given
 from sweeps.store.identity import changes_since_start, identify
 from sweeps.store.recorded_sweeps import read_recorded
 from sweeps.store.resuming import interrupted, load_records

@@ -16,9 +16,8 @@ from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.service.mistakes import load_mistakes
-from sweeps.store.candidates import read_earlier_candidates
+from sweeps.store.beginning import read_earlier_candidates, read_skipped
 from sweeps.store.identity import Identity, read_environment, read_identity
-from sweeps.store.skipped import read_skipped
 from sweeps.store.sweep_store import SweepStore, left_out_if_unreadable, of_each_sweep
 
 logger = logging.getLogger("calsweep")

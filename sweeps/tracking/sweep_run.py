@@ -13,8 +13,8 @@ from sweeps.results.columns import shown_metrics
 from sweeps.results.result import Ending
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
+from sweeps.store.beginning import SKIPPED, read_skipped
 from sweeps.store.identity import Identity, read_environment, read_identity
-from sweeps.store.skipped import SKIPPED, read_skipped
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.run import DESCRIPTION, KILLED, RANK, SWEEP, is_statistic, sweep_parameters
 from sweeps.tracking.run_content import (

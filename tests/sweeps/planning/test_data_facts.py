@@ -9,7 +9,7 @@ from PIL import Image
 from sweeps.planning.data_facts import data_facts, longest_duration
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.search.plan import Plan
-from sweeps.store.skipped import skipped_files
+from sweeps.store.beginning import skipped_files
 from tests.builders import make_sweep
 from tests.harness.command import calsweep
 from trainables.data import load_dataset

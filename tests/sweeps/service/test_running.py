@@ -13,7 +13,7 @@ from sweeps.service import running
 from sweeps.service.reading import overviews, read_answer, write_report
 from sweeps.service.running import resume_sweep, run_sweep
 from sweeps.service.upkeep import delete_sweep
-from sweeps.store.given import given_files, keep_given
+from sweeps.store.beginning import given_files, keep_given
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep, with_other_budgets
 from sweeps.sweep_file.schema import SweepFile
