@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -42,7 +43,8 @@ def connected(
     Args:
         address: ``host:port`` or ``auto``; None starts Ray on this machine.
         reporter: Hears of further tries to start Ray.
-        stays: Whether Ray on this machine runs on after a success, for the next sweep.
+        stays: Whether Ray on this machine runs on after a success in the main thread, for the next
+            sweep.
 
     Raises:
         UserError: No cluster answers at the address.
@@ -74,7 +76,9 @@ def _connected(address: str | None, reporter: Reporter, stays: bool) -> Iterator
             _start(reporter)
         with node_messages_logged():
             yield
-        if stays and address is None and _store_has_room():
+        # Linux ends Ray's processes with the thread that has started them.
+        lasting = threading.current_thread() is threading.main_thread()
+        if stays and address is None and lasting and _store_has_room():
             _KEPT[_node()] = _surroundings()
             return
     except BaseException:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -66,6 +67,20 @@ def test_ray_stays_for_the_next_sweep_in_the_same_surroundings(
     with pytest.raises(InterruptedError), connected(None, stays=True):
         assert ray.get(own.remote()) == "1"
         raise InterruptedError
+    assert not ray.is_initialized()
+
+
+@pytest.mark.slow
+def test_ray_does_not_stay_if_its_thread_may_end() -> None:
+    def run() -> None:
+        with connected(None, stays=True):
+            nodes.append(ray.get_runtime_context().get_node_id())
+
+    nodes: list[str] = []
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join()
+    assert nodes
     assert not ray.is_initialized()
 
 
