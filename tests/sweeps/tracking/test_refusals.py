@@ -107,7 +107,8 @@ def test_the_sweeps_own_run_gets_as_many_tries_as_a_trial(
     with monkeypatch.context() as patch:
         failing(patch, lambda _: faults.pop() if faults else None, name)
         writer = MlflowWriter(mirror)
-        assert writer.close(60, ending_of(records, sweep)) == 0
+        ended = ending_of(records, sweep, SweepStore(str(fresh), "own"))
+        assert writer.close(60, ended) == 0
     assert (writer.fault, faults) == (None, [])
     assert runs_of(fresh, "own")[""].info.status == "FINISHED"
 
