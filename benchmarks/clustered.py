@@ -1,120 +1,187 @@
-"""Coverage of intervals for samples in clusters (pixels of images), by simulation.
+"""Coverage of intervals for rows in clusters (customers, patients, images), by simulation.
 
-The simulated model has two classes. Its confidence varies between images and between pixels, and
-so does its correctness, which is correlated within an image (a Gaussian copula with correlation
-0.3). The law (data distribution) determines the accuracy given the confidence. Run `python -m
-benchmarks.clustered` (some minutes on one core; `--repetitions` and `--images` shorten it). With
-`--differences`, it measures the intervals of `M.difference` of two models on the same pixels.
+Groups have equal, geometric or heavy-tailed (log-normal) sizes, and there are two kinds of data.
+Copula: two classes; confidence varies between groups and rows, and so does correctness, which is
+correlated within a group (a Gaussian copula with correlation 0.3). Offsets: five classes; each
+group has offsets of the true logits that the model does not know, and larger groups are easier.
+
+Run `python -m benchmarks.clustered` (an hour on one core; `--repetitions`, `--groups`, `--metrics`
+and `--sizes` shorten it). With `--differences`, it measures the intervals of `M.difference` between
+two models with two networks each, and how often a wrong verdict is given. `--independent` adds what
+happens if rows are taken as independent.
 """
 
 import argparse
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit, ndtri
+from scipy.special import expit, log_softmax, ndtri
+from torch import Tensor
 
 from trainables import metrics as M
 
 Array = NDArray[np.float64]
+Sizes = Literal["equal", "geometric", "heavy-tailed"]
+Data = Literal["copula", "offsets"]
 
-PIXELS = 50
 CORRELATION = 0.3
-LAWS = {"calibrated": 1.0, "slightly overconfident": 1.05, "much overconfident": 1.5}
-PAIRS = ((1.0, 1.0), (1.15, 1.15), (1.0, 1.5))
-METRICS = ("ece", "adaptive_ece", "nll", "error")
-POPULATION = 40_000  # images
+CLASSES = 5
+SIZES: tuple[Sizes, ...] = ("equal", "geometric", "heavy-tailed")
+KINDS: tuple[Data, ...] = ("copula", "offsets")
+OVERCONFIDENCE = (1.0, 1.5)  # logits are too large by these factors
+PAIRS = ((1.0, 1.0), (1.3, 1.3), (1.0, 1.5))
+METRICS = ("ece", "adaptive_ece", "smooth_ece", "classwise_ece", "nll", "error", "auroc", "aurc")
+POPULATION = 20_000  # groups
+SEED_NOISE = 0.1  # of the logarithm of a network's factor
 
 
-def draw(law: float, images: int, random: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Probabilities (images · pixels, 2) and labels; logits are too large by the factor `law`."""
-    shape = (images, PIXELS)
-    sure = np.abs(1.5 + random.standard_normal((images, 1)) + random.standard_normal(shape))
-    shared, own = random.standard_normal((images, 1)), random.standard_normal(shape)
-    luck = np.sqrt(CORRELATION) * shared + np.sqrt(1 - CORRELATION) * own
-    right = luck < ndtri(expit(sure / law))
-    said = random.random(shape) < 0.5
-    probs = np.where(said, expit(sure), expit(-sure)).ravel()
-    labels = np.where(right, said, ~said).ravel()
-    return torch.from_numpy(np.stack([1 - probs, probs], 1)), torch.from_numpy(labels.astype(int))
+@dataclass(frozen=True)
+class Law:
+    """A distribution of data; the logits of the model are too large by ``factor``."""
+
+    sizes: Sizes
+    data: Data = "copula"
+    factor: float = 1.0
+
+
+def draw(law: Law, groups: int, random: np.random.Generator) -> tuple[Tensor, Tensor, Tensor]:
+    """Probabilities (N, K), labels (N,) and the group of each row (N,)."""
+    logits, labels, ids = _draw(law, groups, random)
+    return _probs(law.factor * logits), torch.from_numpy(labels), torch.from_numpy(ids)
 
 
 def draw_two(
-    factors: tuple[float, float], images: int, random: np.random.Generator
-) -> tuple[list[torch.Tensor], torch.Tensor]:
-    """Probabilities of two models for the same pixels, and labels; see :func:`draw`.
+    factors: tuple[float, float], law: Law, groups: int, random: np.random.Generator
+) -> tuple[list[list[Tensor]], Tensor, Tensor]:
+    """Two networks of each of two models on the same rows, labels and groups; see :func:`draw`."""
+    logits, labels, ids = _draw(law, groups, random)
 
-    The logits of each model are too large by its factor, with independent noise.
-    """
-    probs, labels = draw(1.0, images, random)
-    true = torch.logit(probs[:, 1])
-    logits = [
-        factor * true * torch.from_numpy(np.exp(0.2 * random.standard_normal(len(true))))
-        for factor in factors
-    ]
-    return [torch.stack([(-z).sigmoid(), z.sigmoid()], 1) for z in logits], labels
+    def network(factor: float) -> Tensor:
+        noise = np.exp(SEED_NOISE * random.standard_normal((len(logits), 1)))
+        own = factor * np.exp(SEED_NOISE / 3 * random.standard_normal())
+        return _probs(own * logits * noise)
+
+    models = [[network(factor) for _ in range(2)] for factor in factors]
+    return models, torch.from_numpy(labels), torch.from_numpy(ids)
 
 
-def differences(repetitions: int, sizes: list[int]) -> None:
-    """Print a row for each metric and pair of models."""
-    heads = " | ".join(f"{n:,} images | as if independent" for n in sizes)
-    print(f"| metric | logits too large by | true difference | {heads} |")
-    print("| --- | --- | --- |" + " --- | --- |" * len(sizes))
-    for factors in PAIRS:
-        models, labels = draw_two(factors, POPULATION // 2, np.random.default_rng(1))
+def _draw(
+    law: Law, groups: int, random: np.random.Generator
+) -> tuple[Array, NDArray[np.int64], NDArray[np.int64]]:
+    """Logits that are right on average, labels and groups."""
+    sizes = {
+        "equal": np.full(groups, 20),
+        "geometric": random.geometric(1 / 8, groups),
+        "heavy-tailed": np.ceil(np.exp(1.2 + 1.2 * random.standard_normal(groups))),
+    }[law.sizes].astype(int)
+    ids = np.repeat(np.arange(groups), sizes)
+    rows = len(ids)
+    if law.data == "copula":
+        shared, luck = random.standard_normal((2, groups, 1))[:, ids, 0]
+        sure = np.abs(1.5 + shared + random.standard_normal(rows))
+        own = np.sqrt(1 - CORRELATION) * random.standard_normal(rows)
+        right = np.sqrt(CORRELATION) * luck + own < ndtri(expit(sure))
+        said = random.random(rows) < 0.5
+        signed = np.where(said, sure, -sure) / 2
+        return np.stack([-signed, signed], 1), np.where(right, said, ~said).astype(int), ids
+    logits = 1.2 * random.standard_normal((rows, CLASSES))
+    offsets = 0.7 * random.standard_normal((groups, CLASSES))[ids]
+    easier = (0.8 + 0.15 * np.log(sizes))[ids, None]
+    gumbel = random.gumbel(size=(rows, CLASSES))
+    return logits, (easier * logits + offsets + gumbel).argmax(1), ids
+
+
+def _probs(logits: Array) -> Tensor:
+    return torch.from_numpy(np.exp(log_softmax(logits, axis=1)))
+
+
+def differences(given: argparse.Namespace) -> Iterator[str]:
+    """A row for each kind of data, metric and pair of models."""
+    yield from _heading(given, ("sizes", "data", "metric", "logits too large by", "difference"))
+    for kind, data, factors in product(given.sizes, KINDS, PAIRS):
+        law, truth, rows = Law(kind, data), {}, {}
+        models, labels, _ = draw_two(factors, law, POPULATION, np.random.default_rng(1))
         for name in ("ece", "nll"):
-            ours, theirs = (M.METRICS[name].function(probs, labels) for probs in models)
-            row = f"| {name} | {factors[0]:g}, {factors[1]:g} | {ours - theirs:+.4f} |"
-            for images in sizes:
-                random, covers = np.random.default_rng(images), {PIXELS: 0, 1: 0}
-                for _ in range(repetitions):
-                    (one, other), truth = draw_two(factors, images, random)
-                    for size in covers:
-                        found = M.difference(name, [one], [other], truth, cluster_size=size)
-                        covers[size] += found.low <= ours - theirs <= found.high
-                row += "".join(f" {100 * c / repetitions:.0f}% |" for c in covers.values())
-            print(row, flush=True)
+            measure = M.METRICS[name].function
+            ours, theirs = (np.mean([measure(p, labels) for p in runs]) for runs in models)
+            truth[name] = 0.0 if factors[0] == factors[1] else float(ours - theirs)
+            of = f"{factors[0]:g}, {factors[1]:g} | {truth[name]:+.4f}"
+            rows[name] = f"| {kind} | {data} | {name} | {of} |"
+        for groups in given.groups:
+            random = np.random.default_rng(groups)
+            covers: Counter[tuple[str, bool]] = Counter()
+            wrong: Counter[tuple[str, bool]] = Counter()
+            for _ in range(given.repetitions):
+                (one, other), labels, ids = draw_two(factors, law, groups, random)
+                for name, clusters in product(rows, _ways(ids, given)):
+                    found = M.difference(name, one, other, labels, clusters=clusters)
+                    key = name, clusters is None
+                    covers[key] += found.low <= truth[name] <= found.high
+                    wrong[key] += found.verdict == "supported" and truth[name] >= 0
+            for name, independent in product(rows, [False, True][: 1 + given.independent]):
+                for each in (covers, wrong):
+                    rows[name] += f" {100 * each[name, independent] / given.repetitions:.1f} |"
+        yield from rows.values()
+
+
+def values(given: argparse.Namespace) -> Iterator[str]:
+    """A row for each metric and distribution."""
+    yield from _heading(given, ("metric", "sizes", "data", "logits too large by", "truth"))
+    for kind, data, factor in product(given.sizes, KINDS, OVERCONFIDENCE):
+        law = Law(kind, data, factor)
+        probs, labels, _ = draw(law, POPULATION, np.random.default_rng(1))
+        truth = M.evaluate(probs.log(), labels, given.metrics)
+        of = f"{kind} | {data} | {factor:g}"
+        rows = {name: f"| {name} | {of} | {truth[name]:.4f} |" for name in given.metrics}
+        for groups in given.groups:
+            random = np.random.default_rng(groups)
+            covers: Counter[tuple[str, bool]] = Counter()
+            for _ in range(given.repetitions):
+                probs, labels, ids = draw(law, groups, random)
+                for clusters in _ways(ids, given):
+                    found = M.intervals(probs, labels, given.metrics, clusters=clusters)
+                    for name, (_, low, high) in found.items():
+                        covers[name, clusters is None] += low <= truth[name] <= high
+            for name, independent in product(rows, [False, True][: 1 + given.independent]):
+                rows[name] += f" {100 * covers[name, independent] / given.repetitions:.1f} |"
+        yield from rows.values()
+
+
+def _heading(given: argparse.Namespace, first: tuple[str, ...]) -> Iterator[str]:
+    measured = ["covers", "falsely supported"] if given.differences else ["covers"]
+    if given.independent:
+        measured += [f"{each}, as if independent" for each in measured]
+    columns = [*first, *(f"{n:,} groups: {each}" for n in given.groups for each in measured)]
+    yield f"| {' | '.join(columns)} |"
+    yield "|" + " --- |" * len(columns)
+
+
+def _ways(ids: Tensor, given: argparse.Namespace) -> list[Tensor | None]:
+    return [ids, None] if given.independent else [ids]
 
 
 def main() -> None:
-    """Print a row for each metric and law."""
+    """Print the table, row by row."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repetitions", type=int, default=500, help="samples to draw")
+    parser.add_argument("--repetitions", type=int, default=400, help="samples to draw")
     parser.add_argument(
-        "--images", type=int, nargs="+", default=[50, 300, 1449], help="numbers of images"
+        "--groups", type=int, nargs="+", default=[30, 100, 400], help="numbers of groups"
     )
+    parser.add_argument("--sizes", nargs="+", default=list(SIZES), help="sizes of groups")
+    parser.add_argument("--metrics", nargs="+", default=list(METRICS), help="names of metrics")
     parser.add_argument(
         "--differences", action="store_true", help="intervals of differences instead"
     )
+    parser.add_argument("--independent", action="store_true", help="also as if independent")
     given = parser.parse_args()
-    if given.differences:
-        differences(given.repetitions, given.images)
-        return
-    heads = [f"{n:,} images | as if independent" for n in given.images]
-    print(f"| metric | distribution | truth | {' | '.join(heads)} |")
-    print("| --- | --- | --- |" + " --- | --- |" * len(heads))
-    for law, factor in LAWS.items():
-        truth = M.evaluate(*_logits(*draw(factor, POPULATION, np.random.default_rng(1))), METRICS)
-        rows = {name: f"| {name} | {law} | {truth[name]:.4f} |" for name in METRICS}
-        for images in given.images:
-            found: dict[tuple[str, int], list[tuple[float, ...]]] = {
-                (name, size): [] for name in METRICS for size in (PIXELS, 1)
-            }
-            random = np.random.default_rng(images)
-            for _ in range(given.repetitions):
-                probs, labels = draw(factor, images, random)
-                for (name, size), ends in found.items():
-                    ends.append(M.interval(name, probs, labels, cluster_size=size)[1:])
-            for name in METRICS:
-                for size in (PIXELS, 1):
-                    low, high = np.array(found[name, size]).T
-                    covers = 100 * np.mean((low <= truth[name]) & (truth[name] <= high))
-                    rows[name] += f" {covers:.1f} / {np.mean(high - low):.3g} |"
-        print("\n".join(rows.values()), flush=True)
-
-
-def _logits(probs: torch.Tensor, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    return probs.log(), labels
+    for row in differences(given) if given.differences else values(given):
+        print(row, flush=True)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from scipy.special import softmax
 from scipy.stats import norm
 
 from trainables.metrics import expected_calibration_error
-from trainables.metrics.differences import difference
+from trainables.metrics.inference.differences import difference
 
 CLASSES = 10
 NUM_BINS = 15

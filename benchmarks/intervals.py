@@ -30,12 +30,12 @@ from scipy.optimize import minimize_scalar
 from scipy.special import log_softmax
 
 from trainables import metrics as M
-from trainables.metrics._inversion import Cells, invert
 from trainables.metrics._ranked import equal_width_boundaries, rank_top_label
-from trainables.metrics._sampled_errors import sampled_errors
-from trainables.metrics._top_label_gaps import binned_error_of_gaps
-from trainables.metrics.direction import direction_of_top_label
-from trainables.metrics.intervals import METHODS, OF_GAPS, Ranked, top_label_interval
+from trainables.metrics.inference.direction import direction_of_top_label
+from trainables.metrics.inference.intervals import METHODS, OF_GAPS, Ranked, top_label_interval
+from trainables.metrics.inference.inversion import Cells, invert
+from trainables.metrics.inference.sampled_errors import sampled_errors
+from trainables.metrics.inference.top_label_gaps import binned_error_of_gaps
 from trainables.metrics.proper_scores import probability_floor
 
 Array = NDArray[np.float64]

@@ -29,7 +29,7 @@ import torch
 from sweeps.evidence.comparison import ERROR, LEAST_CHANCE
 from sweeps.sweep_file.sections.search import LOOKS
 from trainables import metrics as M
-from trainables.metrics.nll_calibration import nll_reductions
+from trainables.metrics.inference.nll_calibration import nll_reductions
 from trainables.posthoc import TemperatureScaling
 
 CLASSES = 10
@@ -186,8 +186,8 @@ def _until_decided(sweep: Sweep, best: int, others: dict[int, int]) -> int:
         if sweep.ece(best, seeds) >= sweep.ece(BASELINE, seeds):
             return seeds
         level = 1 - ERROR * LOOKS[last]
-        settings = {"candidates": SETTINGS, "finalists": FINALISTS}
-        if M.chance_of_support(found, last, confidence=level, **settings) < LEAST_CHANCE:
+        design = M.Design(level, SETTINGS, FINALISTS)
+        if M.chance_of_support(found, last, design) < LEAST_CHANCE:
             return seeds
     return last
 

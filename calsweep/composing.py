@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 Section: TypeAlias = dict[str, Any]
-_LABEL, _TEXT, _WEIGHT = "label", "text", "weight"
+Columns: TypeAlias = "dict[str, npt.NDArray[Any]]"
+_LABEL, _TEXT, _WEIGHT, _GROUP = "label", "text", "weight", "group"
 
 
 class Composer:
@@ -40,8 +41,15 @@ class Composer:
         taken = set(sweep_names(self.storage))
         return (name for n in count(1) if (name := f"sweep-{n}") not in taken)
 
-    def dataset(self, given: Any) -> str | Section:
-        """The section ``dataset`` from a name, a section, a loader, or samples and labels."""
+    def dataset(self, given: Any, groups: Any = None) -> str | Section:
+        """The section ``dataset`` from a name, a section, a loader, or samples and labels.
+
+        ``groups`` are the customers, patients ... of samples that are given, in the same form.
+        """
+        if groups is not None and not isinstance(given, tuple):
+            raise UserError(
+                "groups are for samples in memory; of files, name the column: dataset.group"
+            )
         if isinstance(given, str):
             return given
         if isinstance(given, Mapping):
@@ -55,9 +63,21 @@ class Composer:
                 "validation, test), the name of a dataset, a section of a sweep file, or a "
                 "function that loads one"
             )
-        train, *held, test = given if isinstance(given[0], tuple) else (given, None)
-        parts = {"train": train, "test": test, **dict(zip(("validation",), held, strict=False))}
-        found = [self._kept_data(key, part) for key, part in parts.items() if part is not None]
+        several = isinstance(given[0], tuple)
+        parts = _by_part(given if several else (given, None))
+        of_parts = dict.fromkeys(parts)
+        if groups is not None:
+            if several and (not isinstance(groups, tuple) or len(groups) != len(given)):
+                raise UserError(
+                    f"groups is a {_form(groups)}; with {len(given)} parts in dataset, it must be "
+                    f"a tuple of {len(given)} arrays"
+                )
+            of_parts = _by_part(groups if several else (groups, None))
+        found = [
+            self._kept_data(key, part, of_parts[key])
+            for key, part in parts.items()
+            if part is not None
+        ]
         if len({each["name"] for each in found}) > 1:
             raise UserError(f"dataset: samples of {', '.join(parts)} are of different kinds")
         return {key: value for each in reversed(found) for key, value in each.items()}
@@ -134,22 +154,26 @@ class Composer:
         except OSError as error:
             raise UserError(storage_fault(self.storage, error)) from None
 
-    def _kept_data(self, key: str, given: Any) -> Section:
-        """Writes samples, labels and weights to a file; returns the section that reads it."""
+    def _kept_data(self, key: str, given: Any, groups: Any) -> Section:
+        """Writes samples, labels, weights and groups to a file; returns the section to read it."""
         if not isinstance(given, tuple) or len(given) not in (2, 3):
             raise UserError(
                 f"dataset: {key} is a {_form(given)}; it must be samples and labels, (X, y)"
             )
         if len(given) == 3 and key != "train":
             raise UserError(f"dataset: {key}: weights are for samples to train on; leave them out")
-        samples, *targets = given
+        samples, labels, *weights = given
         where = f"dataset: {key}"
+        beside = {_WEIGHT: _weights(weights[0], len(labels), where)} if weights else {}
+        if groups is not None:
+            beside[_GROUP] = _groups(groups, len(labels), where)
+        targets = labels, beside
         if _is_frame(samples):
-            name, stem, data, more = "parquet", *_table(samples, targets, where)
+            name, stem, data, more = "parquet", *_table(samples, *targets, where)
         elif _are_texts(samples):
-            name, stem, data, more = "parquet", *_texts(samples, targets, where)
+            name, stem, data, more = "parquet", *_texts(samples, *targets, where)
         else:
-            name, stem, data, more = "npz", *_arrays(samples, targets, where)
+            name, stem, data, more = "npz", *_arrays(samples, *targets, where)
         folder, file = Folder(self.storage) / "data", f"{stem}.{name}"
         try:
             if not folder.exists(file):
@@ -186,36 +210,34 @@ def _are_texts(samples: Any) -> bool:
     )
 
 
-def _arrays(samples: Any, targets: list[Any], where: str) -> tuple[str, bytes, Section]:
+def _arrays(samples: Any, labels: Any, beside: Columns, where: str) -> tuple[str, bytes, Section]:
     import numpy as np
 
     from trainables.data.readers.arrays import as_arrays
 
     try:
-        x, y = as_arrays((samples, targets[0]), where)
+        x, y = as_arrays((samples, labels), where)
     except (TypeError, ValueError) as error:
         raise UserError(str(error)) from None
-    arrays: dict[str, Any] = {"x": x, "y": y}
-    for each in targets[1:]:
-        arrays[_WEIGHT] = _weights(each, len(x), where)
+    arrays: dict[str, Any] = {"x": x, "y": y, **beside}
     digest = new_digest()
     for array in arrays.values():
         digest.update(f"{array.dtype.str}{array.shape}".encode())
         digest.update(np.ascontiguousarray(array).view(np.uint8).data)
     stream = io.BytesIO()
     np.savez(stream, **arrays)
-    named = {key: key for key in arrays if key == _WEIGHT}
+    named = {key: key for key in beside}
     return f"arrays-{digest.hexdigest()}", stream.getvalue(), named
 
 
-def _texts(samples: Any, targets: list[Any], where: str) -> tuple[str, bytes, Section]:
+def _texts(samples: Any, labels: Any, beside: Columns, where: str) -> tuple[str, bytes, Section]:
     import pyarrow as pa
 
     rows = pa.table({_TEXT: pa.array(list(samples), pa.string())})
-    return _rows("texts", rows, targets, where, {"text": _TEXT})
+    return _rows("texts", rows, (labels, beside), where, {"text": _TEXT})
 
 
-def _table(samples: Any, targets: list[Any], where: str) -> tuple[str, bytes, Section]:
+def _table(samples: Any, labels: Any, beside: Columns, where: str) -> tuple[str, bytes, Section]:
     from trainables.data.kinds.encode import as_table
     from trainables.data.readers.index_columns import is_index
 
@@ -224,19 +246,20 @@ def _table(samples: Any, targets: list[Any], where: str) -> tuple[str, bytes, Se
     except (TypeError, ValueError) as error:  # the base classes of Arrow's errors
         raise UserError(f"{where}: {error}") from None
     features = [name for name in rows.column_names if not is_index(name)]
-    return _rows("table", rows, targets, where, {"features": features})
+    return _rows("table", rows, (labels, beside), where, {"features": features})
 
 
 def _rows(
-    stem: str, rows: pa.Table, targets: list[Any], where: str, more: Section
+    stem: str, rows: pa.Table, targets: tuple[Any, Columns], where: str, more: Section
 ) -> tuple[str, bytes, Section]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     from trainables.data.readers.arrays import as_labels
 
+    labels, beside = targets
     try:
-        values = as_labels(targets[0], where)
+        values = as_labels(labels, where)
     except (TypeError, ValueError) as error:
         raise UserError(str(error)) from None
     if len(values) != rows.num_rows:
@@ -248,9 +271,8 @@ def _rows(
     if values.ndim == 2:
         columns = {f"{_LABEL}_{k}": column for k, column in enumerate(values.T)}
         named = {"labels" if values.dtype.kind == "b" else "soft_labels": list(columns)}
-    for each in targets[1:]:
-        columns[_WEIGHT] = _weights(each, rows.num_rows, where)
-        named["weight"] = _WEIGHT
+    columns |= beside
+    named |= {name: name for name in beside}
     for name, column in columns.items():
         if name in rows.column_names:
             raise UserError(f"{where}: a column of X is called {name!r}; give it another name")
@@ -259,6 +281,26 @@ def _rows(
     pq.write_table(rows, stream)
     data = stream.getvalue()
     return f"{stem}-{digest_of(data)}", data, named | more
+
+
+def _by_part(given: tuple[Any, ...]) -> dict[str, Any]:
+    """The parts of data by name, from (train, test) or (train, validation, test)."""
+    train, *held, test = given
+    return {"train": train, "test": test, **dict(zip(("validation",), held, strict=False))}
+
+
+def _groups(raw: Any, count: int, where: str) -> npt.NDArray[Any]:
+    """Groups (N,) as text."""
+    import numpy as np
+
+    groups = np.asarray(raw)
+    texts = groups.astype(np.str_)
+    if groups.shape != (count,) or np.isin(texts, ("", "nan", "None", "<NA>")).any():
+        raise UserError(
+            f"{where}: there are {count} samples, and groups of shape {groups.shape}; allowed: one "
+            "for each, none missing"
+        )
+    return texts
 
 
 def _weights(raw: Any, count: int, where: str) -> npt.NDArray[Any]:

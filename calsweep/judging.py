@@ -62,6 +62,7 @@ def judge(
     *,
     logits: bool = False,
     groups: Any = None,
+    clusters: Any = None,
     classes: Sequence[str] = (),
 ) -> Judgement:
     """Judges existing predictions: metrics with intervals, scaling and comparisons.
@@ -82,6 +83,8 @@ def judge(
         logits: Whether `probs` contains logits; -inf masks a class, and (N,) are logits of class 1
             less those of class 0.
         groups: The group of each sample, (N,), to judge each group separately.
+        clusters: The customer, patient … of each sample, (N,), if several samples are of one.
+            Intervals and verdicts then take these as the unit; there are none with fewer than 10.
         classes: Names of the classes, in the order of the columns.
 
     Raises:
@@ -101,6 +104,7 @@ def judge(
                 classes=classes or columns,
                 named=bool(columns),
                 groups=groups,
+                clusters=clusters,
             )
         )
     return Judgement(aligned(models))

@@ -24,6 +24,7 @@ def run(
     sweep: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     *,
     dataset: Any = None,
+    groups: Any = None,
     model: Any = None,
     trainable: Any = None,
     losses: Any = None,
@@ -63,6 +64,9 @@ def run(
             ``(X, y, sample_weight)``. All are written once to ``<storage>/data``. Alternatively,
             the name of a dataset, a section ``dataset`` of a sweep file, or a function that loads a
             dataset.
+        groups: The customer, patient ... of each sample of ``dataset`` in memory, (N,), if several
+            samples are of one; for two or three parts, a tuple of as many arrays. No group is then
+            in two splits, and intervals and verdicts take groups as the unit.
         model: A function or class that builds a module with random weights for each trial. It may
             take any of the arguments ``num_classes``, ``input_shape`` and ``samples``. The module
             ends in a linear layer that outputs the logits. It may be defined anywhere, including a
@@ -98,7 +102,8 @@ def run(
     place = default_storage(storage)
     composer = Composer(place)
     options = _options(address, debug, progress)
-    given = {"dataset": dataset, "model": model, "trainable": trainable, "losses": losses}
+    given = {"dataset": dataset, "groups": groups, "losses": losses}
+    given |= {"model": model, "trainable": trainable}
     values = {"training.epochs": epochs, "search.trials": trials}
     values = {key: value for key, value in values.items() if value is not None} | dict(set or {})
     if sweep is not None:
@@ -214,7 +219,7 @@ def _compose(
     for key in ("dataset", "losses"):
         if given[key] is None:
             raise UserError(f"{key} is missing; give dataset and losses, or a sweep file")
-    dataset = composer.dataset(given["dataset"])
+    dataset = composer.dataset(given["dataset"], given["groups"])
     if name is not None and isinstance(dataset, dict) and isinstance(given["dataset"], tuple):
         dataset["title"] = name
     tree: Section = {

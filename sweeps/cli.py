@@ -685,6 +685,13 @@ def judge(
     group: Annotated[
         str | None, typer.Option(help="Key or column of groups, which are judged separately.")
     ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            help="Key or column of customers, patients … with several rows each: intervals take "
+            "them as the unit."
+        ),
+    ] = None,
     model: Annotated[
         str | None, typer.Option(help="Key or column that names the model; default model.")
     ] = None,
@@ -707,6 +714,7 @@ def judge(
         predicted=predicted,
         confidence=confidence,
         group=group,
+        cluster=cluster,
         model=model,
         ignore_label=ignore_label,
     )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from itertools import combinations, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,7 +28,7 @@ from trainables.files.rows import ReadRows, Rows
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trainables.metrics import Difference
+    from trainables.metrics import Design, Difference
 
 
 _OPPOSITE: Mapping[Verdict, Verdict] = {
@@ -70,22 +71,24 @@ def compare(
         OSError: Predictions cannot be read.
         ValueError: They are damaged.
     """
+    from trainables.metrics import Design
+
     rivals = [c for c in ranking.candidates if c != ranking.baseline]
     candidates = max(1, len(rivals) + earlier_candidates)
     finalists = max(1, sum(c.seeds > 0 for c in rivals))
     fresh = ranking.chosen is not None and ranking.chosen.seeds > 0
     of_looks = _Looks(looks, ranking)
-    selection = {
-        "confidence": of_looks.confidence,
-        "candidates": candidates,
-        "finalists": finalists if fresh else candidates,
-    }
+    design = Design(
+        confidence=of_looks.confidence,
+        candidates=candidates,
+        finalists=finalists if fresh else candidates,
+    )
 
     def scaled(rows: Rows, trial: TrialRecord) -> Tensor:
         return cross_scaled(rows, ranking.rule.criterion)
 
     runs = _Runs(read, "validation", scaled)
-    return _compared(ranking, runs, selection, candidates, of_looks)
+    return _compared(ranking, runs, design, candidates, of_looks)
 
 
 def look(comparisons: Sequence[Comparison]) -> Look:
@@ -112,15 +115,12 @@ def compare_on_test_split(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> 
     interval. (On the validation split the temperature is cross-fitted, and the interval
     of such a mean covers only 86 % if both are calibrated, n = 300.)
     """
+    from trainables.metrics import Design
+
     finalists = max(1, sum(c.seeds > 0 for c in ranking.candidates if c != ranking.baseline))
-    selection = {
-        "confidence": 1 - ERROR / sweeps,
-        "candidates": finalists,
-        "finalists": finalists,
-        "fresh_samples": True,
-    }
+    design = Design(1 - ERROR / sweeps, finalists, finalists, fresh_samples=True)
     runs = _Runs(read, "test", _by_own_temperature)
-    return _compared(ranking, runs, selection, sweeps)
+    return _compared(ranking, runs, design, sweeps)
 
 
 def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Comparison]:
@@ -130,6 +130,8 @@ def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Co
     All pairs and all sweeps share the allowed error, as in
     :func:`compare_on_test_split`. Empty if fewer than two losses have a finalist.
     """
+    from trainables.metrics import Design
+
     objective = MetricName.parse(ranking.rule.objective)
     finalists = [c for c in ranking.candidates if c.seeds and c != ranking.baseline]
     if len(finalists) < 2:
@@ -144,9 +146,9 @@ def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Co
     pairs = [pair for pair in pairs if pair[2]]
     trained = finalists if baseline is None else [*finalists, baseline]
     runs = _Runs(read, "test", _by_own_temperature)
-    selection = {"confidence": 1 - ERROR / (sweeps * len(pairs))}
+    design = Design(1 - ERROR / (sweeps * len(pairs)))
     return [
-        runs.compare(metric, ours, theirs, trained, selection, sweeps)
+        runs.compare(metric, ours, theirs, trained, design, sweeps)
         for ours, theirs, metrics in pairs
         for metric in metrics
     ]
@@ -179,15 +181,15 @@ def verdicts_in_pairs(
         OSError: Predictions cannot be read.
         ValueError: They are damaged.
     """
-    from trainables.metrics import COMPARABLE
+    from trainables.metrics import COMPARABLE, Design
 
     runs, count = _Runs(read, "test", _by_own_temperature), math.comb(len(settings), 2)
-    selection = {"confidence": 1 - ERROR / (sweeps * max(1, count))}
+    design = Design(1 - ERROR / (sweeps * max(1, count)))
     found: dict[tuple[MetricName, str, str], Verdict] = {}
     for name in metrics:
         for ours, theirs in combinations(settings, 2) if name.metric in COMPARABLE else ():
             pair = (ours, name.scaled), (theirs, name.scaled)
-            each = runs.compare(name.metric, *pair, settings, selection, sweeps)
+            each = runs.compare(name.metric, *pair, settings, design, sweeps)
             found[name, ours.loss, theirs.loss] = each.verdict
             found[name, theirs.loss, ours.loss] = _OPPOSITE[each.verdict]
     return found
@@ -209,7 +211,7 @@ def _by_own_temperature(rows: Rows, trial: TrialRecord) -> Tensor:
 def _compared(
     ranking: Ranking,
     runs: _Runs,
-    selection: Mapping[str, Any],
+    design: Design,
     corrected_for: int,
     looks: _Looks | None = None,
 ) -> list[Comparison]:
@@ -228,7 +230,7 @@ def _compared(
                 continue
             ours, theirs = (chosen, scaled), (baseline, with_temperature)
             found.append(
-                runs.compare(metric, ours, theirs, finalists, selection, corrected_for, looks)
+                runs.compare(metric, ours, theirs, finalists, design, corrected_for, looks)
             )
     return found
 
@@ -244,13 +246,12 @@ class _Looks:
         self.confidence = 1 - ERROR * looks.get(self.seeds, 1.0)
         self.last_confidence = 1 - ERROR * looks.get(self.last, 1.0)
 
-    def chance(self, found: Difference, selection: Mapping[str, Any]) -> float | None:
+    def chance(self, found: Difference, design: Design) -> float | None:
         from trainables.metrics import chance_of_support
 
         if self.seeds == self.last:
             return None
-        settings = {key: selection[key] for key in ("candidates", "finalists")}
-        chance = chance_of_support(found, self.last, confidence=self.last_confidence, **settings)
+        chance = chance_of_support(found, self.last, design, confidence=self.last_confidence)
         return None if math.isnan(chance) else chance
 
 
@@ -270,18 +271,21 @@ class _Runs:
         ours: tuple[Candidate, bool],
         theirs: tuple[Candidate, bool],
         finalists: Sequence[Candidate],
-        selection: Mapping[str, Any],
+        design: Design,
         corrected_for: int,
         looks: _Looks | None = None,
     ) -> Comparison:
         """Compare two settings, each after its temperature if the second item says so.
 
-        `finalists` are further settings for estimating the variance over seeds; `selection` says
-        how ours was selected, as arguments of ``trainables.metrics.difference``.
+        `finalists` are further settings for estimating the variance over seeds; `design` says how
+        ours was selected.
         """
         same = ours[0] == theirs[0]
         others = [(each, ours[1]) for each in finalists if each not in (ours[0], theirs[0])]
-        judged = self._difference(metric, (ours, theirs, *others), same, selection)
+        rows = self._rows(ours[0].judged[0])
+        clusters = rows.clusters()
+        design = replace(design, same_runs=same, decisions=rows.decisions, clusters=clusters)
+        judged = self._difference(metric, (ours, theirs, *others), design)
         return Comparison(
             ours[0].loss + SCALED * ours[1],
             theirs[0].loss + SCALED * theirs[1],
@@ -294,42 +298,21 @@ class _Runs:
             self.split,
             corrected_for,
             1 if looks is None else looks.count,
-            None if looks is None else looks.chance(judged, selection),
+            None if looks is None else looks.chance(judged, design),
+            rows.num_groups,
         )
 
     def _difference(
-        self,
-        metric: str,
-        settings: Sequence[tuple[Candidate, bool]],
-        same_runs: bool,
-        selection: Mapping[str, Any],
+        self, metric: str, settings: Sequence[tuple[Candidate, bool]], design: Design
     ) -> Difference:
         from trainables.metrics import difference, mean_difference
 
         if metric == CALIBRATION_PART:
             ours, theirs, *others = (self._calibration_part(each) for each, _ in settings)
-            return mean_difference(
-                metric,
-                ours,
-                theirs,
-                others=others,
-                same_runs=same_runs,
-                rows_per_sample=self._rows(settings[0][0].judged[0]).per_sample,
-                **selection,
-            )
+            return mean_difference(metric, ours, theirs, design, others=others)
         ours, theirs, *others = (self._probs(*each) for each in settings)
-        rows = self._rows(settings[0][0].judged[0])
-        return difference(
-            metric,
-            ours,
-            theirs,
-            rows.tensors()[1],
-            others=others,
-            same_runs=same_runs,
-            decisions=rows.decisions,
-            cluster_size=rows.cluster_size,
-            **selection,
-        )
+        labels = self._rows(settings[0][0].judged[0]).tensors()[1]
+        return difference(metric, ours, theirs, labels, design, others=others)
 
     def _probs(self, candidate: Candidate, scaled: bool) -> list[Tensor]:
         """Probabilities (N, K) of each judged trial, after its temperature if ``scaled``."""
@@ -337,7 +320,7 @@ class _Runs:
 
     def _calibration_part(self, candidate: Candidate) -> list[Tensor]:
         """The reduction of each sample's log loss by a temperature, (N,), for each judged trial."""
-        from trainables.metrics.nll_calibration import nll_reductions
+        from trainables.metrics.inference.nll_calibration import nll_reductions
 
         found = []
         for trial in candidate.judged:

@@ -69,7 +69,8 @@ class Selected:
         """Logits on the validation split, of ensembles selected on the other half of it."""
         from trainables.posthoc.ensembles import cross_fitted_ensemble
 
-        return cross_fitted_ensemble(self.pool.logits, self.pool.labels, self.fit)
+        pool = self.pool
+        return cross_fitted_ensemble(pool.logits, pool.labels, self.fit, pool.clusters)
 
     def on_test(self, read: ReadRows) -> tuple[Tensor, Tensor]:
         """Logits and labels on the test split; errors are those of :func:`select`."""
@@ -90,11 +91,15 @@ class Selected:
 
 @dataclass(frozen=True)
 class Pool:
-    """The candidates of an ensemble: trials, their logits on the validation split, labels."""
+    """The candidates of an ensemble: trials, their logits on the validation split, labels.
+
+    ``clusters`` (N,) are the groups of the samples, if any.
+    """
 
     trials: tuple[TrialRecord, ...]
     logits: list[Tensor]
     labels: Tensor
+    clusters: Tensor | None
 
 
 def select(ranking: Ranking, read: ReadRows) -> Selected | None:
@@ -152,7 +157,8 @@ def judge_ensemble(
     seeds = None if all_seeds is None else _Judged(all_seeds, all_seeds.on_test(read))
     equal = select_seeds(ranking, read, selected.networks)
     rival = None if equal is None else _Judged(equal, equal.on_test(read))
-    comparisons = [] if rival is None else _comparisons(ours, rival, sweeps)
+    clusters = read("test", selected.trials[0].number).clusters()
+    comparisons = [] if rival is None else _comparisons(ours, rival, sweeps, clusters)
     found = {
         **_facts(ranking, ours),
         "seeds": None if seeds is None else _facts(ranking, seeds),
@@ -218,18 +224,20 @@ def _selected(
 
 
 def _pool(trials: Sequence[TrialRecord], read: ReadRows) -> Pool | None:
-    read_all = (one_class(read("validation", trial.number)) for trial in trials)
-    found = [each for each in read_all if each is not None]
+    rows = [read("validation", trial.number) for trial in trials]
+    found = [each for each in map(one_class, rows) if each is not None]
     if len(found) < len(trials):
         return None
-    return Pool(tuple(trials), [logits for logits, _ in found], found[0][1])
+    return Pool(tuple(trials), [logits for logits, _ in found], found[0][1], rows[0].clusters())
 
 
-def _comparisons(ours: _Judged, theirs: _Judged, sweeps: int) -> list[Comparison]:
+def _comparisons(
+    ours: _Judged, theirs: _Judged, sweeps: int, clusters: Tensor | None
+) -> list[Comparison]:
     """The ensemble against equally many seeds of cross-entropy, by NLL on both splits.
 
     All networks are already trained, so the intervals are over samples alone. All sweeps that are
-    evaluated on the test split share the allowed error.
+    evaluated on the test split share the allowed error. `clusters` are those of the test split.
     """
     from trainables import metrics as M
 
@@ -247,7 +255,8 @@ def _comparisons(ours: _Judged, theirs: _Judged, sweeps: int) -> list[Comparison
         )
         a, b = (each.softmax(dim=1) for each in logits)
         confidence = 1 - ERROR / (corrected_for or 1)
-        each = M.difference("nll", [a], [b], labels[0], confidence=confidence)
+        units = clusters if split == "test" else ours.selected.pool.clusters
+        each = M.difference("nll", [a], [b], labels[0], confidence=confidence, clusters=units)
         found.append(
             Comparison(
                 *(ENSEMBLE, theirs.selected.name, "nll"),
@@ -256,6 +265,7 @@ def _comparisons(ours: _Judged, theirs: _Judged, sweeps: int) -> list[Comparison
                 seeds=1,
                 split=split,
                 corrected_for=corrected_for,
+                groups=each.clusters,
             )
         )
     return found

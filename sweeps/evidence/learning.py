@@ -142,7 +142,7 @@ def learning_warnings(
 
 def _against_constant(rows: Rows) -> Difference:
     """NLL of predictions after a cross-fitted temperature minus that of a constant classifier."""
-    from trainables.metrics import mean_difference
+    from trainables.metrics import Design, mean_difference
     from trainables.metrics.proper_scores import log_losses_of_logits
 
     _, labels = rows.tensors()
@@ -151,7 +151,8 @@ def _against_constant(rows: Rows) -> Difference:
         own = labels[place :: rows.decisions]
         constant[place :: rows.decisions] = -(own.bincount().double() / len(own)).log()[own]
     losses = log_losses_of_logits(cross_scaled(rows), labels)
-    return mean_difference("nll", [losses], [constant], rows_per_sample=rows.per_sample)
+    design = Design(decisions=rows.decisions, clusters=rows.clusters())
+    return mean_difference("nll", [losses], [constant], design)
 
 
 def _on_references(references: Sequence[ReferenceResult]) -> str:

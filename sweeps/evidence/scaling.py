@@ -24,7 +24,7 @@ def cross_scaled(rows: Rows, criterion: Criterion = "nll") -> Tensor:
     logits, labels = double_tensors(rows)
     known = _fitted.setdefault(rows, {})
     if criterion not in known:
-        known[criterion] = cross_fitted_temperatures(logits, labels, criterion, rows.cluster_size)
+        known[criterion] = cross_fitted_temperatures(logits, labels, criterion, rows.clusters())
     return logits / known[criterion]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -36,10 +37,11 @@ def compare_with_champion(ours: Rows, theirs: Rows, sweeps: int = 1) -> Comparis
         double_tensors(ours)[1],
         confidence=1 - ERROR / sweeps,
         decisions=ours.decisions,
-        cluster_size=ours.cluster_size,
+        clusters=ours.clusters(),
     )
     values = found.value, found.low, found.high, found.verdict
-    return Comparison("recommended", "champion", "nll", *values, 1, "test", sweeps)
+    compared = Comparison("recommended", "champion", "nll", *values, 1, "test", sweeps)
+    return replace(compared, groups=ours.num_groups)
 
 
 def _probs(rows: Rows) -> Tensor:

@@ -22,6 +22,7 @@ Array = npt.NDArray[Any]
 _ROUNDING = 1e-3  # how far the sum of a row may be from 1, as in the metrics
 _TOLERANCE = 1e-2  # tolerance of a row's sum, because files often have two or three decimals
 _MOST_ROUNDING = 0.05  # tolerance of the sum of many probabilities with two decimals
+_MISSING = ("", "nan", "None", "<NA>")  # as text
 _FEWEST = 2
 
 
@@ -69,6 +70,7 @@ class Predicted:
         classes: Names of the classes, K of them.
         read: What was read as what.
         groups: The group of each sample, N of them; None without groups.
+        clusters: The cluster of each sample, (N,) int64; None if samples are independent.
         top_label_only: Whether only the predicted class and its probability are known. The other
             classes then share the rest equally, so only metrics of the top label have a meaning.
         floor: What a probability of 0 counts as in a logarithm; None if logits were given.
@@ -83,6 +85,7 @@ class Predicted:
     classes: tuple[str, ...]
     read: Read
     groups: Array | None = None
+    clusters: Tensor | None = None
     top_label_only: bool = False
     soft: Tensor | None = None
     floor: float | None = None
@@ -115,6 +118,7 @@ def check_predicted(
     classes: Sequence[str] = (),
     named: bool = False,
     groups: Any = None,
+    clusters: Any = None,
 ) -> Predicted:
     """Check the predictions of a model and convert them.
 
@@ -129,6 +133,7 @@ def check_predicted(
         named: Whether these are the names of columns. Then an integer label is a name; otherwise it
             may be a position.
         groups: The group of each sample, (N,), if any.
+        clusters: The cluster of each sample, (N,), if any: customers, patients.
 
     Raises:
         UserError: Scores or labels are not as above. The message says what is wrong and what to do.
@@ -158,6 +163,7 @@ def check_predicted(
         class_indices(name, rows, names, named) if soft is None else rows.argmax(axis=1)
     )
     groups = None if groups is None else _groups(name, groups, count, soft)
+    ids = None if clusters is None else _clusters(name, clusters, count)
     kind = "logits" if logits else "probabilities"
     what = f"{kind} of class {names[1]} of 2" if single else f"{kind} of {num_classes} classes"
     read = Read(what, "", "", count, ("soft labels",) if soft is not None else ())
@@ -169,11 +175,11 @@ def check_predicted(
             )
         scaled = torch.from_numpy(_without_infinity(name, table))
         probs = probabilities(scaled)
-        return Predicted(name, scaled, probs, targets, names, read, groups, soft=soft)
+        return Predicted(name, scaled, probs, targets, names, read, groups, ids, soft=soft)
     _check_probabilities(name, table)
     probs = torch.from_numpy(np.clip(table, 0, None))
     found = _of_probabilities(name, probs, targets, names, read, groups)
-    return replace(found, soft=soft)
+    return replace(found, soft=soft, clusters=ids)
 
 
 def _of_probabilities(
@@ -198,9 +204,28 @@ def _of_probabilities(
 def _groups(name: str, groups: Any, count: int, soft: Tensor | None) -> Array:
     if soft is not None:
         raise UserError(f"{name}: groups need one label for each sample, not soft labels")
-    found = np.asarray(groups).astype(str)
-    if len(found) != count:
-        raise UserError(f"{name}: {len(found)} groups for {count} samples; one each is needed")
+    return _one_each(name, "groups", groups, count)
+
+
+def _clusters(name: str, clusters: Any, count: int) -> Tensor:
+    found = _one_each(name, "clusters", clusters, count)
+    if (missing := np.isin(found, _MISSING)).any():
+        raise UserError(
+            f"{name}: row {int(missing.argmax())} (from 0) has no cluster, as "
+            f"{int(missing.sum())} rows have none"
+        )
+    values, numbers = np.unique(found, return_inverse=True)
+    if len(values) == 1:
+        raise UserError(f"{name}: all samples are of one cluster, {str(values[0])!r}")
+    return torch.from_numpy(numbers)
+
+
+def _one_each(name: str, what: str, values: Any, count: int) -> Array:
+    found = np.asarray(values).astype(str)
+    if found.shape != (count,):
+        raise UserError(
+            f"{name}: {what} have shape {found.shape}; ({count},) is needed, one for each sample"
+        )
     return found
 
 

@@ -16,8 +16,9 @@ from sweeps.errors import UserError
 from sweeps.judging.inputs import Predicted
 from sweeps.judging.soft_labels import judged_by_soft_labels
 from trainables import metrics as M
-from trainables.metrics._influence import mean_interval, proportion_interval
 from trainables.metrics._inputs import probabilities
+from trainables.metrics.inference.clusters import Clusters, clusters_of
+from trainables.metrics.inference.influence import mean_interval, proportion_interval
 from trainables.metrics.proper_scores import log_losses_of_logits
 from trainables.posthoc import PostHoc, TemperatureScaling, cross_fitted
 from trainables.posthoc.conformal import SCORES, PredictionSets
@@ -50,7 +51,8 @@ def judge(models: Sequence[Predicted]) -> Facts:
     Returns:
         Plain data, as ``calsweep judge --format json`` prints it: ``read``, one line for each
         model that says what was read as what; ``models``, one entry each with
-        ``name``, ``samples``, ``classes``, ``metrics`` (name → value, low, high), ``direction``
+        ``name``, ``samples``, ``classes``, ``clusters`` (their number, if they are the unit of
+        intervals), ``metrics`` (name → value, low, high), ``direction``
         (mean confidence less accuracy, and the over- and underconfident parts of the ECE),
         ``scaling`` (method → the same metrics, cross-fitted), ``recommended`` (one of the
         methods), ``refinement`` (NLL after it) and ``calibration`` (the rest of the NLL),
@@ -111,6 +113,8 @@ def _check_same_samples(first: Predicted, other: Predicted) -> None:
             f"{other.name} has predictions of shape {tuple(other.probs.shape)}, {first.name} "
             f"{tuple(first.probs.shape)}; models are compared on the same samples and classes"
         )
+    if not _same_clusters(first, other):
+        raise UserError(f"{other.name} and {first.name} have different clusters")
     differ = first.labels != other.labels
     if differ.any():
         raise UserError(
@@ -120,11 +124,18 @@ def _check_same_samples(first: Predicted, other: Predicted) -> None:
         )
 
 
+def _same_clusters(first: Predicted, other: Predicted) -> bool:
+    if first.clusters is None or other.clusters is None:
+        return first.clusters is other.clusters
+    return torch.equal(first.clusters, other.clusters)
+
+
 def _judged(model: Predicted) -> Facts:
     probs, labels = model.probs, model.labels
-    crossed = cross_fitted_scalings(model.logits, labels)
+    clusters = clusters_of(model.clusters, len(labels))
+    crossed = cross_fitted_scalings(model.logits, labels, model.clusters)
     losses = {make: log_losses_of_logits(logits, labels) for make, logits in crossed.items()}
-    best = simplest_good(losses)
+    best = simplest_good(losses, clusters)
     nll, refinement = float(model.log_losses.mean()), float(losses[best].mean())
     scaler = TemperatureScaling().fit(model.logits, labels)
     bins = M.reliability_bins(probs, labels)
@@ -132,11 +143,13 @@ def _judged(model: Predicted) -> Facts:
         "name": model.name,
         "samples": len(labels),
         "classes": len(model.classes),
-        "metrics": _intervals(M.METRIC_NAMES, probs, labels) | {"nll": _mean(model.log_losses)},
-        "direction": _direction(probs, labels),
+        "clusters": None if clusters is None else len(clusters),
+        "metrics": _intervals(M.METRIC_NAMES, probs, labels, model.clusters)
+        | {"nll": _mean(model.log_losses, clusters)},
+        "direction": _direction(model),
         "scaling": {
-            make.name: _intervals(_OF_SCALING, probabilities(logits), labels)
-            | {"nll": _mean(losses[make])}
+            make.name: _intervals(_OF_SCALING, probabilities(logits), labels, model.clusters)
+            | {"nll": _mean(losses[make], clusters)}
             for make, logits in crossed.items()
         },
         "recommended": best.name,
@@ -149,20 +162,22 @@ def _judged(model: Predicted) -> Facts:
         "bins": _bins(bins),
         "per_class": _per_class(model),
         "per_group": [] if model.groups is None else _per_group(model),
-        "sets": _sets(best, model.logits, labels),
+        "sets": _sets(best, model, clusters),
     }
 
 
 def _judged_top_label(model: Predicted) -> Facts:
     """What can be known from the predicted class and its probability: no scaling and no sets."""
+    clusters = clusters_of(model.clusters, len(model.labels))
     bins = M.reliability_bins(model.probs, model.labels)
     known = [each for each in _per_class(model) if each["true"] + each["predicted"]]
     return {
         "name": model.name,
         "samples": len(model.labels),
         "classes": len(known),
-        "metrics": _intervals(_TOP_LABEL, model.probs, model.labels),
-        "direction": _direction(model.probs, model.labels),
+        "clusters": None if clusters is None else len(clusters),
+        "metrics": _intervals(_TOP_LABEL, model.probs, model.labels, model.clusters),
+        "direction": _direction(model),
         "bins": _bins(bins),
         "per_class": known,
         "per_group": [] if model.groups is None else _per_group(model, ("error", "ece")),
@@ -179,21 +194,26 @@ def _bins(bins: Any) -> Facts:
     }
 
 
-def _mean(losses: Tensor) -> Facts:
-    return _facts((float(losses.mean()), *mean_interval(losses, _LEVEL)))
+def _mean(losses: Tensor, clusters: Clusters | None) -> Facts:
+    return _facts((float(losses.mean()), *mean_interval(losses, _LEVEL, clusters)))
 
 
-def _intervals(names: Sequence[str], probs: Tensor, labels: Tensor) -> Facts:
+def _intervals(
+    names: Sequence[str], probs: Tensor, labels: Tensor, clusters: Tensor | None
+) -> Facts:
     """Metrics with their intervals, and with the corrected value where noise puts one outside."""
-    found = {name: _facts(each) for name, each in M.intervals(probs, labels, names).items()}
+    measured = M.intervals(probs, labels, names, clusters=clusters)
+    found = {name: _facts(each) for name, each in measured.items()}
+    if clusters is not None:  # they add more than the correction takes away
+        return found
     for name, each in found.items():
         if name in M.CORRECTED and not each["low"] <= each["value"] <= each["high"]:
             each["corrected"] = M.corrected(name, probs, labels)
     return found
 
 
-def _direction(probs: Tensor, labels: Tensor) -> Facts:
-    found = M.direction(probs, labels, _LEVEL)
+def _direction(model: Predicted) -> Facts:
+    found = M.direction(model.probs, model.labels, _LEVEL, model.clusters)
     gap = _facts(found.gap)
     return {
         "word": found.word,
@@ -223,8 +243,9 @@ def _per_class(model: Predicted) -> list[Facts]:
         if counts[index]:
             right = (model.labels[own] == index).double()
             entry |= {"confidence": float(confidence[own].mean()), "accuracy": float(right.mean())}
-        if counts[index] > 1:
-            entry |= _gap(confidence[own].double(), right, level)
+        clusters = _clusters_of(model, own)
+        if counts[index] > 1 and (clusters is None or clusters.enough):
+            entry |= _gap(confidence[own].double(), right, level, clusters)
         found.append(entry)
     return found
 
@@ -238,18 +259,28 @@ def _per_group(model: Predicted, names: Sequence[str] = _OF_GROUPS) -> list[Fact
         own = torch.from_numpy(np.flatnonzero(place == index))
         probs, labels = model.probs[own], model.labels[own]
         entry: Facts = {"group": name, "samples": len(own)}
-        if len(own) >= _MIN_IN_GROUP:
-            entry |= _intervals(names, probs, labels)
+        clusters = _clusters_of(model, own)
+        if len(own) >= _MIN_IN_GROUP and (clusters is None or clusters.enough):
+            ids = None if model.clusters is None else model.clusters[own]
+            entry |= _intervals(names, probs, labels, ids)
             confidence, predicted = probs.max(dim=1)
             entry |= {"confidence": float(confidence.mean())}
-            entry |= _gap(confidence.double(), (predicted == labels).double(), level)
+            entry |= _gap(confidence.double(), (predicted == labels).double(), level, clusters)
         found.append(entry)
     return found
 
 
-def _gap(confidence: Tensor, right: Tensor, level: float) -> Facts:
+def _clusters_of(model: Predicted, rows: Tensor) -> Clusters | None:
+    return None if model.clusters is None else clusters_of(model.clusters[rows], len(rows))
+
+
+def _worth(right: Tensor, clusters: Clusters | None) -> float:
+    return len(right) if clusters is None else clusters.worth(right.double().numpy())
+
+
+def _gap(confidence: Tensor, right: Tensor, level: float, clusters: Clusters | None) -> Facts:
     """Confidence minus accuracy; the interval also holds for a class that is always correct."""
-    count = len(right)
+    count = _worth(right, clusters)
     accuracy = proportion_interval(float(right.mean()), count, level)
     mean = float(confidence.mean())
     low, high = mean - accuracy[1], mean - accuracy[0]
@@ -257,30 +288,35 @@ def _gap(confidence: Tensor, right: Tensor, level: float) -> Facts:
     return {"gap": mean - float(right.mean()), "low": low, "high": high, "word": word}
 
 
-def _sets(make: type[PostHoc], logits: Tensor, labels: Tensor) -> Facts:
+def _sets(make: type[PostHoc], model: Predicted, clusters: Clusters | None) -> Facts:
     """Prediction sets of scaled logits, measured on samples that were not used to fit.
 
     Each half is scaled by a method that was fitted on the other half. One part of each half
     calibrates the sets, which are measured on the other part.
     """
+    logits, labels, ids = model.logits, model.labels, model.clusters
     count = min(len(labels), _SET_ELEMENTS // logits.shape[1])
-    if count < _MIN_FOR_SETS:
+    if count < _MIN_FOR_SETS or (clusters is not None and not clusters.enough):
         return {}
     drawn = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))[:count]
-    probs = probabilities(cross_fitted(logits, labels, make)[drawn])
-    quarter = 2 * random_folds(len(labels))[drawn] + torch.arange(count) % 2
-    labels = labels[drawn]
+    probs = probabilities(cross_fitted(logits, labels, make, clusters=ids)[drawn])
+    part = torch.arange(count) % 2
+    if ids is not None:
+        part = random_folds(len(labels), seed=1, clusters=ids)[drawn]
+    quarter = 2 * random_folds(len(labels), clusters=ids)[drawn] + part
+    labels, clusters = labels[drawn], _clusters_of(model, drawn)
     found: Facts = {"coverage": _COVERAGE, "samples": count}
     for method in SCORES:
-        held, size = 0, 0
+        right, size = torch.zeros(count, dtype=torch.float64), 0
         for own in range(4):
             fitted, measured = quarter == own, quarter == own ^ 1  # the other part of the half
             sets = PredictionSets(method, _COVERAGE).fit(probs[fitted], labels[fitted])
             inside = sets(probs[measured])
-            held += int(inside.gather(1, labels[measured][:, None]).sum())
+            right[measured] = inside.gather(1, labels[measured][:, None])[:, 0].double()
             size += int(inside.sum())
-        low, high = proportion_interval(held / count, count, _LEVEL)
-        found[method] = {"value": held / count, "low": low, "high": high, "size": size / count}
+        held = float(right.mean())
+        low, high = proportion_interval(held, _worth(right, clusters), _LEVEL)
+        found[method] = {"value": held, "low": low, "high": high, "size": size / count}
     return found
 
 
@@ -305,10 +341,11 @@ def verdicts(metrics: Sequence[str], ours: Predicted, theirs: Predicted) -> list
 
 def compared(metric: str, ours: Predicted, theirs: Predicted, level: float) -> Facts:
     """The comparison by one metric, with an interval of this level."""
+    design = M.Design(confidence=level, clusters=ours.clusters)
     if metric == "nll":  # from logits, where these are given
-        found = M.mean_difference(metric, [ours.log_losses], [theirs.log_losses], confidence=level)
+        found = M.mean_difference(metric, [ours.log_losses], [theirs.log_losses], design)
     else:
-        found = M.difference(metric, [ours.probs], [theirs.probs], ours.labels, confidence=level)
+        found = M.difference(metric, [ours.probs], [theirs.probs], ours.labels, design)
     return {
         "metric": metric,
         "ours": ours.name,

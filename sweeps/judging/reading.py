@@ -37,6 +37,7 @@ class Asked:
         predicted: Key or column of the predicted class.
         confidence: Key or column of the probability of the predicted class.
         group: Key or column of each sample's group.
+        cluster: Key or column of each sample's cluster, such as its customer.
         model: Key or column that names the model; by default ``model``, if it exists.
         ignore_label: Samples with this label are left out.
     """
@@ -48,13 +49,15 @@ class Asked:
     predicted: str | None = None
     confidence: str | None = None
     group: str | None = None
+    cluster: str | None = None
     model: str | None = None
     ignore_label: str | None = None
 
     @property
     def words(self) -> set[str]:
         """Columns of classes and names."""
-        return {each for each in (self.label, self.predicted, self.group, self.model) if each}
+        named = (self.label, self.predicted, self.group, self.cluster, self.model)
+        return {each for each in named if each}
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ def _models(path: Path, asked: Asked, shared: Labels | None) -> Iterator[Predict
     scores = scores or scores_by_class_name(table, labels.origin, labels.values, asked.logits)
     scores = scores or single_score(table, labels.origin, labels.values, asked)
     groups = None if asked.group is None else table.column(asked.group)
-    for what, each in (("labels", labels.values), ("groups", groups)):
+    clusters = None if asked.cluster is None else table.column(asked.cluster)
+    for what, each in (("labels", labels.values), ("groups", groups), ("clusters", clusters)):
         if each is not None and each.shape[:1] != scores.values.shape[:1]:
             header = (
                 "; is the first line of a file no header?"
@@ -100,7 +104,7 @@ def _models(path: Path, asked: Asked, shared: Labels | None) -> Iterator[Predict
                 f"one for each row of the predictions{header}"
             )
     split_by = asked.model or (names.MODEL if names.MODEL in table.names else None)
-    used = {*scores.columns, *scores.beside, labels.origin, asked.group, split_by}
+    used = {*scores.columns, *scores.beside, labels.origin, asked.group, asked.cluster, split_by}
     ignored = tuple(each or '""' for each in table.names if each not in used)
     kept = _kept(labels.values, asked.ignore_label)
     for name, rows in _by_model(path, len(scores.values), table, split_by):
@@ -113,6 +117,7 @@ def _models(path: Path, asked: Asked, shared: Labels | None) -> Iterator[Predict
             classes=scores.classes,
             named=scores.named,
             groups=None if groups is None else groups[own],
+            clusters=None if clusters is None else clusters[own],
         )
         left_out = int(rows.sum() - own.sum())
         notes = (f"{left_out:,} with label {asked.ignore_label} left out",) if left_out else ()

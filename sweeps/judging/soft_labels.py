@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from sweeps.judging.inputs import Predicted
-from trainables.metrics._influence import mean_interval
+from trainables.metrics.inference.clusters import Clusters, clusters_of
+from trainables.metrics.inference.influence import mean_interval
 from trainables.metrics.smooth import smooth_error
 
 Facts = dict[str, Any]
@@ -32,6 +33,7 @@ def judged_by_soft_labels(model: Predicted) -> Facts:
     logs = model.logits.double() if model.floor else model.logits.double().log_softmax(dim=1)
     losses = -(shares * logs).sum(dim=1)
     squares = (probs**2).sum(dim=1) - 2 * (probs * shares).sum(dim=1) + 1
+    clusters = clusters_of(model.clusters, len(right))
     count, sums = _bins(confidence, right)
     gaps = (sums[0] - sums[1]) / len(right)
     size = count.clamp(min=1)
@@ -40,15 +42,16 @@ def judged_by_soft_labels(model: Predicted) -> Facts:
         "name": model.name,
         "samples": len(right),
         "classes": len(model.classes),
+        "clusters": None if clusters is None else len(clusters),
         "metrics": {
             "ece": _value(gaps.abs().sum()),
             "smooth_ece": _value(smooth_error(confidence, right)),
-            "nll": _mean(losses),
-            "brier": _mean(squares),
-            "accuracy": _mean(right),
-            "error": _mean(1 - right),
+            "nll": _mean(losses, clusters),
+            "brier": _mean(squares, clusters),
+            "accuracy": _mean(right, clusters),
+            "error": _mean(1 - right, clusters),
         },
-        "direction": _direction(confidence - right, gaps),
+        "direction": _direction(confidence - right, gaps, clusters),
         "bins": {
             "lower": edges[:-1].tolist(),
             "upper": edges[1:].tolist(),
@@ -68,8 +71,8 @@ def _bins(confidence: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     return place.bincount(minlength=_NUM_BINS).double(), torch.stack(sums)
 
 
-def _direction(gaps: Tensor, of_bins: Tensor) -> Facts:
-    gap = _mean(gaps)
+def _direction(gaps: Tensor, of_bins: Tensor, clusters: Clusters | None) -> Facts:
+    gap = _mean(gaps, clusters)
     word = "overconfident" if gap["low"] > 0 else "underconfident" if gap["high"] < 0 else "neither"
     return {
         "word": word,
@@ -81,8 +84,8 @@ def _direction(gaps: Tensor, of_bins: Tensor) -> Facts:
     }
 
 
-def _mean(values: Tensor) -> Facts:
-    low, high = mean_interval(values, _LEVEL)
+def _mean(values: Tensor, clusters: Clusters | None) -> Facts:
+    low, high = mean_interval(values, _LEVEL, clusters)
     return {"value": float(values.mean()), "low": low, "high": high}
 
 

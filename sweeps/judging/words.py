@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from sweeps.messages.formatting import format_fraction, metric_heading
+from trainables.contract.metric_names import FEWEST_CLUSTERS
 
 Facts = dict[str, Any]
 
@@ -48,7 +49,7 @@ def read_lines(found: Facts) -> list[str]:
 def summary(model: Facts) -> list[str]:
     """The main findings about one model, one sentence each."""
     way = model["direction"]
-    lines = [f"{model['samples']:,} samples, {model['classes']} classes."]
+    lines = [f"{model['samples']:,} samples, {model['classes']} classes.", *_on_clusters(model)]
     signed = f"{way['gap']:+.4f} [{way['low']:+.4f}, {way['high']:+.4f}]"
     word = "neither over- nor underconfident" if way["word"] == "neither" else way["word"]
     lines.append(f"On average {word}: confidence - accuracy {signed}.")
@@ -58,6 +59,18 @@ def summary(model: Facts) -> list[str]:
         f"{with_interval(way['under'])} from underconfident ones."
     )
     return lines + (_of_scaling(model) if "scaling" in model else [])
+
+
+def _on_clusters(model: Facts) -> list[str]:
+    count = model["clusters"]
+    if count is None:
+        return []
+    if count < FEWEST_CLUSTERS:
+        return [
+            f"{count} clusters are the unit: at least {FEWEST_CLUSTERS} are needed for intervals "
+            "and verdicts."
+        ]
+    return [f"Intervals and verdicts take {count:,} clusters as the unit."]
 
 
 def _of_scaling(model: Facts) -> list[str]:

@@ -108,6 +108,11 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{ending}"
 
 
+def over_groups(count: float) -> str:
+    """`` over 57 groups``, behind an interval; empty if it is NaN, as samples are independent."""
+    return "" if math.isnan(count) else f" over {counted(round(count), 'group')}"
+
+
 def format_rate(epochs: int, seconds: float) -> str:
     """``3.2 epochs/s``, or per minute or hour if slow; empty before the first epoch."""
     if epochs <= 0 or seconds <= 0:

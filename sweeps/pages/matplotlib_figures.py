@@ -90,7 +90,7 @@ def draw_reliability(figure: Figure, rows: Rows, temperature: float) -> None:
     axes = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
     panels = reliability_panels(rows, temperature)
     for column, panel in enumerate(panels):
-        _panel(axes[0, column], axes[1, column], panel.bins, rows.cluster_size == 1)
+        _panel(axes[0, column], axes[1, column], panel.bins, rows.independent)
         axes[0, column].set_title(panel.heading, fontsize=10)
         axes[1, column].set_xlabel("confidence")
     axes[0, 0].set_ylabel("accuracy")

@@ -14,11 +14,12 @@ from sweeps.messages.formatting import (
     format_loss,
     markdown_table,
     metric_heading,
+    over_groups,
 )
 from sweeps.results.columns import objective_metric
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Candidate, Ranking
-from trainables.contract.metric_names import MetricName
+from trainables.contract.metric_names import MetricName, groups_name
 from trainables.contract.setting import BASELINE_LOSS
 
 Form = Literal["markdown", "latex"]
@@ -117,12 +118,16 @@ def _bold(rows: Sequence[Sequence[_Cell]], feasible: Sequence[bool]) -> list[lis
     ]
 
 
+def _over(candidates: Sequence[Candidate]) -> str:
+    return over_groups(candidates[0].mean(groups_name("test"))) if candidates else ""
+
+
 def _caption(ranking: Ranking, plan: Plan, candidates: Sequence[Candidate]) -> str:
     seeds = {candidate.seeds for candidate in candidates}
     parts = [
         f"{plan.sweep.dataset.label}, {plan.sweep.model_label}, test split: the setting of each "
         f"loss with the lowest {ranking.rule.objective}, before and after temperature scaling.",
-        "In percent but for NLL and T, with 95% intervals.",
+        f"In percent but for NLL and T, with 95% intervals{_over(candidates)}.",
     ]
     if most := max(seeds, default=0):
         parts.append(

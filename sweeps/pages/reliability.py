@@ -36,7 +36,7 @@ def reliability_svg(rows: Rows, temperature: float | None, title: str) -> str:
         title: Title of the figure.
     """
     found = reliability_panels(rows, temperature)
-    panels = [_panel(panel, index, rows.cluster_size == 1) for index, panel in enumerate(found)]
+    panels = [_panel(panel, index, rows.independent) for index, panel in enumerate(found)]
     width, height = _LEFT + len(found) * (_SIZE + _GAP) - _GAP + 12, _TOP + _SIZE + _COUNTS
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '

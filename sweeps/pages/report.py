@@ -286,6 +286,7 @@ def _on_test(
         "label": chosen.judged[0].label,
         "samples": len(labels) // rows.per_sample,
         "pixels": rows.cluster_size,
+        "independent": rows.independent,
         "about": list(about),
         "sure": float(confidence.mean()),
         "right": float((predicted == labels).mean()),

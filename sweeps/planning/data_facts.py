@@ -47,7 +47,9 @@ def data_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
         facts["model"] = sweep.model.name
         if isinstance(dataset.samples, Images):
             facts["image layout"] = _LAYOUTS[sweep.training.layout]
-    several = dataset.task.decisions * dataset.task.cluster_size > 1
+    several = (
+        dataset.task.decisions * dataset.task.cluster_size > 1 or dataset.test.groups is not None
+    )
     if MetricName.parse(sweep.objective).metric not in _COMPARED or several:
         return facts
     smallest = detectable_difference(count)

@@ -14,6 +14,7 @@ from sweeps.messages.formatting import (
     format_hyperparameters,
     format_setting,
     metric_heading,
+    over_groups,
 )
 from sweeps.results.columns import objective_metric
 from sweeps.results.judgement import NOT_YET, Judgement
@@ -26,7 +27,7 @@ from sweeps.search.plan import Plan
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.schema import TrainingSection
-from trainables.contract.metric_names import MetricName
+from trainables.contract.metric_names import MetricName, groups_name
 
 _SHIFT: Final = re.compile(r"shift_(.+?)(?:_(\d))?(?<!_adaptive)_ece$")
 _USUAL: Final = TrainingSection()
@@ -184,7 +185,9 @@ def _on_the_test_split(chosen: Candidate, metric: str) -> str:
     name = MetricName(metric, "test")
     low, high = chosen.interval(name)
     # A measured calibration error is biased upwards, so it may lie above its own interval.
-    interval = "" if math.isnan(low) else f" (95% interval {low:.4f} to {high:.4f})"
+    over = over_groups(chosen.mean(groups_name("test")))
+    interval = f" (95% interval {low:.4f} to {high:.4f}{over})"
+    interval = interval if not math.isnan(low) else f" (no interval{over})" if over else ""
     return (
         f"On the test split: {metric_heading(metric)} "
         f"{chosen.mean(name):.4f}{interval}, after temperature scaling "

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from sweeps.messages.formatting import over_groups
 from sweeps.results.recommendation import Recommendation, words_of
 from sweeps.search.ranking import Candidate, Ranking
-from trainables.contract.metric_names import MetricName
+from trainables.contract.metric_names import MetricName, groups_name
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,9 @@ def _how_far_off(chosen: Candidate, baseline: Candidate | None) -> str:
     if math.isnan(value):
         return ""
     low, high = chosen.interval(MetricName("ece", "test"))
-    ends = "" if math.isnan(low) else f" (95% interval {100 * low:.1f} to {100 * high:.1f})"
+    over = over_groups(chosen.mean(groups_name("test")))
+    ends = f" (95% interval {100 * low:.1f} to {100 * high:.1f}{over})"
+    ends = ends if not math.isnan(low) else f" (no interval{over})" if over else ""
     text = (
         f"On the test split the confidence of {words_of(chosen)} is off by {100 * value:.1f} "
         f"percentage points on average{ends}"

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from sweeps.messages.formatting import counted, metric_heading
+from trainables.contract.metric_names import FEWEST_CLUSTERS
 
 SCALED = " + temperature scaling"
 ENSEMBLE = "ensemble"
@@ -33,6 +34,7 @@ class Comparison:
             looks share the allowed error.
         chance: If further looks are possible, the predicted probability of ``supported`` at the
             last one; otherwise None.
+        groups: Number of groups, such as patients, in the split; None if samples are independent.
     """
 
     ours: str
@@ -47,11 +49,17 @@ class Comparison:
     corrected_for: int | None = None  # None in results of older versions
     looks: int = 1
     chance: float | None = None
+    groups: int | None = None
 
     @property
     def difference(self) -> str:
-        """``-0.0123 [-0.0200, -0.0046]``."""
-        return f"{self.value:+.4f} [{self.low:+.4f}, {self.high:+.4f}]"
+        """``-0.0123 [-0.0200, -0.0046]``, with the number of groups if they are the unit."""
+        ends = f"[{self.low:+.4f}, {self.high:+.4f}]"
+        if self.groups is not None:
+            few = self.groups < FEWEST_CLUSTERS
+            ends = "no interval" if few else ends
+            ends += f", {counted(self.groups, 'group')}" + f"; {FEWEST_CLUSTERS} are needed" * few
+        return f"{self.value:+.4f} {ends}"
 
 
 def deciding(comparisons: Sequence[Comparison]) -> Comparison | None:

@@ -24,7 +24,7 @@ QUICK = {
     "tabular.structured": f"{DIGITS} --settings 1",
 }
 SLOW = {
-    "clustered": "--repetitions 2 --images 3",
+    "clustered": "--repetitions 1 --groups 12 --sizes geometric --metrics nll",
     "detectable": "--repetitions 2 --samples 100",
     "differences": "--repetitions 2 --samples 100 --pool 1000 --laws 'label noise'",
     "further_sweeps": "",

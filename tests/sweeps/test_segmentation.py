@@ -88,7 +88,7 @@ def test_trials_learn_pixels_and_judge_them_by_image(store: SweepStore) -> None:
         assert labels.tolist() == expected.ravel().tolist()
         assert outcome["test_error"] < 0.15
         probs = logits.double().softmax(1)
-        found = M.interval("nll", probs, labels, cluster_size=PIXELS)
+        found = M.interval("nll", probs, labels, clusters=rows.clusters())
         assert (outcome["test_nll_low"], outcome["test_nll_high"]) == pytest.approx(found[1:])
         assert outcome["test_ece_low"] <= outcome["test_ece_high"]
         assert "test_auroc" in outcome

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 SplitName = Literal["", "val", "test"]
 Statistic = Literal["", "low", "high", "calibrated", "calibrated_high"]
+
+
+FEWEST_CLUSTERS: Final = 10
+"""With fewer groups, or images with many pixels, there are no intervals and no verdicts."""
+
+
+def groups_name(split: str) -> str:
+    """The name of the number of groups of a split in a trial's outcome, such as ``test_groups``."""
+    return "val_groups" if split == "validation" else f"{split}_groups"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from trainables.metrics._influence import proportion_interval
+from trainables.metrics.inference.influence import proportion_interval
 from trainables.posthoc.conformal import SCORES, PredictionSets, SetMethod
 
 COVERAGES: Final = (0.8, 0.9, 0.95, 0.99)

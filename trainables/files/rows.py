@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 Array = npt.NDArray[Any]
 
 _DECISIONS, _CLUSTER_SIZE = b"decisions", b"cluster_size"
+_GROUP = "group"
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,12 +35,15 @@ class Rows:
         decisions: Number of consecutive rows per sample that are different decisions.
         cluster_size: Number of consecutive rows per sample that are similar, such as the pixels of
             an image. Samples, not rows, are then independent.
+        groups: (N,) int64, equal for rows of one group, such as a patient; groups, not samples, are
+            then independent. None if there are none.
     """
 
     logits: Array
     labels: Array
     decisions: int = 1
     cluster_size: int = 1
+    groups: Array | None = None
 
     @property
     def per_sample(self) -> int:
@@ -47,9 +51,30 @@ class Rows:
         return self.decisions * self.cluster_size
 
     @property
+    def independent(self) -> bool:
+        """Whether samples, and rows of different samples, are independent."""
+        return self.groups is None and self.cluster_size == 1
+
+    @property
+    def num_groups(self) -> int | None:
+        """Number of groups; None if there are none."""
+        return None if self.groups is None else len(np.unique(self.groups))
+
+    def clusters(self) -> Tensor | None:
+        """The cluster of each row (N,), see :func:`trainables.metrics.interval`; None if none."""
+        import torch
+
+        if self.groups is not None:
+            return torch.from_numpy(self.groups.copy())
+        if self.cluster_size == 1:
+            return None
+        return torch.arange(len(self.labels)) // self.per_sample
+
+    @property
     def nbytes(self) -> int:
         """Memory of the arrays in bytes."""
-        return self.logits.nbytes + self.labels.nbytes
+        arrays = (self.logits, self.labels, self.groups)
+        return sum(each.nbytes for each in arrays if each is not None)
 
     def tensors(self) -> tuple[Tensor, Tensor]:
         """Copies of the logits (N, K) float32 and the labels (N,) int64 as tensors."""
@@ -60,14 +85,17 @@ class Rows:
     def encode(self) -> bytes:
         """A Parquet file with the columns ``label`` int64 and ``logits`` list<float>[K].
 
-        Numbers of rows per sample above 1 are in its metadata.
+        Groups are in a column ``group`` int64, numbers of rows per sample above 1 in its metadata.
         """
         import pyarrow as pa
         import pyarrow.parquet as pq
 
         classes = self.logits.shape[1]
         logits = pa.FixedSizeListArray.from_arrays(self.logits.reshape(-1), classes)
-        table = pa.table({"label": self.labels, "logits": logits})
+        columns = {"label": self.labels, "logits": logits}
+        if self.groups is not None:
+            columns[_GROUP] = self.groups
+        table = pa.table(columns)
         if self.per_sample > 1:
             about = {_DECISIONS: str(self.decisions), _CLUSTER_SIZE: str(self.cluster_size)}
             table = table.replace_schema_metadata(about)
@@ -82,23 +110,30 @@ class Rows:
 
         table = pq.ParquetFile(io.BytesIO(data)).read()  # pq.read_table would import its datasets
         try:
-            columns = table["label"].combine_chunks(), table["logits"].combine_chunks().flatten()
-            labels, flat = map(np.from_dlpack, columns)  # their to_numpy would import pandas
+            columns = [table["label"].combine_chunks(), table["logits"].combine_chunks().flatten()]
+            if _GROUP in table.column_names:
+                columns.append(table[_GROUP].combine_chunks())
+            # Their to_numpy would import pandas.
+            labels, flat, *groups = map(np.from_dlpack, columns)
         except (KeyError, TypeError) as error:  # other columns, or they contain nulls
             raise ValueError(str(error)) from error
         logits = flat.reshape(len(labels), -1)
         if not np.isfinite(logits.max(axis=1)).all():
             raise ValueError("the logits are not numbers")
-        for array in (logits, labels):
+        for array in (logits, labels, *groups):
             array.flags.writeable = False  # several readers share them
         about = table.schema.metadata or {}
-        sizes = (int(about.get(key, b"1")) for key in (_DECISIONS, _CLUSTER_SIZE))
-        return cls(logits, labels, *sizes)
+        decisions, cluster_size = (int(about.get(key, b"1")) for key in (_DECISIONS, _CLUSTER_SIZE))
+        return cls(logits, labels, decisions, cluster_size, *groups)
 
     @classmethod
     def read(cls, folder: Folder, split: str) -> Self:
         """The rows of a trial's folder; OSError if there are none, ValueError if damaged."""
         return cls.decode(folder.read(predictions_file(split)))
+
+    def write(self, folder: Folder, split: str) -> None:
+        """Writes the file to a trial's folder."""
+        folder.write(predictions_file(split), self.encode())
 
 
 ReadRows = Callable[[str, int], Rows]

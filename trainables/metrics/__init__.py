@@ -7,7 +7,6 @@ integers, and ValueError if shapes or values are not as described. `evaluate` ta
 returns all metrics by name.
 """
 
-from trainables.metrics._clustered import CLUSTERED_METRICS
 from trainables.metrics.calibration import (
     ReliabilityBins,
     adaptive_calibration_error,
@@ -17,19 +16,22 @@ from trainables.metrics.calibration import (
     reliability_bins,
 )
 from trainables.metrics.debiased import debiased_calibration_error, sweep_calibration_error
-from trainables.metrics.detectable import chance_of_detection, detectable_difference
-from trainables.metrics.differences import (
+from trainables.metrics.evaluation import evaluate
+from trainables.metrics.inference.design import Design
+from trainables.metrics.inference.detectable import chance_of_detection, detectable_difference
+from trainables.metrics.inference.differences import (
     COMPARABLE,
     Difference,
     chance_of_support,
     difference,
     mean_difference,
 )
-from trainables.metrics.direction import Direction, direction
-from trainables.metrics.evaluation import evaluate
-from trainables.metrics.intervals import CORRECTED, corrected, interval, intervals
+from trainables.metrics.inference.direction import Direction, direction
+from trainables.metrics.inference.intervals import CORRECTED, corrected, interval, intervals
+from trainables.metrics.inference.nll_calibration import nll_calibration
+from trainables.metrics.inference.reference import REFERENCED_METRICS, calibrated_reference
+from trainables.metrics.inference.resampling import bootstrap
 from trainables.metrics.kernel_density import kde_calibration_error
-from trainables.metrics.nll_calibration import nll_calibration
 from trainables.metrics.ood import ood_metrics
 from trainables.metrics.proper_scores import (
     accuracy,
@@ -39,19 +41,17 @@ from trainables.metrics.proper_scores import (
     root_brier_score,
 )
 from trainables.metrics.ranking import aurc, e_aurc, failure_auroc, multiclass_auroc, risk_coverage
-from trainables.metrics.reference import REFERENCED_METRICS, calibrated_reference
-from trainables.metrics.resampling import bootstrap
 from trainables.metrics.smooth import smooth_calibration_error
 from trainables.metrics.table import EPOCH_METRICS, METRIC_NAMES, METRICS, Metric
 
 __all__ = [
-    "CLUSTERED_METRICS",
     "COMPARABLE",
     "CORRECTED",
     "EPOCH_METRICS",
     "METRICS",
     "METRIC_NAMES",
     "REFERENCED_METRICS",
+    "Design",
     "Difference",
     "Direction",
     "Metric",

@@ -125,13 +125,6 @@ def check_count(name: str, value: int) -> None:
         raise ValueError(f"{name} must be an integer of at least 1, got {value!r}")
 
 
-def check_clusters(labels: Tensor, cluster_size: int) -> None:
-    """Raise ValueError unless `cluster_size` divides the number of `labels`."""
-    check_count("cluster_size", cluster_size)
-    if len(labels) % cluster_size:
-        raise ValueError(f"cluster_size={cluster_size}: {len(labels)} rows are no multiple of it")
-
-
 def check_level(confidence: float) -> None:
     """Raise ValueError unless `confidence`, the level of an interval, is in (0, 1)."""
     if not 0 < confidence < 1:
@@ -164,7 +157,7 @@ def _check_pair(name: str, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tens
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
         found = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
         raise TypeError(f"{name} must be a tensor of floats, got {found}")
-    if not isinstance(labels, Tensor) or not _is_integer(labels):
+    if not isinstance(labels, Tensor) or not is_integer(labels):
         found = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
         raise TypeError(f"labels must be a tensor of integers, got {found}")
     if scores.ndim != 2 or scores.shape[1] < 2:
@@ -191,5 +184,6 @@ def _check_pair(name: str, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tens
     return scores if scores.dtype == torch.float64 else scores.float(), targets
 
 
-def _is_integer(labels: Tensor) -> bool:
+def is_integer(labels: Tensor) -> bool:
+    """Whether the dtype is one of integers; bool is not."""
     return not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)

@@ -92,13 +92,16 @@ Fit = Callable[[Sequence[Tensor], Tensor], Ensemble]
 """Such as `fit_ensemble` and `fit_mean`."""
 
 
-def cross_fitted_ensemble(logits: Sequence[Tensor], labels: Tensor, fit: Fit) -> Tensor:
+def cross_fitted_ensemble(
+    logits: Sequence[Tensor], labels: Tensor, fit: Fit, clusters: Tensor | None = None
+) -> Tensor:
     """Logits (N, K) of each half of a split from the ensemble that `fit` finds on the other half.
 
-    So neither the selection nor a temperature makes its metrics optimistic.
+    So neither the selection nor a temperature makes its metrics optimistic. Rows of one of the
+    ``clusters`` (N,) are in one half.
     """
     found = torch.empty_like(logits[0], dtype=torch.float64)
-    for half in each_fold(random_folds(len(labels)).to(labels.device)):
+    for half in each_fold(random_folds(len(labels), clusters=clusters).to(labels.device)):
         ensemble = fit([each[~half] for each in logits], labels[~half])
         found[half] = ensemble([each[half].double() for each in logits])
     return found

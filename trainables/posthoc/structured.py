@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import check_logits, row_blocks
+from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.proper_scores import log_losses_of_logits
 from trainables.posthoc.affine import AffineMap, minimum_by_gradient
 from trainables.posthoc.base import Fitted, PostHoc
@@ -126,14 +127,17 @@ def scalings(logits: Tensor) -> tuple[type[PostHoc], ...]:
     return (*found, StructuredMatrixScaling) if feasible else found
 
 
-def cross_fitted_scalings(logits: Tensor, labels: Tensor) -> dict[type[PostHoc], Tensor]:
+def cross_fitted_scalings(
+    logits: Tensor, labels: Tensor, clusters: Tensor | None = None
+) -> dict[type[PostHoc], Tensor]:
     """Cross-fitted logits (N, K) of each of :func:`scalings`, whose temperatures are shared.
 
     See :func:`~trainables.posthoc.crossfit.cross_fitted`.
     """
     crossed = {make: torch.empty_like(logits) for make in scalings(logits)}
-    fold = random_folds(len(labels), min(NUM_FOLDS, len(labels))).to(labels.device)
-    for part in each_fold(fold):
+    units = len(labels if clusters is None else set(clusters.tolist()))
+    folds = random_folds(len(labels), min(NUM_FOLDS, units), clusters=clusters)
+    for part in each_fold(folds.to(labels.device)):
         fitted_on, own, scaled = logits[~part], labels[~part], logits[part]
         temperature = TemperatureScaling().fit(fitted_on, own)
         for make, found in crossed.items():
@@ -144,11 +148,15 @@ def cross_fitted_scalings(logits: Tensor, labels: Tensor) -> dict[type[PostHoc],
     return crossed
 
 
-def simplest_good(losses: dict[type[PostHoc], Tensor]) -> type[PostHoc]:
+def simplest_good(
+    losses: dict[type[PostHoc], Tensor], clusters: Clusters | None = None
+) -> type[PostHoc]:
     """The method that :class:`SelectedScaling` selects, from losses (N,), simple methods first."""
     (best, lowest), *others = losses.items()
     for make, theirs in others:
         difference = theirs - lowest
+        if clusters is not None:
+            difference = torch.from_numpy(clusters.pseudo_values(difference.cpu().numpy()))
         error = float(difference.std()) / len(difference) ** 0.5
         if float(difference.mean()) < -_STANDARD_ERRORS * error:
             best, lowest = make, theirs

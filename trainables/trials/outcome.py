@@ -16,12 +16,13 @@ from trainables.contract.config import Criterion
 from trainables.contract.metric_names import MetricName, SplitName, Statistic
 from trainables.data.core.base import EvaluationSet
 from trainables.data.core.tasks import each_label
-from trainables.files.rows import Rows, predictions_file
+from trainables.files.rows import Rows
 from trainables.files.storage import Folder
 from trainables.metrics.own_metric import OwnMetric
 from trainables.posthoc import TemperatureScaling, cross_fitted
 
 Predictions = tuple[Tensor, Tensor]
+Clusters = tuple[Tensor | None, Tensor | None]
 _RESAMPLES = 200  # bootstrap resamples of custom metrics, which may be slow
 
 
@@ -34,7 +35,7 @@ def summarise(
     references: Sequence[str] = (),
     own: Mapping[str, OwnMetric] | None = None,
     decisions: int = 1,
-    cluster_size: int = 1,
+    clusters: Clusters = (None, None),
     criterion: Criterion = "nll",
 ) -> dict[str, float]:
     """The metrics of one trained classifier.
@@ -54,8 +55,8 @@ def summarise(
         decisions: Number of consecutive rows per sample that are different decisions. All metrics,
             and the ends of intervals, are then means over the decisions, as if their errors were
             perfectly correlated.
-        cluster_size: Number of consecutive rows per sample that are similar, such as the pixels of
-            an image. Samples, not rows, are then independent.
+        clusters: The cluster of each row of the validation and of the test split, (N,), see
+            :func:`trainables.metrics.interval`; None if samples are independent.
         criterion: How the temperature is fitted; see
             :class:`~trainables.posthoc.TemperatureScaling`.
 
@@ -73,14 +74,17 @@ def summarise(
         "temperature": float(scaler.temperature),
         "temperature_at_bound": float(scaler.at_bound),
     }
-    splits: tuple[tuple[SplitName, Predictions], ...] = (("val", validation), ("test", test))
-    for split, (logits, labels) in splits:
+    splits: tuple[tuple[SplitName, Predictions, Tensor | None], ...] = (
+        ("val", validation, clusters[0]),
+        ("test", test, clusters[1]),
+    )
+    for split, (logits, labels), ids in splits:
         calibrated = scaler(logits)
         if split == "val" and adapting is None:  # do not evaluate on the samples of the fit
-            calibrated = cross_fitted(logits, labels, scaling, cluster_size=cluster_size)
+            calibrated = cross_fitted(logits, labels, scaling, clusters=ids)
         for scaled, each in ((False, logits), (True, calibrated)):
             found = _measured(
-                (each, labels), names, intervals, references, own or {}, decisions, cluster_size
+                (each, labels), names, intervals, references, own or {}, decisions, ids
             )
             values |= {
                 str(MetricName(metric, split, scaled, statistic)): value
@@ -88,9 +92,10 @@ def summarise(
             }
     if intervals:
         logits, labels = test
-        _, *ends = M.nll_calibration(
-            logits, scaler(logits), labels, rows_per_sample=decisions * cluster_size
-        )
+        units = clusters[1]
+        if units is None and decisions > 1:
+            units = torch.arange(len(labels)) // decisions
+        _, *ends = M.nll_calibration(logits, scaler(logits), labels, clusters=units)
         values |= zip(("test_nll_calibration_low", "test_nll_calibration_high"), ends, strict=True)
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
@@ -102,7 +107,7 @@ def _measured(
     references: Sequence[str],
     own: Mapping[str, OwnMetric],
     decisions: int,
-    cluster_size: int,
+    clusters: Tensor | None,
 ) -> dict[tuple[str, Statistic], float]:
     """The values of one split by metric and statistic; see :func:`summarise`."""
     logits, labels = predictions
@@ -111,21 +116,22 @@ def _measured(
         found[name, ""] = value
     probs = each_label(torch.softmax(logits.double(), dim=1), decisions)
     parts = list(zip(probs, each_label(labels, decisions), strict=True))
+    ids = None if clusters is None else clusters[::decisions]
     for name, function in own.items():
         found[name, ""] = _mean(float(function(*part)) for part in parts)
         if intervals:
             _, found[name, "low"], found[name, "high"] = _means(
-                M.bootstrap(function, *part, num_resamples=_RESAMPLES, cluster_size=cluster_size)
+                M.bootstrap(function, *part, num_resamples=_RESAMPLES, clusters=ids)
                 for part in parts
             )
     for name in intervals:
         _, found[name, "low"], found[name, "high"] = _means(
-            M.interval(name, *part, cluster_size=cluster_size) for part in parts
+            M.interval(name, *part, clusters=ids) for part in parts
         )
     for name in dict.fromkeys((*intervals, *references)):
         if name in M.REFERENCED_METRICS:
             found[name, "calibrated"], _, found[name, "calibrated_high"] = _means(
-                M.calibrated_reference(name, each, labels=truth, cluster_size=cluster_size)
+                M.calibrated_reference(name, each, labels=truth, clusters=ids)
                 for each, truth in parts
             )
     return found
@@ -190,9 +196,8 @@ def summarise_evaluation_sets(
 
 
 def write_predictions(
-    folder: Folder, split: str, predictions: Predictions, decisions: int = 1, cluster_size: int = 1
+    folder: Folder, split: str, predictions: Predictions, decisions: int = 1
 ) -> None:
-    """Write ``predictions_<split>.parquet``, with ``cluster_size`` rows per sample."""
+    """Write logits and labels as ``predictions_<split>.parquet``."""
     logits, labels = predictions
-    rows = Rows(logits.float().numpy(), labels.numpy(), decisions, cluster_size)
-    folder.write(predictions_file(split), rows.encode())
+    Rows(logits.float().numpy(), labels.numpy(), decisions).write(folder, split)

@@ -14,7 +14,7 @@ import torch
 
 from trainables import metrics as M
 from trainables.contract.config import TrainingConfig, TrialSetup, trial_folder, trial_setting
-from trainables.contract.metric_names import MetricName
+from trainables.contract.metric_names import MetricName, groups_name
 from trainables.contract.report import (
     NEVER_STOPPED,
     Entry,
@@ -26,9 +26,11 @@ from trainables.contract.report import (
     Waiting,
 )
 from trainables.data.core.base import Data, Dataset
+from trainables.data.core.divisions import ByGroup, HeldOutSplit
 from trainables.data.core.stratified import stratified_split
 from trainables.engine.training import DivergedError, Trainer
 from trainables.files.checkpoints import load_checkpoint, save_checkpoint
+from trainables.files.rows import Rows
 from trainables.files.storage import Folder
 from trainables.losses import CalibrationLoss, make_loss
 from trainables.metrics.own_metric import metric_name, own_metric
@@ -49,7 +51,6 @@ from trainables.trials.outcome import (
     evaluate,
     summarise,
     summarise_evaluation_sets,
-    write_predictions,
 )
 
 CPU = torch.device("cpu")
@@ -282,30 +283,45 @@ class TrialRun:
         self, epoch: int, validation: Predictions, adapting: Predictions, test: Predictions | None
     ) -> dict[str, float]:
         """Metrics after an epoch; ``test`` is None if the trial cannot end here."""
-        decisions, cluster_size = self.data.task.decisions, self.data.task.cluster_size
-        values = evaluate(*validation, M.EPOCH_METRICS, decisions)
+        task = self.data.task
+        values = evaluate(*validation, M.EPOCH_METRICS, task.decisions)
         found = {str(MetricName(name, "val")): value for name, value in values.items()}
-        if test is not None:
-            last = epoch >= self.training.epochs
-            finalist = self.config.role == "finalist"
-            names = tuple(dict.fromkeys((*M.EPOCH_METRICS, *self.setup.rung_metrics)))
-            found |= summarise(
-                validation,
-                test,
-                adapting if self.training.adapt_share else None,
-                names=None if last else names,
-                intervals=names if last else (),
-                # References for all calibration errors take as long as all metrics together.
-                references=M.REFERENCED_METRICS if last and finalist else (),
-                own={metric_name(path): own_metric(path) for path in self.setup.own_metrics},
-                decisions=decisions,
-                cluster_size=cluster_size,
-                criterion=self.setup.criterion,
-            )
-            for split, predictions in (("validation", validation), ("test", test)):
-                rows = predictions, decisions, cluster_size
-                self._unsaved.append(partial(write_predictions, self.folder, split, *rows))
+        if test is None:
+            return found
+        last = epoch >= self.training.epochs
+        finalist = self.config.role == "finalist"
+        names = tuple(dict.fromkeys((*M.EPOCH_METRICS, *self.setup.rung_metrics)))
+        of_splits = {"validation": validation, "test": test}
+        rows = {split: self._rows(split, each) for split, each in of_splits.items()}
+        found |= summarise(
+            validation,
+            test,
+            adapting if self.training.adapt_share else None,
+            names=None if last else names,
+            intervals=names if last else (),
+            # References for all calibration errors take as long as all metrics together.
+            references=M.REFERENCED_METRICS if last and finalist else (),
+            own={metric_name(path): own_metric(path) for path in self.setup.own_metrics},
+            decisions=task.decisions,
+            clusters=(rows["validation"].clusters(), rows["test"].clusters()),
+            criterion=self.setup.criterion,
+        )
+        for split, each in rows.items():
+            if each.num_groups is not None:
+                found[groups_name(split)] = float(each.num_groups)
+            self._unsaved.append(partial(each.write, self.folder, split))
         return found
+
+    def _rows(self, split: str, predictions: Predictions) -> Rows:
+        """The decisions of a split, with the group of each."""
+        (logits, labels), task, data = predictions, self.data.task, self.data
+        groups = getattr(data, split).groups if isinstance(data, Dataset) else None
+        if groups is not None and split == "validation" and isinstance(data, Dataset):
+            groups = groups[validation_parts(data, self.training.adapt_share)[0]]
+        if groups is not None:
+            groups = np.repeat(groups, task.decisions)
+        arrays = logits.float().numpy(), labels.numpy()
+        return Rows(*arrays, task.decisions, task.cluster_size, groups)
 
     def _parts(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[Predictions, Predictions]:
         """Splits decisions into the validation samples for evaluation and for adaptation."""
@@ -331,5 +347,10 @@ def adapting_parts(
     """Like :func:`validation_parts`, for a split with these labels."""
     if adapt_share == 0:
         return (everything := np.arange(len(labels))), everything
+    groups = data.validation.groups if isinstance(data, Dataset) else None
+    if groups is not None:
+        held = HeldOutSplit("adapt_share", adapt_share, seed=0)
+        rows = np.arange(len(labels))
+        return ByGroup("of dataset.group", groups).hold_out(labels, rows, data.classes, held)
     kinds, names = data.task.strata(labels, data.classes)
     return stratified_split(kinds, adapt_share, seed=0, classes=names, option="adapt_share")

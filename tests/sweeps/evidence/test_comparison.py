@@ -155,7 +155,7 @@ def test_no_run_is_counted_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """The runs of both sides are not among `others`, which also estimate the seed variance."""
     calls: list[dict[str, Any]] = []
 
-    def spy(name: str, ours: Any, theirs: Any, labels: Any, **more: Any) -> M.Difference:
+    def spy(name: str, ours: Any, theirs: Any, *_: Any, **more: Any) -> M.Difference:
         calls.append({"ours": ours, "theirs": theirs, **more})
         return M.Difference(name, 0.0, 0.0, 0.0, "not supported")
 

@@ -130,13 +130,16 @@ def test_failed_trials_and_seeds_are_counted_with_their_reasons() -> None:
         finalist(4, other, 2, **failed),
         finalist(5, first, 1, val_ece=0.05),
     ]
-    lines = reasons(ranked(records), 0.0, NOT_YET)
+    lines = reasons(ranked(records), TrainingSection(), NOT_YET)
     assert (
         "Failed: 2 of 6 trials, 1 of the 3 with fresh seeds (1 × out of memory; 1 × diverged)."
         in lines
     )
     assert lines[0].startswith("Selected: focal γ=1 – the lowest val_ece, 0.0300 (mean over 1 fr")
-    assert not any(line.startswith("Failed") for line in reasons(ranked(records[:2]), 0, NOT_YET))
+    assert not any(
+        line.startswith("Failed")
+        for line in reasons(ranked(records[:2]), TrainingSection(), NOT_YET)
+    )
 
 
 def test_if_all_fresh_seeds_fail_cross_entropy_is_recommended() -> None:

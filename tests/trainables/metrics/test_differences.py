@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 from trainables import metrics as M
-from trainables.metrics.nll_calibration import nll_reductions
+from trainables.metrics.inference.nll_calibration import nll_reductions
 from trainables.posthoc import TemperatureScaling
 
 CLASSES = 5
@@ -145,8 +145,10 @@ def test_a_difference_of_means_is_that_of_its_values_per_sample() -> None:
     assert (found.value, found.low, found.high) == pytest.approx(
         (expected.value, expected.low, expected.high), abs=1e-9
     )
-    pixels = M.mean_difference("nll", losses[:2], losses[2:4], rows_per_sample=3, **how)
-    same = M.difference("nll", runs[:2], runs[2:4], labels, cluster_size=3, **how)
+    how["clusters"] = torch.arange(600) // 3
+    pixels = M.mean_difference("nll", losses[:2], losses[2:4], **how)
+    same = M.difference("nll", runs[:2], runs[2:4], labels, **how)
+    assert pixels.clusters == 200
     assert pixels.low == pytest.approx(same.low, abs=1e-9)
 
 

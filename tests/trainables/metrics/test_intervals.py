@@ -23,7 +23,7 @@ from benchmarks.intervals import (
     softmax,
 )
 from trainables import metrics as M
-from trainables.metrics._influence import mean_interval, proportion_interval
+from trainables.metrics.inference.influence import mean_interval, proportion_interval
 
 WITH_INTERVAL = [name for name in M.METRIC_NAMES if name != "mce"]
 

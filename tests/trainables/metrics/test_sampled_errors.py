@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from trainables.metrics._inversion import Array, Cells, ErrorOfGaps
-from trainables.metrics._sampled_errors import DrawnErrors, SummedErrors
+from trainables.metrics.inference.inversion import Array, Cells, ErrorOfGaps
+from trainables.metrics.inference.sampled_errors import DrawnErrors, SummedErrors
 
 NUM_DRAWS = 30_000
 

@@ -19,19 +19,18 @@ class Targets:
     ``labels`` are (N,) int64 from 0; (N, L) of 0 and 1 for multi-label data; or masks (N, H, W)
     uint8 with the class of each pixel, 255 for ignored pixels. ``soft`` has class probabilities
     (N, K) from which they are drawn; None if labels are certain. ``weights`` are sample weights for
-    training (N,); None for equal weights.
+    training (N,); None for equal weights. ``groups`` (N,) int64 are equal for samples of one group,
+    such as a patient; None if samples are independent.
     """
 
     labels: npt.NDArray[Any]
     soft: npt.NDArray[np.float32] | None = None
     weights: npt.NDArray[np.float32] | None = None
+    groups: npt.NDArray[np.int64] | None = None
 
     def __getitem__(self, rows: npt.NDArray[np.intp]) -> "Targets":
-        return Targets(
-            self.labels[rows],
-            None if self.soft is None else self.soft[rows],
-            None if self.weights is None else self.weights[rows],
-        )
+        given = {name: each for name, each in vars(self).items() if each is not None}
+        return Targets(**{name: each[rows] for name, each in given.items()})
 
 
 @dataclass(frozen=True)
@@ -46,6 +45,7 @@ class Split:
             that is read like such an array. :meth:`rows` reads both.
         soft: float32; each row sums to 1.
         weights: float32, at least 0.
+        groups: int64, equal for samples of one group.
 
     Raises:
         TypeError: A value is not an array, or has another dtype.
@@ -56,6 +56,7 @@ class Split:
     labels: npt.NDArray[Any]
     soft: npt.NDArray[np.float32] | None = None
     weights: npt.NDArray[np.float32] | None = None
+    groups: npt.NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.inputs, np.ndarray | Streamed):
@@ -72,7 +73,8 @@ class Split:
             raise ValueError(f"a split needs samples; inputs have shape {self.inputs.shape}")
         self._check_more("soft", self.soft, 2)
         self._check_more("weights", self.weights, 1)
-        for name in ("inputs", "labels", "soft", "weights"):
+        self._check_more("groups", self.groups, 1, np.int64)
+        for name in ("inputs", "labels", "soft", "weights", "groups"):
             if isinstance(getattr(self, name), np.ndarray):
                 object.__setattr__(self, name, _read_only(getattr(self, name)))
 
@@ -96,12 +98,17 @@ class Split:
             return some.read()
         return some.copy() if isinstance(numbers, slice) else some
 
-    def _check_more(self, name: str, array: Any, axes: int) -> None:
+    @property
+    def num_groups(self) -> int | None:
+        """The number of groups; None if samples are independent."""
+        return None if self.groups is None else len(np.unique(self.groups))
+
+    def _check_more(self, name: str, array: Any, axes: int, dtype: Any = np.float32) -> None:
         if array is None:
             return
-        if not isinstance(array, np.ndarray) or array.dtype != np.float32:
+        if not isinstance(array, np.ndarray) or array.dtype != dtype:
             found = getattr(array, "dtype", type(array).__name__)
-            raise TypeError(f"{name} must be a numpy array of float32, not {found}")
+            raise TypeError(f"{name} must be a numpy array of {dtype.__name__}, not {found}")
         if array.ndim != axes or len(array) != len(self.labels):
             shape = "(N, K)" if axes == 2 else "(N,)"
             raise ValueError(

@@ -29,7 +29,7 @@ _DRAWS: Final = 20_000  # of a group, in all orders together
 class HeldOutSplit:
     """A split to hold out: the option that gives its size, a fraction or a number, and the seed."""
 
-    option: Literal["test_size", "validation"]
+    option: Literal["test_size", "validation", "adapt_share"]
     size: float | int
     seed: int
 

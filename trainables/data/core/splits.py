@@ -1,11 +1,12 @@
 """Functions that build a :class:`Dataset` from samples and divide them into splits."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
+from trainables.contract.metric_names import FEWEST_CLUSTERS
 from trainables.data.core.bad_samples import BadSamples, settle
 from trainables.data.core.base import Dataset, Split, Targets
 from trainables.data.core.divisions import ByClass, Division, HeldOutSplit
@@ -87,18 +88,19 @@ def build_dataset(
     unseen += [f"test: {each}" for each in samples.unseen(test[0])]
 
     def split(raw: Any, of: Targets) -> Split:
-        return Split(samples.encode(raw), of.labels, of.soft, of.weights)
+        return Split(samples.encode(raw), of.labels, of.soft, of.weights, of.groups)
 
+    of_held, of_test = _targets(held[1]), _targets(test[1])
     return Dataset(
         name=name,
         train=split(inputs[kept], targets[kept]),
-        validation=split(held[0], _targets(held[1])),
-        test=split(test[0], _targets(test[1])),
+        validation=split(held[0], of_held),
+        test=split(test[0], of_test),
         classes=NO_OR_YES if task.names else classes,
         samples=samples,
         task=task,
         notes=notes,
-        remarks=(*remarks, *unseen),
+        remarks=(*remarks, *_on_groups({"validation": of_held, "test": of_test}), *unseen),
     )
 
 
@@ -150,6 +152,22 @@ def build_from_parts(
         common=common,
         **options,
     )
+
+
+def _on_groups(splits: Mapping[str, Targets]) -> tuple[str, ...]:
+    """A remark on the units of intervals; empty without groups."""
+    counts = {
+        name: len(np.unique(each.groups))
+        for name, each in splits.items()
+        if each.groups is not None
+    }
+    if not counts:
+        return ()
+    sizes = " and ".join(f"{count:,} in the {name} split" for name, count in counts.items())
+    remark = f"intervals and verdicts take groups as the unit: {sizes}"
+    if min(counts.values()) < FEWEST_CLUSTERS:
+        remark += f"; with fewer than {FEWEST_CLUSTERS} there are no intervals and no verdicts"
+    return (remark,)
 
 
 def _targets(given: Given) -> Targets:

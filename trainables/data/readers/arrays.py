@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import zipfile
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Dataset
+from trainables.data.core.divisions import ByGroup
 from trainables.data.core.options import CommonOptions, Validation, with_options
 from trainables.data.core.splits import build_from_parts, size_and_path
 from trainables.data.core.types import Inputs
@@ -27,6 +28,32 @@ Pair = tuple[Any, Any] | tuple[Any, Any, Any]
 """Samples (N, ...), labels (N,) or (N, K), and weights (N,) where given."""
 
 
+@dataclass(frozen=True)
+class Groups:
+    """The group of each sample: ``values`` (N,) of the parts by name, from an array ``name``."""
+
+    name: str
+    values: dict[str, Any] = field(default_factory=dict)
+
+    def numbered(self, counts: Sequence[int]) -> list[npt.NDArray[np.int64]]:
+        """Numbers (N,) of each part; ``ValueError`` if sizes are wrong or a group is in two."""
+        found, seen = [], dict[Any, str]()
+        for (part, raw), count in zip(self.values.items(), counts, strict=True):
+            values, numbers = np.unique(np.asarray(raw).astype(str), return_inverse=True)
+            if numbers.shape != (count,):
+                raise ValueError(
+                    f"{part}: there are {count} samples, and groups of shape {numbers.shape}"
+                )
+            if shared := [each for each in values.tolist() if each in seen]:
+                raise ValueError(
+                    f"group={self.name}: {len(shared):,} groups, such as {shared[0]!r}, are in "
+                    f"{seen[shared[0]]} and {part}; a group may be in one split only"
+                )
+            seen |= dict.fromkeys(values.tolist(), part)
+            found.append(numbers.astype(np.int64))
+        return found
+
+
 @with_options("test_size", "on_bad_sample")
 def load_npz(
     *,
@@ -35,6 +62,7 @@ def load_npz(
     inputs: str = "x",
     label: str = "y",
     weight: str | None = None,
+    group: str | None = None,
     validation: Validation = 0.1,
     common: CommonOptions,
 ) -> Dataset:
@@ -52,15 +80,19 @@ def load_npz(
         label: Name of the array of labels: words or integers from 0, (N,); class probabilities
             (N, K), each row summing to 1; or booleans (N, L) for multi-label data.
         weight: Name of the array of sample weights for training, (N,).
+        group: Name of an array of customers, patients ..., (N,): no group is in two splits.
     """
-    keys = {"inputs": inputs, "label": label}
+    grouped = {} if group is None else {"group": group}
+    keys = {"inputs": inputs, "label": label, **grouped}
     weighted = keys if weight is None else {**keys, "weight": weight}
     size, held = size_and_path(validation)
+    groups = None if group is None else Groups(group)
     return _from_arrays(
         "npz",
-        _read_npz("train", train, weighted),
-        None if test is None else _read_npz("test", test, keys),
-        None if held is None else _read_npz("validation", held, keys),
+        _read_part("train", train, weighted, groups),
+        None if test is None else _read_part("test", test, keys, groups),
+        None if held is None else _read_part("validation", held, keys, groups),
+        groups=groups,
         where=(f"train={train}", f"test={test}", f"validation={validation}"),
         common=replace(common, validation=size),
     )
@@ -106,6 +138,7 @@ def _from_arrays(
     *,
     where: tuple[str, str, str] = ("train", "test", "validation"),
     classes: tuple[str, ...] | None = None,
+    groups: Groups | None = None,
     common: CommonOptions,
 ) -> Dataset:
     """A dataset of arrays in memory.
@@ -116,8 +149,9 @@ def _from_arrays(
     booleans for multi-label data. A third array of ``train`` has sample weights, (N,). If ``test``
     or ``held`` is None, ``test_size`` or ``validation`` is held out.
 
-    ``where`` names the parts in messages. With ``classes``, labels are these names, or positions
-    among them. For the other options see :mod:`trainables.data`.
+    ``groups`` are those of the samples of each part. ``where`` names the parts in messages. With
+    ``classes``, labels are these names, or positions among them. For the other options see
+    :mod:`trainables.data`.
 
     Raises:
         TypeError: Samples are not arrays of numbers.
@@ -141,6 +175,11 @@ def _from_arrays(
     if len(train) == 3:
         weights = check_weights(train[2], where[0], bad[0])
         targets[0] = replace(targets[0], weights=weights)
+    division = None
+    if groups is not None:
+        found = groups.numbered([len(each.labels) for each in targets])
+        targets = [replace(each, groups=own) for each, own in zip(targets, found, strict=True)]
+        division = ByGroup(groups.name, found[0])
     return build_from_parts(
         name,
         inputs,
@@ -149,6 +188,7 @@ def _from_arrays(
         names,
         own_validation=held is not None,
         measure=Images.measured if inputs[0].dtype == np.uint8 else Arrays.measured,
+        division=division,
         common=common,
     )
 
@@ -250,6 +290,14 @@ def _read_npz(option: str, path: PathOrUri, keys: Mapping[str, str]) -> Any:
                 )
         found.append([_member(f"{option}={place}", arrays, key) for key in keys.values()])
     return tuple(_joined(option, parts) for parts in zip(*found, strict=True))
+
+
+def _read_part(option: str, path: PathOrUri, keys: Mapping[str, str], groups: Groups | None) -> Any:
+    """Samples, labels and, where given, weights; groups are added to ``groups``."""
+    samples, labels, *more = _read_npz(option, path, keys)
+    if groups is not None:
+        groups.values[option] = more.pop(0)
+    return samples, labels, *more
 
 
 def _member(where: str, arrays: Mapping[str, Any], key: str) -> Any:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -18,7 +19,6 @@ from trainables.data.readers.table_columns import convert_each, numbers_of
 
 _NAMES: Final = {name: split for split, names in SPLITS.items() for name in names}
 _COLUMN: Final = "split"
-_FEWEST_PER_GROUP: Final = 1.1  # rows per group, below which groups hardly matter
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,14 @@ def names_splits(rows: Rows, column: str) -> bool:
     words = rows.column(column, pa.string()).unique().to_pylist()
     splits = {_NAMES.get((word or "").strip().lower()) for word in words}
     return "train" in splits and len(splits) > 1 and None not in splits
+
+
+def groups_of(rows: Rows, column: str) -> npt.NDArray[np.int64] | None:
+    """The group of each row, as numbers; None if the file has no such column."""
+    if column not in rows.names:
+        return None
+    texts = rows.column(column, pa.string()).combine_chunks().dictionary_encode()
+    return np.asarray(texts.indices.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
 def read_division(
@@ -115,15 +123,11 @@ def _by_group(
                     f"{rows.named(rows.files[0])} and {other.named(other.files[0])}; a group may "
                     "be in one split only"
                 )
-    groups = texts.combine_chunks().dictionary_encode().indices.fill_null(0).to_numpy()
+    groups = groups_of(rows, column)
+    assert groups is not None
     count = len(np.unique(groups))
     remark = f"no group of column {column!r}, of {count:,} in training files, is in two splits"
-    if len(groups) > _FEWEST_PER_GROUP * count:
-        remark += (
-            "; intervals and verdicts take samples as the unit, not groups, and are too narrow if "
-            "samples of a group are alike"
-        )
-    return ByGroup(column, groups.astype(np.int64)), (remark,)
+    return ByGroup(column, groups), (remark,)
 
 
 def _by_time(

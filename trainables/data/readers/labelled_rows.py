@@ -25,7 +25,7 @@ from trainables.data.kinds.tokens import Tokens
 from trainables.data.kinds.weighted_words import WeightedWords
 from trainables.data.labelling.labels import Values
 from trainables.data.labelling.targets import check_weights, index_parts
-from trainables.data.readers.divided_rows import DividedBy, columns_of, read_division
+from trainables.data.readers.divided_rows import DividedBy, columns_of, groups_of, read_division
 from trainables.data.readers.files import PathOrUri
 from trainables.data.readers.images import Encoded
 from trainables.data.readers.rows import Content, File, Form, Rows, open_rows
@@ -152,6 +152,11 @@ def _load(
     of_parts, classes = _targets(parts, bad, target, weight)
     raw = read(parts, bad)
     division, divided = read_division(parts, bad, by)
+    if by.group is not None:
+        of_parts = [
+            replace(targets, groups=groups_of(part, by.group))
+            for targets, part in zip(of_parts, parts, strict=True)
+        ]
     remarks = remarks_on_columns(parts[0], raw[0], numbers, words) if kind == "features" else ()
     return build_from_parts(
         form,

@@ -134,7 +134,12 @@ def test_groups_stay_together(tmp_path: Path) -> None:
     assert len({held for held, _ in found}) > 1
     assert len({test for _, test in found}) == 1
     assert "no group of column 'customer'" in dataset.remarks[0]
-    assert "intervals and verdicts take samples as the unit" in dataset.remarks[0]
+    for split in (dataset.validation, dataset.test):
+        assert len(split) == len(split.groups) > split.num_groups
+    sizes = f"{dataset.validation.num_groups} in the validation split"
+    remark = dataset.remarks[-1]
+    assert f"intervals and verdicts take groups as the unit: {sizes}" in remark
+    assert "with fewer than 10 there are no intervals" in remark
 
 
 def test_a_rare_class_of_three_groups_is_in_each_split(tmp_path: Path) -> None:

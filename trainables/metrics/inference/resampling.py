@@ -5,7 +5,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from trainables.metrics._inputs import check_clusters, check_count, check_level, check_probs
+from trainables.metrics._inputs import check_count, check_level, check_probs
+from trainables.metrics.inference.clusters import clusters_of
+from trainables.metrics.inference.influence import NO_INTERVAL
 
 MetricFunction = Callable[[Tensor, Tensor], float]
 
@@ -17,7 +19,7 @@ def bootstrap(
     num_resamples: int = 1000,
     confidence: float = 0.95,
     seed: int = 0,
-    cluster_size: int = 1,
+    clusters: Tensor | None = None,
 ) -> tuple[float, float, float]:
     """Value of a metric, with both ends of a percentile bootstrap interval over samples.
 
@@ -33,19 +35,24 @@ def bootstrap(
         num_resamples: Number of resamples, at least 1.
         confidence: Level of the interval, in (0, 1).
         seed: Seed of the resamples; the same seed draws the same resamples for every metric.
-        cluster_size: Number of consecutive rows per sample, such as the pixels of an image; they
-            are drawn together.
+        clusters: See `interval`; the rows of a cluster are drawn together.
     """
     probs, labels = check_probs(probs, labels)
     check_count("num_resamples", num_resamples)
     check_level(confidence)
-    check_clusters(labels, cluster_size)
+    grouped = clusters_of(clusters, len(labels))
     value = float(metric(probs, labels))
+    if grouped is not None and not grouped.enough:
+        return value, *NO_INTERVAL
     generator = torch.Generator().manual_seed(seed)
-    rows = torch.arange(len(labels)).reshape(-1, cluster_size)
+    of_row = None if grouped is None else torch.from_numpy(grouped.of_row)
+    units = len(labels if grouped is None else grouped)
     resampled = torch.empty(num_resamples, dtype=torch.float64)
     for place in range(num_resamples):
-        drawn = rows[torch.randint(len(rows), (len(rows),), generator=generator)].flatten()
+        drawn = torch.randint(units, (units,), generator=generator)
+        if of_row is not None:
+            times = drawn.bincount(minlength=units)[of_row]
+            drawn = torch.arange(len(of_row)).repeat_interleave(times)
         drawn = drawn.to(probs.device)
         resampled[place] = float(metric(probs[drawn], labels[drawn]))
     tail = (1 - confidence) / 2

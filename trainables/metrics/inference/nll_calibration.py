@@ -2,7 +2,8 @@
 
 from torch import Tensor
 
-from trainables.metrics._influence import mean_interval
+from trainables.metrics.inference.clusters import clusters_of
+from trainables.metrics.inference.influence import mean_interval
 from trainables.metrics.proper_scores import log_losses_of_logits
 
 
@@ -11,7 +12,7 @@ def nll_calibration(
     scaled: Tensor,
     labels: Tensor,
     confidence: float = 0.95,
-    rows_per_sample: int = 1,
+    clusters: Tensor | None = None,
 ) -> tuple[float, float, float]:
     """NLL less the NLL after scaling, with the lower and upper end of its interval.
 
@@ -23,11 +24,11 @@ def nll_calibration(
         scaled: The same logits after scaling, such as division by a temperature, (N, K).
         labels: True classes, shape (N,), integers.
         confidence: Level of the interval, in (0, 1).
-        rows_per_sample: Number of consecutive rows of one sample, such as the pixels of an image.
-            Samples, not rows, are independent.
+        clusters: See `interval`.
     """
-    values = nll_reductions(logits, scaled, labels).reshape(-1, rows_per_sample).mean(dim=1)
-    return float(values.mean()), *mean_interval(values, confidence)
+    values = nll_reductions(logits, scaled, labels)
+    grouped = clusters_of(clusters, len(labels))
+    return float(values.mean()), *mean_interval(values, confidence, grouped)
 
 
 def nll_reductions(logits: Tensor, scaled: Tensor, labels: Tensor) -> Tensor:

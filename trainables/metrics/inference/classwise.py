@@ -9,7 +9,6 @@ from dataclasses import dataclass, fields
 from typing import Final
 
 import torch
-from scipy.special import ndtri
 from torch import Tensor
 
 from trainables.metrics._inputs import row_blocks, with_ties
@@ -21,6 +20,8 @@ from trainables.metrics._ranked import (
     rank_classes,
 )
 from trainables.metrics.calibration import Binning
+from trainables.metrics.inference.clusters import Clusters
+from trainables.metrics.inference.influence import half_width
 
 _TINY: Final = 1e-300
 _AUROC_ROWS, _AUROC_ELEMENTS = 500, 2**20  # that an interval's deviation is estimated from
@@ -71,9 +72,14 @@ class ClassRanks:
     auroc_influence: Tensor
 
 
-def class_ranks(probs: Tensor, labels: Tensor, num_bins: int) -> ClassRanks:
-    """Rank checked probabilities (N, K) of labels (N,) once for all class-wise metrics."""
-    rows = _spread_rows(probs, _AUROC_ROWS, _AUROC_ELEMENTS)
+def class_ranks(
+    probs: Tensor, labels: Tensor, num_bins: int, every_row: bool = False
+) -> ClassRanks:
+    """Rank checked probabilities (N, K) of labels (N,) once for all class-wise metrics.
+
+    `every_row` gives the contribution of all rows to the areas, as clusters need them.
+    """
+    rows = _spread_rows(probs, len(probs) if every_row else _AUROC_ROWS, _AUROC_ELEMENTS)
     influence = torch.zeros(len(rows), dtype=torch.float64, device=probs.device)
     parts: dict[Binning, list[ClassCells]] = {"equal_width": [], "equal_mass": []}
     areas, start = [], 0
@@ -103,32 +109,48 @@ def _auroc_influence(ranked: RankedScores, area: Tensor, values: Tensor, member:
 
 
 def classwise_interval(
-    probs: Tensor, labels: Tensor, cells: ClassCells, level: float
+    probs: Tensor, labels: Tensor, cells: ClassCells, level: float, clusters: Clusters | None = None
 ) -> tuple[float, float]:
     """Both ends of an interval for the class-wise error of checked probabilities (N, K), K > 2.
 
     Noise increases the expected |gap| by at least 0 and at most its mean absolute value, which it
     reaches where the true gap is 0. So the lower end subtracts all of it and the upper end none:
     the interval is valid for all gaps, and conservative where they are large. The deviation is
-    estimated from 2,000 rows or 2^22 probabilities, whichever is more.
+    estimated from 2,000 rows or 2^22 probabilities, whichever is more; with clusters, from all.
     """
     num_samples, num_classes = probs.shape
     scale = num_samples * num_classes
     value = float(cells.gaps.abs().sum()) / scale
-    rows = _spread_rows(probs, _DEVIATION_ROWS, _DEVIATION_ELEMENTS)
+    rows = _spread_rows(probs, num_samples if clusters else _DEVIATION_ROWS, _DEVIATION_ELEMENTS)
     signs, sums = cells.gaps.sign().flatten(), []
     for p, y in row_blocks(probs[rows], labels[rows]):
         cell = cells.of(p)
         # Contribution of each sample to the error, for fixed signs of the gaps.
         member = signs[cell.gather(1, y[:, None])][:, 0]
         sums.append((p.double() * signs[cell]).sum(dim=1) - member)
-    deviation = float(torch.cat(sums).std()) * math.sqrt(num_samples) / scale
     share = cells.members / cells.count.clamp(min=1)
     # In a cell without members, the probabilities still give a variance.
     variance = torch.maximum(cells.variance, cells.members * (1 - share))
+    if clusters is not None:
+        together = _clustered_variance(probs, labels, cells, clusters)
+        variance = torch.maximum(variance, together.to(variance))
     noise = math.sqrt(2 / math.pi) * float(variance.sqrt().sum()) / scale
-    half = float(ndtri((1 + level) / 2)) * deviation
+    half = half_width(torch.cat(sums), num_samples, level, clusters) / num_classes
     return max(0.0, value - noise - half), value + half
+
+
+def _clustered_variance(
+    probs: Tensor, labels: Tensor, cells: ClassCells, clusters: Clusters
+) -> Tensor:
+    """Variance of the sum of (probability - membership) in each cell, (K, B)."""
+    found = []
+    for index, (ends, column) in enumerate(zip(cells.end, probs.T, strict=True)):
+        values = with_ties(column)
+        bins = torch.searchsorted(ends[:-1].to(values.dtype).contiguous(), values.contiguous())
+        off = column.double() - (labels == index).double()
+        sums = clusters.cell_sums(bins.cpu().numpy(), off.cpu().numpy(), len(ends))
+        found.append(torch.from_numpy(clusters.variances(sums)))
+    return torch.stack(found) * len(probs) ** 2
 
 
 def classwise_moments(probs: Tensor, num_bins: int, binning: Binning) -> tuple[float, float]:

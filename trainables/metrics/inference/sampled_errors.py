@@ -1,4 +1,4 @@
-"""Distribution of the calibration error over samples, for `_inversion`.
+"""Distribution of the calibration error over samples, for `inversion`.
 
 The number of correct predictions of a cell is binomial; a normal approximation is used where many
 are expected. If the error is a sum over cells, its distribution is a convolution. Otherwise, it is
@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from scipy.fft import irfft, rfft
 from scipy.special import gammaln, ndtr, ndtri, xlog1py, xlogy
 
-from trainables.metrics._inversion import Array, Cells, ErrorOfGaps, Model, fit_curve, invert
+from trainables.metrics.inference.inversion import (
+    Array,
+    Cells,
+    ErrorOfGaps,
+    Model,
+    fit_curve,
+    invert,
+)
 
 _NUM_DRAWS = 1024
 _GRID = 1024
@@ -137,6 +144,7 @@ class SummedErrors(_Binomials):
         return 1 - float(np.interp(observed, ends, mass.cumsum()))
 
     def quantile_without_gaps(self, share: float) -> float:
+        """See ``Model``."""
         start, step, mass = self._distribution(np.clip(self.cells.confidence, 0, 1), 0.0)
         return start + step * float(np.interp(share, mass.cumsum(), np.arange(len(mass)) + 0.5))
 
@@ -197,6 +205,7 @@ class DrawnErrors(_Binomials):
         return float(ndtr((drawn - observed) / (np.sqrt(variance) + _TINY)).mean())
 
     def quantile_without_gaps(self, share: float) -> float:
+        """See ``Model``."""
         return float(np.quantile(self.error.statistic(self.draw_without_gaps()), share))
 
     def draw_without_gaps(self) -> Array:

@@ -19,6 +19,7 @@ were compared on other samples, that is by Y.
 X is assumed normal, and Y Student's t times the estimated standard deviation of the seeds.
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -53,6 +54,21 @@ class Selection:
         """The same selection with a share of the allowed error."""
         return Selection(share * self.error, self.candidates, self.finalists, self.fresh_samples)
 
+    def widened(self, samples: Array, freedom: float) -> Array:
+        """The variance of a normal error with tails as wide as those of Student's t.
+
+        `samples` is a variance over samples, estimated with this `freedom`.
+        """
+        if math.isinf(freedom):
+            return samples
+        tail = self.error / (2 * self.settings)
+        return np.asarray(samples * (stdtrit(freedom, tail) / ndtri(tail)) ** 2)
+
+    @property
+    def settings(self) -> int:
+        """The number of settings whose noise of the samples counts."""
+        return 1 if self.fresh_samples else self.candidates
+
 
 def half_width(samples: Array, seeds: Array | float, freedom: int, selection: Selection) -> Array:
     """Half-width of the interval of a mean, in the shape of `samples`, its variance over samples.
@@ -62,8 +78,8 @@ def half_width(samples: Array, seeds: Array | float, freedom: int, selection: Se
     """
     samples = np.asarray(samples)
     if freedom == 0:
-        settings = 1 if selection.fresh_samples else selection.candidates
-        return np.asarray(-ndtri(selection.error / (2 * settings)) * np.sqrt(samples))
+        tail = selection.error / (2 * selection.settings)
+        return np.asarray(-ndtri(tail) * np.sqrt(samples))
     total = samples + seeds
     share = np.divide(seeds, total, out=np.zeros_like(total), where=total > 0)
     squares = np.interp(share, _SHARES, _squared_half_widths(freedom, selection))

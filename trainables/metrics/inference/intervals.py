@@ -2,14 +2,26 @@
 
 from collections.abc import Callable, Sequence
 from functools import cached_property, partial
+from statistics import fmean
 
 import torch
 from torch import Tensor
 
 from trainables.metrics._beta_kernel import most_likely_bandwidth
-from trainables.metrics._classwise import ClassRanks, class_ranks, classwise_interval
-from trainables.metrics._clustered import clustered_interval
-from trainables.metrics._influence import (
+from trainables.metrics._inputs import check_level, check_probs
+from trainables.metrics._predictions import NUM_BINS, Predictions
+from trainables.metrics._ranked import (
+    equal_mass_boundaries,
+    equal_width_boundaries,
+    rank_top_label,
+)
+from trainables.metrics._top_label import top_label
+from trainables.metrics.calibration import Binning
+from trainables.metrics.evaluation import check_metric_name
+from trainables.metrics.inference.classwise import ClassRanks, class_ranks, classwise_interval
+from trainables.metrics.inference.clustered_errors import clustered_ends
+from trainables.metrics.inference.clusters import Clusters, clusters_of
+from trainables.metrics.inference.influence import (
     NO_INTERVAL,
     Ends,
     aurc_interval,
@@ -18,31 +30,25 @@ from trainables.metrics._influence import (
     mean_interval,
     proportion_interval,
 )
-from trainables.metrics._inputs import check_clusters, check_level, check_probs
-from trainables.metrics._predictions import NUM_BINS, Predictions
-from trainables.metrics._ranked import (
-    equal_mass_boundaries,
-    equal_width_boundaries,
-    rank_top_label,
-)
-from trainables.metrics._sampled_errors import corrected_error, invert_cells
-from trainables.metrics._top_label import top_label
-from trainables.metrics._top_label_gaps import (
+from trainables.metrics.inference.sampled_errors import corrected_error, invert_cells
+from trainables.metrics.inference.top_label_gaps import (
     Problem,
     binned_error_of_gaps,
     debiased_error_of_gaps,
     kernel_error_of_gaps,
     smooth_error_of_gaps,
 )
-from trainables.metrics.calibration import Binning
-from trainables.metrics.evaluation import check_metric_name
 from trainables.metrics.table import METRICS
 
 _MIN_SAMPLES = 2
 
 
 def interval(
-    name: str, probs: Tensor, labels: Tensor, confidence: float = 0.95, cluster_size: int = 1
+    name: str,
+    probs: Tensor,
+    labels: Tensor,
+    confidence: float = 0.95,
+    clusters: Tensor | None = None,
 ) -> tuple[float, float, float]:
     """Value of a metric, with the lower and upper end of an interval for the whole population.
 
@@ -59,22 +65,19 @@ def interval(
         probs: Probabilities, shape (N, K), rows sum to one.
         labels: True classes, shape (N,), integers.
         confidence: Level of the interval, in (0, 1).
-        cluster_size: Number of consecutive rows of one sample, such as the pixels of an image. Only
-            samples, not rows, are then independent. Intervals then need at least 20 samples, and
-            only `CLUSTERED_METRICS` have one.
+        clusters: The cluster of each row, shape (N,), integers: a customer, a patient, the image of
+            a pixel. Only clusters, not rows, are then independent. With fewer than 10 of them, both
+            ends are nan.
     """
-    check_metric_name(name)
-    check_level(confidence)
-    probs, labels = check_probs(probs, labels)
-    check_clusters(labels, cluster_size)
-    if cluster_size > 1:
-        ends = clustered_interval(name, probs, labels, cluster_size, confidence)
-        return METRICS[name].function(probs, labels), *ends
-    return _with_ends(name, Ranked(probs, labels), confidence)
+    return intervals(probs, labels, [name], confidence, clusters)[name]
 
 
 def intervals(
-    probs: Tensor, labels: Tensor, names: Sequence[str] | None = None, confidence: float = 0.95
+    probs: Tensor,
+    labels: Tensor,
+    names: Sequence[str] | None = None,
+    confidence: float = 0.95,
+    clusters: Tensor | None = None,
 ) -> dict[str, tuple[float, float, float]]:
     """`interval` of several metrics by name, which share their checks and one sort per class.
 
@@ -84,7 +87,8 @@ def intervals(
     for name in chosen:
         check_metric_name(name)
     check_level(confidence)
-    predictions = Ranked(*check_probs(probs, labels))
+    probs, labels = check_probs(probs, labels)
+    predictions = Ranked(probs, labels, clusters_of(clusters, len(labels)))
     return {name: _with_ends(name, predictions, confidence) for name in chosen}
 
 
@@ -99,10 +103,14 @@ def corrected(name: str, probs: Tensor, labels: Tensor) -> float:
 class Ranked(Predictions):
     """Predictions whose class-wise metrics and intervals share one sort per class."""
 
+    def __init__(self, probs: Tensor, labels: Tensor, clusters: Clusters | None = None) -> None:
+        super().__init__(probs, labels)
+        self.clusters = clusters
+
     @cached_property
     def class_ranks(self) -> ClassRanks:
         """Bins of every class, areas under ROC curves and what rows add to them."""
-        return class_ranks(self.probs, self.labels, NUM_BINS)
+        return class_ranks(self.probs, self.labels, NUM_BINS, self.clusters is not None)
 
     @cached_property
     def classwise(self) -> Tensor:
@@ -113,8 +121,9 @@ class Ranked(Predictions):
 
 
 def _with_ends(name: str, predictions: Ranked, level: float) -> tuple[float, float, float]:
-    method = METHODS.get(name)
-    known = method is not None and len(predictions.labels) >= _MIN_SAMPLES
+    method, clusters = METHODS.get(name), predictions.clusters
+    enough = len(predictions.labels) >= _MIN_SAMPLES if clusters is None else clusters.enough
+    known = method is not None and enough
     low, high = method(predictions, level) if method and known else NO_INTERVAL
     return METRICS[name].value(predictions), low, high
 
@@ -141,11 +150,6 @@ def _kde_ece(confidence: Tensor, correct: Tensor) -> Problem:
     return kernel_error_of_gaps(confidence, correct, most_likely_bandwidth(confidence))
 
 
-def two_classes(probs: Tensor, labels: Tensor, binning: Binning) -> Problem:
-    """The class-wise error of two classes: their gaps are equal, so one class suffices."""
-    return _binned_ece(probs[:, 1].contiguous(), labels == 1, binning)
-
-
 OF_GAPS: dict[str, Callable[[Tensor, Tensor], Problem]] = {
     "ece": partial(_binned_ece, binning="equal_width"),
     "adaptive_ece": partial(_binned_ece, binning="equal_mass"),
@@ -158,28 +162,45 @@ CORRECTED = tuple(OF_GAPS)
 """Metrics that :func:`corrected` knows."""
 
 
-def top_label_interval(name: str, confidence: Tensor, correct: Tensor, level: float) -> Ends:
+def top_label_interval(
+    name: str, confidence: Tensor, correct: Tensor, level: float, clusters: Clusters | None = None
+) -> Ends:
     """Both ends of the interval of a metric in `OF_GAPS`, from confidences and correctness (N,)."""
-    return invert_cells(*OF_GAPS[name](confidence, correct), level)
+    problem = OF_GAPS[name](confidence, correct)
+    if clusters is not None:
+        return clustered_ends(problem, confidence, correct, clusters, level)
+    return invert_cells(*problem, level)
+
+
+TWO_CLASSES: dict[str, str] = {"classwise_ece": "ece", "classwise_adaptive_ece": "adaptive_ece"}
+"""Errors of the top label that are also those of a single class."""
 
 
 def _by_inversion(name: str) -> Method:
-    return lambda p, level: top_label_interval(name, *p.top, level)
+    return lambda p, level: top_label_interval(name, *p.top, level, p.clusters)
 
 
-def _classwise_ece(p: Ranked, level: float, binning: Binning) -> Ends:
+def _classwise(p: Ranked, level: float, name: str, binning: Binning) -> Ends:
     if p.probs.shape[1] > 2:
-        return classwise_interval(p.probs, p.labels, p.class_ranks.cells[binning], level)
-    return invert_cells(*two_classes(p.probs, p.labels, binning), level)
+        return classwise_interval(
+            p.probs, p.labels, p.class_ranks.cells[binning], level, p.clusters
+        )
+    # The gaps of both classes are equal, but not their bins where sizes differ by a sample. The
+    # error is the mean over both.
+    ends = [
+        top_label_interval(TWO_CLASSES[name], each, p.labels == index, level, p.clusters)
+        for index, each in enumerate(p.probs.T.contiguous())
+    ]
+    return fmean(low for low, _ in ends), fmean(high for _, high in ends)
 
 
 def _auroc(p: Ranked, level: float) -> Ends:
     ranks = p.class_ranks
-    return auroc_interval(ranks.auroc, ranks.auroc_influence, len(p.labels), level)
+    return auroc_interval(ranks.auroc, ranks.auroc_influence, len(p.labels), level, p.clusters)
 
 
 def _brier(p: Ranked, level: float) -> Ends:
-    low, high = mean_interval(p.squared_errors, level)
+    low, high = mean_interval(p.squared_errors, level, p.clusters)
     return max(low, 0.0), min(high, 2.0)
 
 
@@ -189,7 +210,12 @@ def _root_brier(p: Ranked, level: float) -> Ends:
 
 
 def _accuracy(p: Ranked, level: float) -> Ends:
-    return proportion_interval(float(p.accuracy), len(p.labels), level)
+    right = p.top[1].double()
+    if p.clusters is None or float(right.min()) == float(right.max()):
+        count = len(right) if p.clusters is None else len(p.clusters)
+        return proportion_interval(float(p.accuracy), count, level)
+    low, high = mean_interval(right, level, p.clusters)
+    return max(low, 0.0), min(high, 1.0)
 
 
 def _error(p: Ranked, level: float) -> Ends:
@@ -199,16 +225,18 @@ def _error(p: Ranked, level: float) -> Ends:
 
 METHODS: dict[str, Method] = {
     **{name: _by_inversion(name) for name in OF_GAPS},
-    "classwise_ece": partial(_classwise_ece, binning="equal_width"),
-    "classwise_adaptive_ece": partial(_classwise_ece, binning="equal_mass"),
-    "nll": lambda p, level: mean_interval(p.log_losses, level),
+    "classwise_ece": partial(_classwise, name="classwise_ece", binning="equal_width"),
+    "classwise_adaptive_ece": partial(
+        _classwise, name="classwise_adaptive_ece", binning="equal_mass"
+    ),
+    "nll": lambda p, level: mean_interval(p.log_losses, level, p.clusters),
     "brier": _brier,
     "root_brier": _root_brier,
     "accuracy": _accuracy,
     "error": _error,
     "auroc": _auroc,
-    "failure_auroc": lambda p, level: failure_auroc_interval(*p.top, level),
-    "aurc": lambda p, level: aurc_interval(*p.top, level, excess=False),
-    "e_aurc": lambda p, level: aurc_interval(*p.top, level, excess=True),
+    "failure_auroc": lambda p, level: failure_auroc_interval(*p.top, level, p.clusters),
+    "aurc": lambda p, level: aurc_interval(*p.top, level, p.clusters, excess=False),
+    "e_aurc": lambda p, level: aurc_interval(*p.top, level, p.clusters, excess=True),
 }
 """Both ends by metric; `mce` has none, because a bin with a few samples can determine it."""

@@ -7,8 +7,8 @@ from scipy.fft import dct, idct
 from torch import Tensor
 
 from trainables.metrics._beta_kernel import equal_mass_cells, log_densities, relative
-from trainables.metrics._inversion import Array, Cells, ErrorOfGaps
 from trainables.metrics._ranked import RankedScores
+from trainables.metrics.inference.inversion import Array, Cells, ErrorOfGaps
 
 _NUM_GROUPS = 15
 _FINEST_CELLS = 2048
@@ -108,6 +108,7 @@ def _size(gaps: Array) -> float:
 
 
 def cells_of_bins(ranked: RankedScores, boundaries: Tensor) -> Cells:
+    """The non-empty bins of the first column of `ranked`."""
     bins = ranked.bins(boundaries)
     count, score_sum, positives = (
         sums[0].cpu().numpy() for sums in (bins.count, bins.score_sum, bins.positive_sum)

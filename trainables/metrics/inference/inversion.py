@@ -7,7 +7,7 @@ interval contains the true gaps for which the observed error would be plausible.
 The true gaps are assumed to lie on a line: all 0 at size 0, and equal to those of a fitted
 calibration curve at size 1. The curve is a logistic recalibration plus, per bin, the part of the
 residual that exceeds noise. A size is in the interval if the observed error lies between the outer
-quantiles of the errors that samples would show at this size (`_sampled_errors`).
+quantiles of the errors that samples would show at this size (`sampled_errors`).
 """
 
 from collections.abc import Callable, Sequence

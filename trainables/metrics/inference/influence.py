@@ -3,10 +3,11 @@
 import math
 
 import torch
-from scipy.special import ndtri
+from scipy.special import ndtri, stdtrit
 from torch import Tensor
 
 from trainables.metrics._ranked import mid_ranks
+from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.ranking import perfect_ranking_area, risk_coverage_area
 
 Ends = tuple[float, float]
@@ -16,16 +17,21 @@ NO_INTERVAL: Ends = (math.nan, math.nan)
 _MIN_OF_EACH = 5  # minimum number of correct, and of wrong, predictions for an area
 
 
-def mean_interval(values: Tensor, level: float) -> Ends:
+def mean_interval(values: Tensor, level: float, clusters: Clusters | None = None) -> Ends:
     """Interval of a mean of values (N,), corrected for their skewness.
 
     Hall 1992, "On the removal of skewness by transformation": a cubic makes the distribution of the
     studentised mean symmetric, so the upper end is large enough for losses with a long tail.
     """
+    values, freedom = values.double(), math.inf
+    if clusters is not None and not clusters.enough:
+        return NO_INTERVAL
+    if clusters is not None:
+        rows = values.cpu().numpy()
+        values, freedom = torch.from_numpy(clusters.pseudo_values(rows)), clusters.freedom(rows)
     count = len(values)
     if count < 2:
         return NO_INTERVAL
-    values = values.double()
     mean, deviation = float(values.mean()), float(values.std())
     if deviation == 0:
         return mean, mean
@@ -39,35 +45,38 @@ def mean_interval(values: Tensor, level: float) -> Ends:
         cubic = math.copysign(abs(inner) ** (1 / 3), inner) - 1
         return 3 * root / skewness * cubic
 
-    low, high = (
-        mean - deviation / root * studentised(z) for z in (_normal(level), -_normal(level))
-    )
+    quantile = _quantile(level, freedom)
+    low, high = (mean - deviation / root * studentised(q) for q in (quantile, -quantile))
     return min(low, mean), max(high, mean)
 
 
-def proportion_interval(share: float, count: int, level: float) -> Ends:
+def proportion_interval(share: float, count: float, level: float) -> Ends:
     """Interval of a proportion (Wilson 1927)."""
-    z = _normal(level)
+    z = _quantile(level)
     centre = (share + z**2 / (2 * count)) / (1 + z**2 / count)
     half = z / (1 + z**2 / count)
     half *= math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-def auroc_interval(areas: Tensor, influence: Tensor, num_samples: int, level: float) -> Ends:
+def auroc_interval(
+    areas: Tensor, influence: Tensor, num_samples: int, level: float, clusters: Clusters | None
+) -> Ends:
     """Interval of the macro-averaged one-vs-rest AUROC of `num_samples` rows.
 
     From the area of each class (K,), nan where undefined, and the contribution of each of R rows to
-    the sum of the areas (R,).
+    the sum of the areas (R,); with clusters, of all rows.
     """
     num_defined = int((~areas.isnan()).sum())
     if num_defined == 0 or len(influence) < 2:
         return NO_INTERVAL
-    deviation = float(influence.std()) / num_defined / math.sqrt(num_samples)
-    return _logit_interval(float(areas.nanmean()), deviation, level)
+    half = half_width(influence, num_samples, level, clusters) / num_defined
+    return _logit_interval(float(areas.nanmean()), half)
 
 
-def failure_auroc_interval(confidence: Tensor, correct: Tensor, level: float) -> Ends:
+def failure_auroc_interval(
+    confidence: Tensor, correct: Tensor, level: float, clusters: Clusters | None = None
+) -> Ends:
     """Interval of the AUROC of confidence for correct predictions, on the logit scale.
 
     DeLong et al. 1988. Both ends are nan if fewer than five predictions are correct, or wrong.
@@ -75,13 +84,25 @@ def failure_auroc_interval(confidence: Tensor, correct: Tensor, level: float) ->
     right, wrong = confidence[correct].sort().values, confidence[~correct].sort().values
     if min(len(right), len(wrong)) < _MIN_OF_EACH:
         return NO_INTERVAL
-    wins = mid_ranks(wrong, right) / len(wrong)
-    losses = 1 - mid_ranks(right, wrong) / len(right)
-    variance = float(wins.var()) / len(right) + float(losses.var()) / len(wrong)
-    return _logit_interval(float(wins.mean()), math.sqrt(variance), level)
+    influence = torch.empty(len(confidence), dtype=torch.float64, device=confidence.device)
+    influence[correct] = mid_ranks(wrong, confidence[correct]) / len(wrong)
+    area = float(influence[correct].mean())
+    influence[~correct] = 1 - mid_ranks(right, confidence[~correct]) / len(right)
+    count = len(confidence)
+    influence = (influence - area) * math.sqrt(count * (count - 1))
+    influence[correct] /= math.sqrt(len(right) * (len(right) - 1))
+    influence[~correct] /= math.sqrt(len(wrong) * (len(wrong) - 1))
+    return _logit_interval(area, half_width(influence, count, level, clusters))
 
 
-def aurc_interval(confidence: Tensor, correct: Tensor, level: float, excess: bool) -> Ends:
+def aurc_interval(
+    confidence: Tensor,
+    correct: Tensor,
+    level: float,
+    clusters: Clusters | None = None,
+    *,
+    excess: bool,
+) -> Ends:
     """Interval of the AURC, or of its excess over a perfect ranking, on the log scale.
 
     A wrong prediction contributes -log(coverage at its confidence), and each sample affects the
@@ -104,11 +125,25 @@ def aurc_interval(confidence: Tensor, correct: Tensor, level: float, excess: boo
         error = num_wrong / count
         influence += wrong * math.log1p(-error)
         value = value - perfect_ranking_area(correct)
-    deviation = float(influence.std()) / math.sqrt(count)
     if float(value) <= 0:
         return NO_INTERVAL
-    half = _normal(level) * deviation / float(value)
+    influence = influence[order.argsort()]  # in the order of the rows
+    half = half_width(influence, count, level, clusters) / float(value)
     return float(value) * math.exp(-half), min(1.0, float(value) * math.exp(half))
+
+
+def half_width(
+    influence: Tensor, num_samples: int, level: float, clusters: Clusters | None
+) -> float:
+    """Half the width of the interval of a mean over `num_samples` rows.
+
+    From the contribution of each of R rows (R,); with clusters, of all rows.
+    """
+    if clusters is None:
+        return _quantile(level) * float(influence.std()) / math.sqrt(num_samples)
+    rows = influence.double().cpu().numpy()
+    error = float(clusters.pseudo_values(rows).std(ddof=1)) / math.sqrt(len(clusters))
+    return _quantile(level, clusters.freedom(rows)) * error
 
 
 def _tie_means(ordered: Tensor, values: Tensor) -> Tensor:
@@ -118,14 +153,16 @@ def _tie_means(ordered: Tensor, values: Tensor) -> Tensor:
     return means[tie]
 
 
-def _logit_interval(value: float, deviation: float, level: float) -> Ends:
+def _logit_interval(value: float, half: float) -> Ends:
+    """From half the width of the interval on the scale of `value`."""
     if not 0 < value < 1:
         return NO_INTERVAL
     centre = math.log(value / (1 - value))
-    half = _normal(level) * deviation / (value * (1 - value))
+    half = half / (value * (1 - value))
     return 1 / (1 + math.exp(half - centre)), 1 / (1 + math.exp(-half - centre))
 
 
-def _normal(level: float) -> float:
-    """Two-sided normal quantile: the probability above it is (1 - level) / 2."""
-    return float(ndtri((1 + level) / 2))
+def _quantile(level: float, freedom: float = math.inf) -> float:
+    """Two-sided quantile of a normal variable, or of Student's t: (1 - level) / 2 lie above it."""
+    share = (1 + level) / 2
+    return float(ndtri(share) if math.isinf(freedom) else stdtrit(freedom, share))

@@ -5,14 +5,16 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from trainables.metrics._influence import mean_interval
 from trainables.metrics._inputs import check_level, check_probs
-from trainables.metrics._inversion import Array, Cells, ErrorOfGaps
 from trainables.metrics._predictions import NUM_BINS
 from trainables.metrics._ranked import equal_width_boundaries, rank_top_label
-from trainables.metrics._sampled_errors import invert_cells
 from trainables.metrics._top_label import top_label
-from trainables.metrics._top_label_gaps import cells_of_bins
+from trainables.metrics.inference.clustered_errors import clustered_ends
+from trainables.metrics.inference.clusters import Clusters, clusters_of
+from trainables.metrics.inference.influence import NO_INTERVAL, mean_interval
+from trainables.metrics.inference.inversion import Array, Cells, ErrorOfGaps
+from trainables.metrics.inference.sampled_errors import invert_cells
+from trainables.metrics.inference.top_label_gaps import cells_of_bins
 
 Measured = tuple[float, float, float]
 
@@ -38,7 +40,9 @@ class Direction:
         return "overconfident" if low > 0 else "underconfident" if high < 0 else "neither"
 
 
-def direction(probs: Tensor, labels: Tensor, confidence: float = 0.95) -> Direction:
+def direction(
+    probs: Tensor, labels: Tensor, confidence: float = 0.95, clusters: Tensor | None = None
+) -> Direction:
     """Over- and underconfidence of the top label, in 15 bins of equal width.
 
     The two parts of the ECE are biased upwards, like the ECE, so a value may lie above its own
@@ -48,29 +52,40 @@ def direction(probs: Tensor, labels: Tensor, confidence: float = 0.95) -> Direct
         probs: Probabilities, shape (N, K), rows sum to one.
         labels: True classes, shape (N,), integers.
         confidence: Level of each interval by itself, in (0, 1).
+        clusters: See `interval`.
 
     Raises:
         TypeError: If the arguments are not tensors of floats and of integers.
         ValueError: If shapes or values are not as above.
     """
     check_level(confidence)
-    return direction_of_top_label(*top_label(*check_probs(probs, labels)), confidence)
+    grouped = clusters_of(clusters, len(labels))
+    return direction_of_top_label(*top_label(*check_probs(probs, labels)), confidence, grouped)
 
 
-def direction_of_top_label(top: Tensor, correct: Tensor, confidence: float) -> Direction:
+def direction_of_top_label(
+    top: Tensor, correct: Tensor, confidence: float, clusters: Clusters | None = None
+) -> Direction:
     """`direction` from the confidence of each prediction (N,) and whether it is correct (N,)."""
+
+    def ends(cells: Cells, sign: int) -> Measured:
+        error = _part(sign)
+        value = error.population(cells.gaps)
+        if clusters is None:
+            return value, *invert_cells(cells, error, confidence, 0 if sign > 0 else 1)
+        if not clusters.enough:
+            return value, *NO_INTERVAL
+        return value, *clustered_ends((cells, error), top, correct, clusters, confidence)
+
     gaps = top.double() - correct.double()
     ranked = rank_top_label(top, correct)
     cells = cells_of_bins(ranked, equal_width_boundaries(ranked, NUM_BINS))
-    return Direction(
-        (float(gaps.mean()), *mean_interval(gaps, confidence)),
-        _part(cells, 1, confidence),
-        _part(cells, -1, confidence),
-    )
+    gap = mean_interval(gaps, confidence, clusters)
+    return Direction((float(gaps.mean()), *gap), ends(cells, 1), ends(cells, -1))
 
 
-def _part(cells: Cells, sign: int, level: float) -> Measured:
-    """The part of the ECE from gaps of one sign, see :mod:`~trainables.metrics._inversion`."""
+def _part(sign: int) -> ErrorOfGaps:
+    """The part of the ECE from gaps of one sign, see :mod:`.inversion`."""
 
     def part(gaps: Array) -> Array:
         return np.maximum(sign * gaps, 0)
@@ -78,10 +93,9 @@ def _part(cells: Cells, sign: int, level: float) -> Measured:
     def total(gaps: Array) -> float:
         return float(part(gaps).sum())
 
-    error = ErrorOfGaps(
+    return ErrorOfGaps(
         statistic=lambda gaps: np.asarray(part(gaps).sum(axis=1)),
         population=total,
         terms=part,
         least=total,
     )
-    return total(cells.gaps), *invert_cells(cells, error, level, 0 if sign > 0 else 1)

@@ -1,0 +1,1 @@
+"""Confidence intervals of metrics, and of differences between settings; see `docs/intervals.md`."""

@@ -1,0 +1,150 @@
+"""Calibration errors that a perfectly calibrated model would show, as a reference."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from trainables.metrics._inputs import check_level, check_probs
+from trainables.metrics._predictions import NUM_BINS
+from trainables.metrics._ranked import equal_width_boundaries, rank_top_label
+from trainables.metrics._top_label import top_label
+from trainables.metrics.calibration import Binning
+from trainables.metrics.inference.classwise import classwise_moments
+from trainables.metrics.inference.clustered_errors import clustered_noise
+from trainables.metrics.inference.clusters import Clusters, clusters_of
+from trainables.metrics.inference.intervals import OF_GAPS, TWO_CLASSES
+from trainables.metrics.inference.inversion import Array, Cells, ErrorOfGaps
+from trainables.metrics.inference.sampled_errors import DrawnErrors
+from trainables.metrics.inference.top_label_gaps import cells_of_bins, even_cells, fixed_widths
+from trainables.plugins.arguments import did_you_mean
+
+_NUM_DRAWS = 1000
+_NUM_SMOOTH_DRAWS = 200
+_SMOOTH_CELLS = 512
+
+Drawn = Callable[[Tensor, Tensor, "_Draws"], Array]
+"""Errors (R,) of draws, from confidences and correctness (N,)."""
+
+
+def calibrated_reference(
+    name: str,
+    probs: Tensor,
+    confidence: float = 0.95,
+    seed: int = 0,
+    labels: Tensor | None = None,
+    clusters: Tensor | None = None,
+) -> tuple[float, float, float]:
+    """Calibration error that a perfectly calibrated model with these probabilities would show.
+
+    The labels are drawn from the probabilities. With few samples, the error is then far from 0, and
+    an observed error inside the range is no evidence of miscalibration. Numbers of correct
+    predictions are drawn per bin, not per sample. The class-wise errors of more than two classes
+    have a closed form: exact means of binomial counts and a normal sum.
+
+    Args:
+        name: One of `REFERENCED_METRICS`, the calibration errors.
+        probs: Probabilities, shape (N, K), rows sum to one.
+        confidence: Share of the draws between the two ends, in (0, 1).
+        seed: Seed of the draws.
+        labels: True classes, shape (N,), required if samples come in clusters: they show how
+            strongly the errors of a cluster are correlated.
+        clusters: See `interval`. With clusters, the result is nan for class-wise errors of more
+            than two classes.
+
+    Returns:
+        The mean, and the lower and upper end of the range that contains the share `confidence`.
+    """
+    if name not in REFERENCED_METRICS:
+        raise ValueError(
+            f"{name!r} has no calibrated reference{did_you_mean(name, REFERENCED_METRICS)};"
+            f" allowed: {', '.join(REFERENCED_METRICS)}"
+        )
+    check_level(confidence)
+    if clusters is not None and labels is None:
+        raise ValueError("clusters: labels are needed to estimate the dependence of errors")
+    given = labels
+    if given is None:
+        given = torch.zeros(len(probs), dtype=torch.int64, device=probs.device)
+    probs, given = check_probs(probs, given)
+    grouped = clusters_of(clusters, len(probs))
+    tails = (1 - confidence) / 2, (1 + confidence) / 2
+    binning = _CLASSWISE.get(name)
+    if grouped is not None and (not grouped.enough or (binning and probs.shape[1] > 2)):
+        return math.nan, math.nan, math.nan
+    if binning is not None and probs.shape[1] > 2:
+        mean, deviation = classwise_moments(probs, NUM_BINS, binning)
+        low, high = (mean + deviation * float(torch.special.ndtri(torch.tensor(t))) for t in tails)
+        return mean, max(0.0, low), high
+    draw = _Draws(seed, grouped)
+    if binning is not None:
+        top, name = (probs[:, 1].contiguous(), given == 1), TWO_CLASSES[name]
+    else:
+        top = top_label(probs, given)
+    drawn = _DRAWN[name](*top, draw)
+    low, high = np.quantile(drawn, tails)
+    return float(drawn.mean()), float(low), float(high)
+
+
+@dataclass(frozen=True)
+class _Draws:
+    """Draws of the gaps of cells of a calibrated model, (R, C)."""
+
+    seed: int
+    clusters: Clusters | None
+
+    def gaps(
+        self, cells: Cells, confidence: Tensor, correct: Tensor, num_draws: int = _NUM_DRAWS
+    ) -> Array:
+        if self.clusters is not None:
+            _, noise = clustered_noise(cells, confidence, correct, self.clusters)
+            return noise[:num_draws]
+        unused = ErrorOfGaps(lambda gaps: gaps, lambda gaps: 0.0)
+        return DrawnErrors(cells, unused, self.seed, num_draws).draw_without_gaps()
+
+
+def _statistics(name: str) -> Drawn:
+    def draw(confidence: Tensor, correct: Tensor, draws: _Draws) -> Array:
+        cells, error = OF_GAPS[name](confidence, correct)
+        return error.statistic(draws.gaps(cells, confidence, correct))
+
+    return draw
+
+
+def _debiased(confidence: Tensor, correct: Tensor, draws: _Draws) -> Array:
+    squares = _statistics("debiased_ece")(confidence, correct, draws)
+    return np.sqrt(np.maximum(squares, 0))
+
+
+def _largest_gap(confidence: Tensor, correct: Tensor, draws: _Draws) -> Array:
+    ranked = rank_top_label(confidence, correct)
+    cells = cells_of_bins(ranked, equal_width_boundaries(ranked, NUM_BINS))
+    per_sample = draws.gaps(cells, confidence, correct) * cells.num_samples / cells.count
+    largest: Array = np.abs(per_sample).max(axis=1)
+    return largest
+
+
+def _smooth(confidence: Tensor, correct: Tensor, draws: _Draws) -> Array:
+    sure, right = (t.double().cpu().numpy() for t in (confidence, correct))
+    cells, position = even_cells(sure, right, _SMOOTH_CELLS)
+    gaps = draws.gaps(cells, confidence, correct, _NUM_SMOOTH_DRAWS)
+    return fixed_widths(gaps, position, _SMOOTH_CELLS)
+
+
+_CLASSWISE: dict[str, Binning] = {
+    "classwise_ece": "equal_width",
+    "classwise_adaptive_ece": "equal_mass",
+}
+_DRAWN: dict[str, Drawn] = {
+    "ece": _statistics("ece"),
+    "adaptive_ece": _statistics("adaptive_ece"),
+    "mce": _largest_gap,
+    "smooth_ece": _smooth,
+    "kde_ece": _statistics("kde_ece"),
+    "debiased_ece": _debiased,
+}
+REFERENCED_METRICS = (*_DRAWN, *_CLASSWISE)
+"""The metrics that have a calibrated reference: the calibration errors."""
