@@ -64,7 +64,7 @@ def test_the_comparison_is_corrected_for_them(
     whole = M.difference
 
     def spy(*arguments: Any, **options: Any) -> M.Difference:
-        counts.append(options["candidates"])
+        counts.append(arguments[-1].candidates)  # M.Design
         return whole(*arguments, **options)
 
     monkeypatch.setattr(M, "difference", spy)

@@ -162,7 +162,7 @@ def test_a_state_dict_restores_everything(digits: Dataset, loss: str) -> None:
     whole = make_trainer(digits, loss, dropout=0.5)
     train(whole, 2)
     state = copy.deepcopy(whole.state_dict())
-    assert state.keys() == {"epoch", "seed", "model", "optimizer", "loss"}
+    assert state.keys() == {"epoch", "seed", "model", "optimizer", "loss", "val_nll"}
     fresh = make_trainer(digits, loss, dropout=0.5)
     fresh.load_state_dict(state)
     assert fresh.epoch == 2

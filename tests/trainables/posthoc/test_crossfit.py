@@ -62,7 +62,7 @@ def test_counts_of_other_folds_do_not_predict_those_of_a_fold(num_folds: int) ->
     draw, classes, losses = torch.Generator().manual_seed(0), 20, []
     for seed in range(20):
         labels = torch.randint(classes, (200,), generator=draw)
-        crossed = cross_fitted(torch.zeros(200, classes), labels, Counts, seed, 1, num_folds)
+        crossed = cross_fitted(torch.zeros(200, classes), labels, Counts, seed, num_folds=num_folds)
         losses.append(M.evaluate(crossed, labels, ["nll"])["nll"])
     assert sum(losses) / 20 > math.log(classes)
 

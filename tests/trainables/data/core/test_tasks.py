@@ -119,7 +119,8 @@ def test_identical_labels_have_the_interval_of_one(drawn: tuple[Tensor, Tensor])
     alone = summarise((logits, labels), (logits, labels), (logits, labels), **arguments)
     thrice = (repeated(logits), repeated(labels))
     found = summarise(thrice, thrice, thrice, **arguments, decisions=3)
-    assert found == pytest.approx(alone, rel=1e-4)
+    # Of clusters it is Student's t, of single samples the normal distribution.
+    assert found == pytest.approx(alone, rel=1e-4, abs=2e-4)
 
 
 @pytest.mark.parametrize("name", M.COMPARABLE)
