@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -49,8 +50,10 @@ def main() -> None:
     parser.add_argument("--against", metavar="COMMIT", help="an older build")
     parser.add_argument("--runs", type=int, default=1, help="of each build")
     arguments = parser.parse_args()
-    ctypes.CDLL(None).prctl(ADOPT_ORPHANS, 1)
+    adopt_orphans = partial(ctypes.CDLL(None).prctl, ADOPT_ORPHANS)
     with ExitStack() as stack:
+        adopt_orphans(1)
+        stack.callback(adopt_orphans, 0)
         builds = {NOW: Path(sys.executable)}
         if arguments.against:
             builds[arguments.against] = stack.enter_context(built(arguments.against))
@@ -88,7 +91,7 @@ def quickstart(python: Path) -> Run:
     command = [str(python), "-m", "sweeps.cli", "run", "quickstart"]
     nowhere = subprocess.DEVNULL
     with tempfile.TemporaryDirectory() as folder:
-        start, before = time.time(), cpu_of_ended()
+        start, before, others = time.time(), cpu_of_ended(), children()
         process = subprocess.Popen(command, cwd=folder, stdout=nowhere, stderr=nowhere)
         used = {}
         while process.poll() is None:
@@ -97,7 +100,7 @@ def quickstart(python: Path) -> Run:
         whole = time.time() - start
         if process.returncode:
             raise SystemExit(f"calsweep run quickstart failed, exit code {process.returncode}")
-        wait_for_orphans()
+        wait_for_orphans(others)
         store = SweepStore(str(Path(folder) / "calsweep-store"), "quickstart")
         records, answer = store.load_records(), store.load_answer() or {}
     first = min(entry["timestamp"] for record in records for entry in record.history)
@@ -133,11 +136,17 @@ def cpu_of_living() -> float:
     return found
 
 
-def wait_for_orphans() -> None:
+def wait_for_orphans(others: set[int]) -> None:
     """Wait for the processes that the driver leaves behind, so that their CPU seconds count."""
-    with suppress(ChildProcessError):
-        while True:
-            os.wait()
+    while orphans := children() - others:
+        for pid in orphans:
+            with suppress(ChildProcessError):
+                os.waitpid(pid, 0)
+
+
+def children() -> set[int]:
+    """The processes that this one has started or adopted."""
+    return {process.pid for process in psutil.Process().children()}
 
 
 def row(runs: list[Run]) -> str:
