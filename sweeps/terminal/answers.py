@@ -119,7 +119,7 @@ def verdict_table(comparisons: Sequence[Comparison]) -> Table:
     table.add_column("\ncompared", overflow="fold", min_width=20)
     table.add_column("\nsplit", no_wrap=True)
     table.add_column("\nmetric", max_width=12)
-    table.add_column("difference and\nits 95% interval", no_wrap=True)
+    table.add_column("difference and\nits 95% interval", min_width=26)  # a number of groups wraps
     table.add_column("\nverdict", no_wrap=True)
     before = None
     for each in comparisons:

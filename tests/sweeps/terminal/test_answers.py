@@ -1,6 +1,7 @@
 """The result of a sweep in the terminal: one screen, and the whole."""
 
 import io
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from sweeps.results.leaderboard import in_short
 from sweeps.results.result import SweepResult
 from sweeps.results.verdicts import SCALED, Comparison
 from sweeps.search.plan import Plan
-from sweeps.terminal.answers import print_answer, print_whole_answer
+from sweeps.terminal.answers import print_answer, print_whole_answer, verdict_table
 from sweeps.terminal.console import plain_console
 from tests.builders import baseline, make_sweep, ranked, trial
 
@@ -58,6 +59,15 @@ def test_the_whole_has_every_loss_and_verdict() -> None:
     assert all(loss in said for loss in LOSSES)
     assert said.count("  cross_entropy") == len(VERDICTS)
     assert "Selected: focal" in said and "Intervals are over samples and 3 seeds." in said
+
+
+@pytest.mark.parametrize("groups", [None, 5, 184])
+def test_verdicts_are_whole_words_in_80_columns(groups: int | None) -> None:
+    rows = [replace(each, groups=groups) for each in VERDICTS]
+    console = plain_console(width=80, file=(text := io.StringIO()))
+    console.print(verdict_table(rows))
+    assert text.getvalue().count("not supported") == len(rows)
+    assert groups is None or text.getvalue().count(f", {groups} ") == len(rows)
 
 
 def test_the_first_verdicts_are_against_cross_entropy_plain_and_scaled() -> None:
