@@ -107,10 +107,11 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
     if any(each.metric == CALIBRATION_PART for each in comparisons):
         lines.append("NLL calibration is the part of the NLL that a temperature removes.")
     for each in comparisons:
+        unit = "samples" if each.groups is None else "groups"
         lines.append(
-            "Intervals for the ensemble are over samples alone: its networks are already trained."
+            f"Intervals for the ensemble are over {unit} alone: its networks are already trained."
             if each.ours == ENSEMBLE
-            else f"Intervals are over samples and {counted(each.seeds, 'seed')}."
+            else f"Intervals are over {unit} and {counted(each.seeds, 'seed')}."
         )
         if each.split == "test":
             sweeps = each.corrected_for or 1

@@ -106,7 +106,8 @@ def _result_files(
 def _on_data(dataset: Data) -> tuple[str, ...]:
     """The task, unless each sample has one class, and what was noticed when the data were read."""
     usual = isinstance(dataset.task, OneClass)
-    return (*([] if usual else [f"The data have {dataset.task}."]), *dataset.remarks)
+    noticed = (f"Data: {remark.removesuffix('.')}." for remark in dataset.remarks)
+    return (*([] if usual else [f"The data have {dataset.task}."]), *noticed)
 
 
 def _references(plan: Plan, dataset: Data, reporter: Reporter) -> tuple[ReferenceResult, ...]:

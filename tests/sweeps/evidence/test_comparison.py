@@ -274,6 +274,8 @@ def test_every_sweep_that_the_test_split_judges_widens_the_interval(tmp_path: Pa
     assert often.low < once.low
     assert once.high < often.high
     assert "corrected for the 20 sweeps evaluated on it" in " ".join(basis([often]))
+    of_groups = replace(often, groups=57)
+    assert "Intervals are over groups and" in " ".join(basis([of_groups]))
 
 
 def test_on_the_test_split_only_the_finalists_are_corrected_for(tmp_path: Path) -> None:
