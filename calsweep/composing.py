@@ -291,16 +291,14 @@ def _by_part(given: tuple[Any, ...]) -> dict[str, Any]:
 
 def _groups(raw: Any, count: int, where: str) -> npt.NDArray[Any]:
     """Groups (N,) as text."""
-    import numpy as np
+    from trainables.data.labelling.groups import check_none_missing, names_of_groups
 
-    groups = np.asarray(raw)
-    texts = groups.astype(np.str_)
-    if groups.shape != (count,) or np.isin(texts, ("", "nan", "None", "<NA>")).any():
-        raise UserError(
-            f"{where}: there are {count} samples, and groups of shape {groups.shape}; allowed: one "
-            "for each, none missing"
-        )
-    return texts
+    try:
+        names, missing = names_of_groups("groups", raw, count)
+        check_none_missing("group", missing)
+    except ValueError as error:
+        raise UserError(f"{where}: {error}") from None
+    return names
 
 
 def _weights(raw: Any, count: int, where: str) -> npt.NDArray[Any]:

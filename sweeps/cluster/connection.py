@@ -69,6 +69,7 @@ def _connected(address: str | None, reporter: Reporter, stays: bool) -> Iterator
         with node_messages_logged():
             yield
         return
+    runs_on = False
     try:
         if address is not None:
             _join(address)
@@ -78,13 +79,12 @@ def _connected(address: str | None, reporter: Reporter, stays: bool) -> Iterator
             yield
         # Linux ends Ray's processes with the thread that has started them.
         lasting = threading.current_thread() is threading.main_thread()
-        if stays and address is None and lasting and _store_has_room():
+        runs_on = stays and address is None and lasting and _store_has_room()
+        if runs_on:
             _KEPT[_node()] = _surroundings()
-            return
-    except BaseException:
-        ray.shutdown()
-        raise
-    ray.shutdown()
+    finally:
+        if not runs_on:
+            ray.shutdown()
 
 
 def _node() -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -40,8 +39,9 @@ def compare_with_champion(ours: Rows, theirs: Rows, sweeps: int = 1) -> Comparis
         clusters=ours.clusters(),
     )
     values = found.value, found.low, found.high, found.verdict
-    compared = Comparison("recommended", "champion", "nll", *values, 1, "test", sweeps)
-    return replace(compared, groups=ours.num_groups)
+    return Comparison(
+        "recommended", "champion", "nll", *values, 1, "test", sweeps, groups=ours.num_groups
+    )
 
 
 def _probs(rows: Rows) -> Tensor:

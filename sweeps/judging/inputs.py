@@ -15,6 +15,7 @@ from torch import Tensor
 from sweeps.errors import UserError
 from sweeps.judging.classes import class_indices, places
 from sweeps.judging.names import shortened
+from trainables.data.labelling.groups import check_none_missing, names_of_groups
 from trainables.metrics._inputs import probabilities
 from trainables.metrics.proper_scores import TINY, log_losses_of_logits, probability_floor
 
@@ -22,7 +23,6 @@ Array = npt.NDArray[Any]
 _ROUNDING = 1e-3  # how far the sum of a row may be from 1, as in the metrics
 _TOLERANCE = 1e-2  # tolerance of a row's sum, because files often have two or three decimals
 _MOST_ROUNDING = 0.05  # tolerance of the sum of many probabilities with two decimals
-_MISSING = ("", "nan", "None", "<NA>")  # as text
 _FEWEST = 2
 
 
@@ -204,29 +204,22 @@ def _of_probabilities(
 def _groups(name: str, groups: Any, count: int, soft: Tensor | None) -> Array:
     if soft is not None:
         raise UserError(f"{name}: groups need one label for each sample, not soft labels")
-    return _one_each(name, "groups", groups, count)
+    try:
+        return names_of_groups("groups", groups, count)[0]
+    except ValueError as error:
+        raise UserError(f"{name}: {error}") from None
 
 
 def _clusters(name: str, clusters: Any, count: int) -> Tensor:
-    found = _one_each(name, "clusters", clusters, count)
-    if (missing := np.isin(found, _MISSING)).any():
-        raise UserError(
-            f"{name}: row {int(missing.argmax())} (from 0) has no cluster, as "
-            f"{int(missing.sum())} rows have none"
-        )
+    try:
+        found, missing = names_of_groups("clusters", clusters, count)
+        check_none_missing("cluster", missing)
+    except ValueError as error:
+        raise UserError(f"{name}: {error}") from None
     values, numbers = np.unique(found, return_inverse=True)
     if len(values) == 1:
         raise UserError(f"{name}: all samples are of one cluster, {str(values[0])!r}")
     return torch.from_numpy(numbers)
-
-
-def _one_each(name: str, what: str, values: Any, count: int) -> Array:
-    found = np.asarray(values).astype(str)
-    if found.shape != (count,):
-        raise UserError(
-            f"{name}: {what} have shape {found.shape}; ({count},) is needed, one for each sample"
-        )
-    return found
 
 
 def aligned(models: Sequence[Predicted]) -> list[Predicted]:

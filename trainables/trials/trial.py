@@ -314,12 +314,11 @@ class TrialRun:
 
     def _rows(self, split: str, predictions: Predictions) -> Rows:
         """The decisions of a split, with the group of each."""
-        (logits, labels), task, data = predictions, self.data.task, self.data
-        groups = getattr(data, split).groups if isinstance(data, Dataset) else None
-        if groups is not None and split == "validation" and isinstance(data, Dataset):
-            groups = groups[validation_parts(data, self.training.adapt_share)[0]]
-        if groups is not None:
-            groups = np.repeat(groups, task.decisions)
+        (logits, labels), task, data, groups = predictions, self.data.task, self.data, None
+        if isinstance(data, Dataset) and (given := getattr(data, split).groups) is not None:
+            if split == "validation":
+                given = given[validation_parts(data, self.training.adapt_share)[0]]
+            groups = np.repeat(given, task.decisions)
         arrays = logits.float().numpy(), labels.numpy()
         return Rows(*arrays, task.decisions, task.cluster_size, groups)
 

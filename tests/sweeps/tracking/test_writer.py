@@ -259,7 +259,7 @@ def test_runs_of_an_interrupted_sweep_are_killed_and_reopened(fresh: Path) -> No
 
 
 class Interrupting(Reporter):
-    """A user who presses Ctrl-C when told that MLflow is still being written."""
+    """A user who presses Ctrl-C while MLflow is still being written."""
 
     def left(self, text: str) -> None:
         raise KeyboardInterrupt

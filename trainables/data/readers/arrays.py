@@ -19,6 +19,7 @@ from trainables.data.core.options import CommonOptions, Validation, with_options
 from trainables.data.core.splits import build_from_parts, size_and_path
 from trainables.data.core.types import Inputs
 from trainables.data.kinds.samples import Arrays, Images
+from trainables.data.labelling.groups import names_of_groups
 from trainables.data.labelling.labels import Values
 from trainables.data.labelling.targets import check_weights, index_parts
 from trainables.data.readers.files import PathOrUri, find_files
@@ -35,15 +36,18 @@ class Groups:
     name: str
     values: dict[str, Any] = field(default_factory=dict)
 
-    def numbered(self, counts: Sequence[int]) -> list[npt.NDArray[np.int64]]:
-        """Numbers (N,) of each part; ``ValueError`` if sizes are wrong or a group is in two."""
+    def numbered(self, bad: Sequence[BadSamples]) -> list[npt.NDArray[np.int64]]:
+        """Numbers (N,) of each part; samples without a group are added to the bad ones.
+
+        ``ValueError`` if sizes are wrong or a group is in two parts.
+        """
         found, seen = [], dict[Any, str]()
-        for (part, raw), count in zip(self.values.items(), counts, strict=True):
-            values, numbers = np.unique(np.asarray(raw).astype(str), return_inverse=True)
-            if numbers.shape != (count,):
-                raise ValueError(
-                    f"{part}: there are {count} samples, and groups of shape {numbers.shape}"
-                )
+        for (part, raw), faults in zip(self.values.items(), bad, strict=True):
+            names, missing = names_of_groups(f"{part}: groups", raw, faults.count)
+            for row in np.flatnonzero(missing).tolist():
+                faults.add(row, f"there is no group ({self.name} is missing)")
+            numbers = np.unique(names, return_inverse=True)[1]
+            values = np.unique(names[~missing])
             if shared := [each for each in values.tolist() if each in seen]:
                 raise ValueError(
                     f"group={self.name}: {len(shared):,} groups, such as {shared[0]!r}, are in "
@@ -177,7 +181,7 @@ def _from_arrays(
         targets[0] = replace(targets[0], weights=weights)
     division = None
     if groups is not None:
-        found = groups.numbered([len(each.labels) for each in targets])
+        found = groups.numbered(bad)
         targets = [replace(each, groups=own) for each, own in zip(targets, found, strict=True)]
         division = ByGroup(groups.name, found[0])
     return build_from_parts(

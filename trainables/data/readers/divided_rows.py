@@ -77,7 +77,7 @@ def read_division(
     if by.split is not None:
         return _by_name(parts, bad[0], by.split)
     if by.group is not None:
-        return _by_group(parts, bad[0], by.group)
+        return _by_group(parts, bad, by.group)
     if by.time is not None:
         return _by_time(parts, bad[0], by.time)
     return None, ()
@@ -107,13 +107,16 @@ def _by_name(
 
 
 def _by_group(
-    parts: Sequence[Rows], bad: BadSamples, column: str
+    parts: Sequence[Rows], bad: Sequence[BadSamples], column: str
 ) -> tuple[Division, tuple[str, ...]]:
     rows = parts[0]
     rows.content(column, "group")
+    for part, faults in zip(parts, bad, strict=True):
+        if column in part.names:
+            missing = part.column(column, pa.string()).is_null().to_numpy()
+            for row in np.flatnonzero(missing).tolist():
+                faults.add(row, f"there is no group ({column} is missing)")
     texts = rows.column(column, pa.string())
-    for row in np.flatnonzero(texts.is_null().to_numpy()).tolist():
-        bad.add(row, f"there is no group ({column} is missing)")
     for other in parts[1:]:
         if column in other.names:
             shared = set(other.column(column, pa.string()).unique().to_pylist()) - {None}

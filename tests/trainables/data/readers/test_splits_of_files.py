@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from trainables.data import Dataset, Split, TableRows, load_dataset
+from trainables.data.readers.arrays import load_npz
 
 COUNT = 120
 ROWS = np.arange(COUNT)
@@ -218,3 +219,18 @@ def test_files_of_their_own_share_no_group(tmp_path: Path) -> None:
         load(train, test=test, split="shop")
     own = write(tmp_path, name="own", shop=ROWS // 8 + 90)
     assert len(load(train, test=own, group="shop").test) == COUNT
+    gaps = write(tmp_path, name="gaps", shop=["" if n == 2 else n + 90 for n in ROWS.tolist()])
+    with pytest.raises(ValueError, match=r"row 2 .*: there is no group \(shop is missing\)"):
+        load(train, test=gaps, group="shop")
+
+
+def test_arrays_without_a_group_are_bad_samples(tmp_path: Path) -> None:
+    groups = np.where(ROWS == 3, "", (ROWS // 4).astype(str))
+    rows = np.stack([ROWS, ROWS], 1).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=rows, y=ROWS % 2, customer=groups)
+    options: dict[str, Any] = {"seed": 0, "train": tmp_path / "data.npz", "group": "customer"}
+    with pytest.raises(ValueError, match=r"there is no group \(customer is missing\)"):
+        load_npz(**options)
+    dataset = load_npz(**options, on_bad_sample="skip")
+    splits = (dataset.train, dataset.validation, dataset.test)
+    assert sum(len(split) for split in splits) == COUNT - 1
