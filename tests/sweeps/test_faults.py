@@ -16,6 +16,7 @@ from tests.harness.ray_cluster import RayCluster
 from tests.harness.scene import Scene
 
 FEW = {"search": {"trials": 6, "sampler": "tpe"}}
+LONG_ENOUGH = {"search": {"trials": 30, "sampler": "tpe"}}  # Ray misses a node after 15 s
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
 
@@ -41,17 +42,18 @@ def in_turn(*those: inject.Fault) -> inject.Fault:
 
 
 KINDS = {
-    "storage full, node": faults.Kind(in_turn(inject.storage_full, inject.node), scarce=True),
+    "storage full, node": faults.Kind(
+        in_turn(inject.storage_full, inject.node), LONG_ENOUGH, scarce=True
+    ),
     "run deleted, data changed": faults.Kind(
-        in_turn(inject.run_deleted, inject.data_changed), server=True, table=True
+        in_turn(inject.run_deleted, inject.data_changed), FEW, server=True, table=True
     ),
 }
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_nothing_is_lost(cluster: RayCluster, name: str) -> None:
-    kind = replace(KINDS[name], sections=FEW)
-    outcome = faults.faulty_sweep(cluster, kind, random.Random(name), tries=1)
+    outcome = faults.faulty_sweep(cluster, KINDS[name], random.Random(name), tries=1)
     assert outcome.tries > 0
     assert not outcome.lost
     assert outcome.repeated <= 2 * outcome.tries  # one epoch of each of the two running trials
