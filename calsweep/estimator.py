@@ -77,15 +77,25 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
         self.random_state = random_state
         self.progress = progress
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803 - scikit-learn's name
+    def fit(
+        self,
+        X: Any,  # noqa: N803 - scikit-learn's name
+        y: Any,
+        sample_weight: Any = None,
+        groups: Any = None,
+    ) -> Self:
         """Runs the sweep.
 
         Args:
             X: Samples: an array (N, ...) of finite numbers, uint8 (N, H, W) and so on for images;
                 or a data frame, which may have columns of words and missing values.
             y: Class labels (N,), of any type that scikit-learn accepts.
-            sample_weight: Weights in the loss, (N,), at least 0. With scikit-learn's metadata
-                routing, ``set_fit_request(sample_weight=True)`` requests them.
+            sample_weight: Weights in the loss, (N,), at least 0.
+            groups: The customer, patient ... of each sample, (N,), if several samples are of one.
+                No group is then in two splits, and intervals and verdicts take groups as the unit.
+
+        With scikit-learn's metadata routing, ``set_fit_request(sample_weight=True, groups=True)``
+        requests these.
 
         Raises:
             ValueError: The data or an argument of this object cannot be used.
@@ -114,6 +124,7 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
             try:
                 result = run(
                     dataset=(samples, codes, *weights),
+                    groups=groups,
                     model=self.model,
                     losses=list(self.losses) if isinstance(self.losses, tuple) else self.losses,
                     epochs=self.epochs,

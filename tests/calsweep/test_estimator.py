@@ -17,6 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
+import calsweep
 from calsweep import CalibratedClassifierSweep, SweepInterruptedError
 
 OPTIONS = {
@@ -111,6 +112,21 @@ def test_weights_are_requested_by_metadata_routing() -> None:
         weights = np.append(np.ones(39), -1)  # refused, so they have arrived
         with pytest.raises(ValueError, match="weight"):
             pipeline.fit(np.eye(40), np.arange(40) % 2, sample_weight=weights)
+
+
+def test_groups_are_the_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    customers = np.repeat(np.arange(90), random.integers(2, 9, 90))
+    labels = (np.arange(90) % 2)[customers]
+    samples = labels[:, None] + random.normal(size=(90, 3))[customers]
+    monkeypatch.setattr("calsweep.estimator.run", partial(calsweep.run, debug=True))  # no Ray
+    kept = {"storage": str(tmp_path), "test_size": 0.3, "epochs": 1, "trials": 1}
+    pipeline = make_pipeline(StandardScaler(), clone(SMALL).set_params(**kept))
+    with pytest.raises(ValueError, match=r"groups have shape \(9,\)"):
+        pipeline.fit(samples, labels, calibratedclassifiersweep__groups=customers[:9])
+    pipeline.fit(samples, labels, calibratedclassifiersweep__groups=customers)
+    (groups,) = set(pipeline[-1].result_.table()["test_groups"])
+    assert 15 < groups < 40
 
 
 def test_labels_of_a_frame_are_checked() -> None:
