@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cli import check, main
+from sweeps.cli import main
+from sweeps.commands.running import check
 from sweeps.errors import UserError
 
 FILES = (

@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 import sweeps
-from sweeps import cli
+from sweeps.commands import printing
 from sweeps.jobs.jobs import Job, Said
 from sweeps.jobs.tables import job_facts, jobs_table
 from sweeps.results.explanation import result_of
@@ -86,8 +86,8 @@ def test_the_end_of_a_sweep(capsys: pytest.CaptureFixture[str]) -> None:
     records = [baseline(**lost), trial(1, **lost), trial(2)]
     summary = result_of(Ranking(records, rule_of(sweep)), Plan(sweep))
     result = EndedSweep(records, summary, 1, HOSTILE, "http://h/[/x]")
-    cli._print_answer(summary)
-    cli._print_places(result, "small", "/[old]")
+    printing.print_answer(summary)
+    printing.print_places(result, "small", "/[old]")
     printed = flat(capsys.readouterr().out)
     assert flat(f"Failed: 2 of 3 trials (2 × {HOSTILE})") in printed
     assert f"lacks1trial:{flat(HOSTILE)}" in printed

@@ -1,0 +1,248 @@
+"""Commands that read sweeps, compare them, and keep them in order."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from sweeps.commands.app import INSPECT, SELECT, app
+from sweeps.commands.options import Storage, SweepName, SweepNames
+from sweeps.commands.printing import print_answer, show_table
+from sweeps.errors import UserError
+from sweeps.messages.formatting import DEFAULT_STORAGE, calsweep_command, counted, resume_command
+from sweeps.messages.redaction import redact
+
+
+@app.command(rich_help_panel=INSPECT)
+def show(
+    name: SweepName,
+    storage: Storage = DEFAULT_STORAGE,
+    whole: Annotated[
+        bool, typer.Option("--all", help="Also all losses, all verdicts, and the reasons.")
+    ] = False,
+) -> None:
+    """Print the result of a sweep, or its state so far."""
+    _show(name, storage, whole)
+
+
+def _show(name: str, storage: str, whole: bool = False) -> None:
+    from sweeps.service.reading import read_answer, read_pilot, read_state
+
+    finished = False
+    if (pilot := read_pilot(name, storage)) is not None:
+        print(pilot)
+    else:
+        answer, finished = read_answer(name, storage)
+        print_answer(answer, whole=whole)
+        if not whole:
+            command = redact(calsweep_command(f"show {name} --all", storage))
+            print(f"\n{command} has the reasons and all verdicts")
+    if finished:
+        return
+    if read_state(name, storage) == "running":
+        print(f"\nstill running; {redact(calsweep_command(f'watch {name}', storage))} follows it")
+    else:
+        print(f"\nnot finished; {redact(resume_command(name, storage))} continues it")
+
+
+@app.command("list", rich_help_panel=INSPECT)
+def list_sweeps(
+    storage: Storage = DEFAULT_STORAGE,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="List what runs and waits on the Ray cluster of this dashboard instead.",
+        ),
+    ] = None,
+) -> None:
+    """List the sweeps in the storage, with progress and best setting."""
+    if address is not None:
+        from sweeps.jobs.occupancy import sweeps_on
+        from sweeps.jobs.tables import occupancy_table
+
+        there = sweeps_on(address)
+        show_table(occupancy_table(there) if there else "no sweep runs or waits on this cluster")
+        return
+    from sweeps.service.reading import overviews
+    from sweeps.terminal.answers import overview_table
+
+    found = overviews(storage)
+    show_table(overview_table(found) if found else f"no sweep in {redact(storage)} yet")
+
+
+@app.command(rich_help_panel=SELECT)
+def compare(names: SweepNames, storage: Storage = DEFAULT_STORAGE) -> None:
+    """Compare the selected settings of several sweeps, loss by loss."""
+    from sweeps.service.reading import side_by_side
+    from sweeps.terminal.answers import side_by_side_tables
+
+    first, second = side_by_side_tables(side_by_side(names, storage))
+    show_table(first)
+    print()
+    show_table(second)
+
+
+@app.command(rich_help_panel=INSPECT)
+def watch(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
+    """Follow a running sweep until it ends, and print its result.
+
+    Ctrl-C ends the view, not the sweep.
+    """
+    from sweeps.service.reading import look_at
+    from sweeps.terminal.console import plain_console
+    from sweeps.terminal.watching import watch as follow
+
+    follow(lambda: look_at(name, storage), plain_console())
+    _show(name, storage)
+
+
+@app.command(rich_help_panel=INSPECT)
+def delete(
+    name: SweepName,
+    storage: Storage = DEFAULT_STORAGE,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Delete only the checkpoints.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+) -> None:
+    """Delete a sweep from the storage; its runs in MLflow stay."""
+    from sweeps.service.upkeep import delete_sweep
+
+    what = "the checkpoints of sweep" if checkpoints else "sweep"
+    if not yes:
+        typer.confirm(f"delete {what} {name!r} in {redact(storage)}?", abort=True)
+    delete_sweep(name, storage, checkpoints)
+    print(f"deleted: {what} {name}")
+
+
+@app.command(rich_help_panel=SELECT)
+def best(
+    storage: Storage = DEFAULT_STORAGE,
+    dataset: Annotated[str | None, typer.Option(help="Only this dataset.")] = None,
+    model: Annotated[str | None, typer.Option(help="Only this model.")] = None,
+    objective: Annotated[str | None, typer.Option(help="Only sweeps with this objective.")] = None,
+    form: Annotated[
+        Literal["table", "json", "yaml"], typer.Option("--format", help="Output format.")
+    ] = "table",
+) -> None:
+    """Print the best hyperparameters per dataset and model.
+
+    All sweeps in the storage or in MLflow are compared.
+    """
+    from sweeps.service.reading import find_best
+    from sweeps.terminal.answers import render_best
+
+    found = find_best(storage, dataset, model, objective)
+    render_best(found.entries, form, found.read_sweep_file)
+
+
+@app.command(rich_help_panel=INSPECT)
+def report(
+    names: SweepNames,
+    storage: Storage = DEFAULT_STORAGE,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="One page that compares several sweeps.")
+    ] = False,
+    output: Annotated[
+        str | None,
+        typer.Option(
+            help="The file; default <NAME>-report.html or comparison.html; a table is printed; "
+            "figures are written to a folder, by default <NAME>-figures."
+        ),
+    ] = None,
+    form: Annotated[
+        Literal["html", "markdown", "latex", "pdf", "svg"],
+        typer.Option("--format", help="An HTML page, or a table or figures for a paper."),
+    ] = "html",
+) -> None:
+    """Write an HTML report, or a table or figures for a paper."""
+    from sweeps.service.reading import (
+        paper_table_of,
+        write_figures,
+        write_report,
+        write_side_by_side,
+        write_text,
+    )
+
+    if compare and form != "html":
+        raise UserError(f"--format {form}: with --compare only html is allowed")
+    if compare:
+        print(f"written: {write_side_by_side(names, storage, output)}")
+        return
+    if len(names) > 1:
+        raise UserError(
+            f"{' '.join(names)}: one report is of one sweep; `calsweep report --compare "
+            f"{' '.join(names)}` writes one page of several"
+        )
+    (name,) = names
+    match form:
+        case "html":
+            print(f"written: {write_report(name, storage, output)}")
+        case "pdf" | "svg":
+            for path in write_figures(name, storage, form, output):
+                print(f"written: {path}")
+        case "markdown" | "latex":
+            table = paper_table_of(name, storage, form)
+            print(table if output is None else f"written: {write_text(table, output)}\n", end="")
+
+
+@app.command(rich_help_panel=INSPECT)
+def table(
+    names: SweepNames,
+    storage: Storage = DEFAULT_STORAGE,
+    rows: Annotated[
+        Literal["loss", "dataset", "model", "sweep"], typer.Option(help="What a row is.")
+    ] = "loss",
+    columns: Annotated[
+        Literal["loss", "dataset", "model", "sweep"], typer.Option(help="What a column is.")
+    ] = "dataset",
+    metrics: Annotated[
+        str, typer.Option(help="Metrics of the test split; ece_scaled is after a temperature.")
+    ] = "ece,nll,error",
+    output: Annotated[str | None, typer.Option(help="The file; printed if omitted.")] = None,
+    form: Annotated[
+        Literal["latex", "csv", "markdown", "json"], typer.Option("--format", help="Output format.")
+    ] = "markdown",
+) -> None:
+    """Print one table of several sweeps for a paper."""
+    from sweeps.service.reading import results_table_of, write_text
+
+    text = results_table_of(names, storage, rows, columns, metrics, form)
+    if output is None:
+        print(text, end="")
+    else:
+        print(f"written: {write_text(text, output)}")
+
+
+@app.command(rich_help_panel=INSPECT)
+def sync(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
+    """Write to MLflow what it missed while it was unreachable."""
+    from sweeps.service.upkeep import sync_sweep
+    from sweeps.terminal.console import plain_console
+    from sweeps.terminal.progress import Progress
+
+    with Progress(plain_console(lasting=True)) as progress:
+        done = sync_sweep(name, storage, progress)
+    print(f"MLflow is up to date: {counted(done.trials, 'trial')} of {name}")
+    if done.deleted:
+        print(
+            f"the runs of {done.deleted} of them were deleted in MLflow, and stay so until they "
+            "are restored there"
+        )
+
+
+@app.command(rich_help_panel=INSPECT)
+def ui(
+    storage: Storage = DEFAULT_STORAGE,
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5000,
+) -> None:
+    """Open the MLflow UI on the runs; Ctrl-C ends it.
+
+    If the runs are on a tracking server, print its links instead.
+    """
+    from sweeps.tracking.server import serve
+
+    serve(storage, host, port)

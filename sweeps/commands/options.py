@@ -1,0 +1,70 @@
+"""Arguments and options that several commands share."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from sweeps.messages.formatting import DEFAULT_STORAGE
+
+Storage = Annotated[
+    str,
+    typer.Option(
+        envvar="CALSWEEP_STORAGE",
+        metavar="PATH_OR_URI",
+        help="Where sweeps, checkpoints and the MLflow database are stored.",
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Override one value, e.g. training.epochs=5."),
+]
+NewName = Annotated[str | None, typer.Option("--name", help="Name of the sweep.")]
+Compared = Annotated[
+    str | None,
+    typer.Option(
+        "--compare", metavar="LOSS,LOSS", help="Search these losses and compare them in pairs."
+    ),
+]
+FreshSeeds = Annotated[
+    int | None,
+    typer.Option("--seeds", help="Fresh seeds of each finalist: selection.seeds."),
+]
+Address = Annotated[str | None, typer.Option(help="A Ray cluster, host:port or 'auto'.")]
+OrResume = Annotated[
+    bool, typer.Option("--or-resume", help="Resume the sweep if it exists, otherwise start it.")
+]
+Debug = Annotated[
+    bool,
+    typer.Option(
+        "--debug", help="Train in this process, without Ray: breakpoints and tracebacks work."
+    ),
+]
+Url = Annotated[
+    str | None,
+    typer.Option(help="URL of a cluster's dashboard; default RAY_API_SERVER_ADDRESS."),
+]
+JOB = typer.Argument(help="A job's id, or the name of its sweep.")
+JobName = Annotated[str, JOB]
+File = Annotated[str, typer.Argument(help="A sweep file, or the name of a ready-made sweep.")]
+
+
+def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
+    """The names of the sweeps in the storage, for the shell."""
+    from sweeps.store.sweep_store import sweep_names
+
+    storage = context.params.get("storage") or DEFAULT_STORAGE
+    with suppress(OSError):  # the command itself reports an unreadable storage
+        return [name for name in sweep_names(storage) if name.startswith(incomplete)]
+    return []
+
+
+SweepName = Annotated[
+    str, typer.Argument(help="Name of a sweep in the storage.", autocompletion=_complete_name)
+]
+SweepNames = Annotated[
+    list[str],
+    typer.Argument(help="Names of sweeps in the storage.", autocompletion=_complete_name),
+]

@@ -1,0 +1,241 @@
+"""Commands that begin, continue and plan a sweep."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sweeps.commands.app import RUN, app
+from sweeps.commands.options import (
+    Address,
+    Compared,
+    Debug,
+    File,
+    FreshSeeds,
+    NewName,
+    OrResume,
+    Overrides,
+    Storage,
+    SweepName,
+)
+from sweeps.commands.printing import print_job, print_notice, print_places, print_result
+from sweeps.errors import UserError
+from sweeps.messages.formatting import DEFAULT_STORAGE, counted, storage_option
+from sweeps.messages.redaction import redact
+
+if TYPE_CHECKING:
+    from sweeps.search.plan import Plan
+    from sweeps.sweep_file.schema import SweepFile
+
+
+@app.command(rich_help_panel=RUN)
+def run(
+    file: File,
+    storage: Storage = DEFAULT_STORAGE,
+    address: Address = None,
+    overrides: Overrides = None,
+    name: NewName = None,
+    compare: Compared = None,
+    seeds: FreshSeeds = None,
+    or_resume: OrResume = False,
+    debug: Debug = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", help="Run it in the background, and return at once.")
+    ] = False,
+) -> None:
+    """Run a sweep on this machine, or on the Ray cluster at --address."""
+    from sweeps.planning.compared_losses import with_comparison
+    from sweeps.service.running import run_or_resume, run_sweep
+    from sweeps.sweep_file.loading import load_sweep
+
+    sweep = with_comparison(load_sweep(file, overrides or (), name), compare, seeds)
+    if detach:
+        if debug:
+            raise UserError("--detach: with --debug it is not allowed; leave one of them out")
+        _detach(sweep.name, storage)
+        return
+    begin = run_or_resume if or_resume else run_sweep
+    result = begin(sweep, storage, address=address, debug=debug, on_answer=print_result)
+    print_places(result, sweep.name, storage)
+
+
+def _detach(name: str, storage: str) -> None:
+    """Run this command again in the background, without the option."""
+    from sweeps.service.background import start_detached
+
+    print(f"Starting {name} in the background ...", file=sys.stderr)
+    arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
+    begun = start_detached(name, storage, arguments)
+    where = redact(storage_option(storage))
+    print(
+        f"{name} runs in the background, as process {begun.pid}\n"
+        f"  progress  calsweep watch {name}{where}\n"
+        f"  stop      calsweep stop {name}{where}\n"
+        f"  log       {begun.log}"
+    )
+
+
+@app.command(rich_help_panel=RUN)
+def resume(
+    name: SweepName,
+    storage: Storage = DEFAULT_STORAGE,
+    address: Address = None,
+    overrides: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set", metavar="KEY=VALUE", help="Change a budget, e.g. search.max_hours=8."
+        ),
+    ] = None,
+    debug: Debug = False,
+) -> None:
+    """Continue an interrupted sweep; finished trials are not run again.
+
+    With a URL as --address it continues as a job on that cluster.
+    """
+    if address is not None and address.startswith(("http://", "https://")):
+        from sweeps.jobs.jobs import submit_resume
+
+        print_job(submit_resume(name, storage, address, overrides or (), print_notice), address)
+        return
+    from sweeps.service.running import resume_sweep
+
+    result = resume_sweep(
+        name, storage, overrides or (), address=address, debug=debug, on_answer=print_result
+    )
+    print_places(result, name, storage)
+
+
+@app.command(rich_help_panel=RUN)
+def check(
+    file: File,
+    storage: Storage = DEFAULT_STORAGE,
+    overrides: Overrides = None,
+    name: NewName = None,
+    compare: Compared = None,
+    seeds: FreshSeeds = None,
+    no_data: Annotated[
+        bool,
+        typer.Option(
+            "--no-data", help="Read the sweep file alone, neither the data nor the storage."
+        ),
+    ] = False,
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            "--gpu", metavar="CARD", help="Estimate memory and time on a card, such as h100."
+        ),
+    ] = None,
+) -> None:
+    """Read a sweep file and its data and print the plan, without running."""
+    from sweeps.planning.checks import check_sweep
+    from sweeps.planning.compared_losses import with_comparison
+    from sweeps.search.plan import Plan
+    from sweeps.sweep_file.loading import load_sweep
+    from sweeps.sweep_file.schema import OWN_DATA
+    from sweeps.terminal.console import plain_console
+    from sweeps.terminal.plan_tables import plan_tables
+
+    sweep = with_comparison(load_sweep(file, overrides or (), name), compare, seeds)
+    check_sweep(sweep)
+    if gpu is not None and (no_data or sweep.dataset.name == OWN_DATA):
+        raise UserError(f"--gpu {gpu} needs data that calsweep reads; leave it out")
+    earlier = {} if no_data else _facts_of_earlier(sweep, storage)
+    plan, of_data = (Plan(sweep), {}) if no_data else _facts_of_data(sweep, gpu, storage)
+    plain_console().print(*plan_tables(plan, of_data | earlier), sep="\n")
+
+
+def _facts_of_earlier(sweep: SweepFile, storage: str) -> dict[str, str]:
+    """What the sweep learns from others; UserError if there are none of these names."""
+    if not sweep.search.warm_start:
+        return {}
+    from sweeps.search.warm_start import earlier_trials
+    from sweeps.store.warm_starts import sweeps_to_learn_from
+
+    trials = earlier_trials(sweep, sweeps_to_learn_from(sweep, storage))
+    return {"warm start": counted(len(trials), "suitable trial")}
+
+
+def _facts_of_data(sweep: SweepFile, gpu: str | None, storage: str) -> tuple[Plan, dict[str, str]]:
+    from sweeps.planning.data import load_data
+    from sweeps.planning.data_facts import data_facts, duration_facts
+    from sweeps.planning.data_fit import fit_to_data
+    from sweeps.planning.model_facts import model_facts
+    from sweeps.search.plan import Plan
+    from sweeps.sweep_file.schema import OWN_DATA
+
+    if sweep.dataset.name == OWN_DATA:
+        classes = sweep.dataset.options["num_classes"]
+        return Plan(sweep), {"data": f"read by the loop: {classes} classes"}
+    try:
+        dataset = load_data(sweep)
+    except UserError as error:
+        raise UserError(
+            f"{error}\nIf the data are only on the cluster, `calsweep check --no-data` checks the "
+            "rest."
+        ) from None
+    plan = Plan(fit_to_data(sweep, dataset))
+    if gpu is not None:
+        from sweeps.planning.cards import card_facts
+
+        return plan, data_facts(plan, dataset) | card_facts(gpu, plan, dataset)
+    facts = data_facts(plan, dataset) | model_facts(plan.sweep, dataset)
+    if sweep.search.warm_start:
+        from sweeps.store.warm_starts import on_other_data
+
+        if lines := on_other_data(sweep, dataset.digest(), storage):
+            facts["other data"] = "\n".join(lines)
+    return plan, facts | duration_facts(plan, dataset)
+
+
+@app.command(rich_help_panel=RUN)
+def init(
+    file: Annotated[str | None, typer.Argument(help="The file; default <NAME>.yaml.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Your data: a folder, a file, or the name of a dataset; asked for if omitted."
+        ),
+    ] = None,
+    name: NewName = None,
+    trials: Annotated[
+        int | None, typer.Option(min=1, help="Number of trials; asked for if omitted.")
+    ] = None,
+    slurm: Annotated[
+        bool, typer.Option("--slurm", help="Also write a batch script for Slurm (docs/slurm.md).")
+    ] = False,
+) -> None:
+    """Write a commented sweep file that fits your data."""
+    from sweeps.drafting.draft import draft_for
+    from sweeps.service.reading import write_batch_script, write_new_sweep_file
+    from sweeps.sweep_file.sections.search import GUIDED_TRIALS
+
+    def write_script(file: str) -> None:
+        script = write_batch_script(file)
+        print(f"written: {script}")
+        print(f"`sbatch {shlex.quote(script)}` queues it, once the lines marked CHANGE fit")
+
+    if slurm and file is not None and os.path.exists(file):
+        write_script(file)
+        return
+    asked = data is None
+    if data is None:
+        data = typer.prompt(
+            "Your data: a folder or file, or a name that `calsweep datasets` lists",
+            default="digits",
+        )
+    draft = draft_for(data)
+    if asked:
+        print(draft.seen)
+        name = name or typer.prompt("Name of the sweep", default=draft.name)
+        trials = trials or typer.prompt("How many settings to try", default=GUIDED_TRIALS, type=int)
+    name = name or draft.name
+    path = write_new_sweep_file(draft, name, trials or GUIDED_TRIALS, file or f"{name}.yaml")
+    print(f"written: {path}")
+    quoted = shlex.quote(path)
+    print(f"`calsweep check {quoted}` prints the plan, `calsweep run {quoted}` starts it")
+    if slurm:
+        write_script(path)
