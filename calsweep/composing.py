@@ -63,6 +63,8 @@ class Composer:
                 "validation, test), the name of a dataset, a section of a sweep file, or a "
                 "function that loads one"
             )
+        from trainables.data.labelling.groups import IN_ALL
+
         several = isinstance(given[0], tuple)
         parts = _by_part(given if several else (given, None))
         of_parts = dict.fromkeys(parts)
@@ -73,6 +75,9 @@ class Composer:
                     f"a tuple of {len(given)} arrays"
                 )
             of_parts = _by_part(groups if several else (groups, None))
+            without = [key for key, part in parts.items() if part and of_parts[key] is None]
+            if without:
+                raise UserError(f"{without[0]} has no groups{IN_ALL}")
         found = [
             self._kept_data(key, part, of_parts[key])
             for key, part in parts.items()

@@ -58,6 +58,8 @@ def test_parts_have_their_own_groups(tmp_path: Path) -> None:
     assert dataset.train.num_groups + dataset.validation.num_groups == 60
     with pytest.raises(UserError, match="with 2 parts in dataset, it must be a tuple of 2 arrays"):
         composer.dataset(parts, GROUPS)
+    with pytest.raises(UserError, match="test has no groups; groups are needed in every part"):
+        composer.dataset(parts, (GROUPS[early], None))
     with pytest.raises(UserError, match=r"groups have shape \(\d+,\); \(\d+,\) is needed"):
         composer.dataset((x, y), GROUPS[:-1])
     with pytest.raises(UserError, match=r"train: row 1 \(from 0\) has no group"):

@@ -1,9 +1,15 @@
 """The groups of samples that people give, such as customers or patients."""
 
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
+
+IN_ALL: Final = (
+    "; groups are needed in every part, because a group may be in one split only; if samples are "
+    "independent, give each another name"
+)
+"""The end of a message about a part of the data without groups."""
 
 _MISSING = ("", "nan", "NaT", "None", "<NA>")  # as text
 

@@ -19,7 +19,7 @@ from trainables.data.core.options import CommonOptions, Validation, with_options
 from trainables.data.core.splits import build_from_parts, size_and_path
 from trainables.data.core.types import Inputs
 from trainables.data.kinds.samples import Arrays, Images
-from trainables.data.labelling.groups import names_of_groups
+from trainables.data.labelling.groups import IN_ALL, names_of_groups
 from trainables.data.labelling.labels import Values
 from trainables.data.labelling.targets import check_weights, index_parts
 from trainables.data.readers.files import PathOrUri, find_files
@@ -288,9 +288,10 @@ def _read_npz(option: str, path: PathOrUri, keys: Mapping[str, str]) -> Any:
             raise ValueError(f"{option}={place} is no .npz file")
         for name, key in keys.items():
             if key not in arrays:
+                advice = IN_ALL if name == "group" else ""
                 raise ValueError(
                     f"{option}={place} has no array {key!r} (option {name})"
-                    f"{did_you_mean(key, list(arrays))}; its arrays: {', '.join(arrays)}"
+                    f"{did_you_mean(key, list(arrays))}; its arrays: {', '.join(arrays)}{advice}"
                 )
         found.append([_member(f"{option}={place}", arrays, key) for key in keys.values()])
     return tuple(_joined(option, parts) for parts in zip(*found, strict=True))

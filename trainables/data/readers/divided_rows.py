@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.divisions import SPLITS, ByGroup, ByName, ByTime, Division
 from trainables.data.kinds.encode import as_dates
+from trainables.data.labelling.groups import IN_ALL
 from trainables.data.readers.rows import Rows
 from trainables.data.readers.table_columns import convert_each, numbers_of
 
@@ -55,10 +56,8 @@ def names_splits(rows: Rows, column: str) -> bool:
     return "train" in splits and len(splits) > 1 and None not in splits
 
 
-def groups_of(rows: Rows, column: str) -> npt.NDArray[np.int64] | None:
-    """The group of each row, as numbers; None if the file has no such column."""
-    if column not in rows.names:
-        return None
+def groups_of(rows: Rows, column: str) -> npt.NDArray[np.int64]:
+    """The group of each row, as numbers."""
     texts = rows.column(column, pa.string()).combine_chunks().dictionary_encode()
     return np.asarray(texts.indices.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
@@ -110,24 +109,21 @@ def _by_group(
     parts: Sequence[Rows], bad: Sequence[BadSamples], column: str
 ) -> tuple[Division, tuple[str, ...]]:
     rows = parts[0]
-    rows.content(column, "group")
     for part, faults in zip(parts, bad, strict=True):
-        if column in part.names:
-            missing = part.column(column, pa.string()).is_null().to_numpy()
-            for row in np.flatnonzero(missing).tolist():
-                faults.add(row, f"there is no group ({column} is missing)")
+        part.check_has(column, "group", IN_ALL)
+        missing = part.column(column, pa.string()).is_null().to_numpy()
+        for row in np.flatnonzero(missing).tolist():
+            faults.add(row, f"there is no group ({column} is missing)")
     texts = rows.column(column, pa.string())
     for other in parts[1:]:
-        if column in other.names:
-            shared = set(other.column(column, pa.string()).unique().to_pylist()) - {None}
-            if shared := shared & set(texts.unique().to_pylist()):
-                raise ValueError(
-                    f"group={column}: {len(shared):,} groups, such as {min(shared)!r}, are in "
-                    f"{rows.named(rows.files[0])} and {other.named(other.files[0])}; a group may "
-                    "be in one split only"
-                )
+        shared = set(other.column(column, pa.string()).unique().to_pylist()) - {None}
+        if shared := shared & set(texts.unique().to_pylist()):
+            raise ValueError(
+                f"group={column}: {len(shared):,} groups, such as {min(shared)!r}, are in "
+                f"{rows.named(rows.files[0])} and {other.named(other.files[0])}; a group may "
+                "be in one split only"
+            )
     groups = groups_of(rows, column)
-    assert groups is not None
     count = len(np.unique(groups))
     remark = f"no group of column {column!r}, of {count:,} in training files, is in two splits"
     return ByGroup(column, groups), (remark,)

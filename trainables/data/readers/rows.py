@@ -105,15 +105,10 @@ class Rows(ABC):
 
         If it differs between files, it is text in CSV files, and else a ``ValueError``.
         """
+        self.check_has(column, option)
         found: dict[Content, File] = {}
         for file in self.files:
-            schema = file.schema
-            if column not in schema.names:
-                raise ValueError(
-                    f"{self.named(file)} has no column {column!r} (option {option})"
-                    f"{did_you_mean(column, schema.names)}; its columns: {', '.join(schema.names)}"
-                )
-            found.setdefault(content_of(schema.field(column).type), file)
+            found.setdefault(content_of(file.schema.field(column).type), file)
         found.pop("nothing", None)
         if len(found) < 2:
             return next(iter(found), "nothing")
@@ -124,6 +119,16 @@ class Rows(ABC):
             f"{self.named(here)}: column {column!r} holds {other}, while in {there.path} it holds "
             f"{first}"
         )
+
+    def check_has(self, column: str, option: str, advice: str = "") -> None:
+        """Raises ``ValueError``, which ends with the advice, if a file has no such column."""
+        for file in self.files:
+            names = file.schema.names
+            if column not in names:
+                raise ValueError(
+                    f"{self.named(file)} has no column {column!r} (option {option})"
+                    f"{did_you_mean(column, names)}; its columns: {', '.join(names)}{advice}"
+                )
 
     def type(self, column: str) -> pa.DataType:
         """The type of a column in the first file."""

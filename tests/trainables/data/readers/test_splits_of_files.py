@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from trainables.data import Dataset, Split, TableRows, load_dataset
 from trainables.data.readers.arrays import load_npz
@@ -222,6 +223,26 @@ def test_files_of_their_own_share_no_group(tmp_path: Path) -> None:
     gaps = write(tmp_path, name="gaps", shop=["" if n == 2 else n + 90 for n in ROWS.tolist()])
     with pytest.raises(ValueError, match=r"row 2 .*: there is no group \(shop is missing\)"):
         load(train, test=gaps, group="shop")
+
+
+@pytest.mark.parametrize("option", ["test", "validation"])
+@pytest.mark.parametrize("kind", ["table", "texts", "pictures", "arrays"])
+def test_each_file_needs_groups(tmp_path: Path, kind: str, option: str) -> None:
+    columns: dict[str, Any] = {"said": [f"word {n}" for n in ROWS], "picture": ["a.png"] * COUNT}
+    Image.new("L", (4, 4)).save(tmp_path / "a.png")
+    train, other = write(tmp_path, **columns, shop=ROWS // 8), write(tmp_path, name="b", **columns)
+    arrays = {"x": np.stack([ROWS, ROWS], 1).astype(np.float32), "y": ROWS % 2}
+    for name, more in (("train", {"shop": ROWS // 8}), ("b", {})):
+        np.savez(tmp_path / f"{name}.npz", **arrays, **more)
+    name, what, options = {
+        "table": ("csv", "column", {"train": train, option: other}),
+        "texts": ("csv", "column", {"train": train, option: other, "text": "said"}),
+        "pictures": ("csv", "column", {"train": train, option: other, "image": "picture"}),
+        "arrays": ("npz", "array", {"train": tmp_path / "train.npz", option: tmp_path / "b.npz"}),
+    }[kind]
+    message = rf"{option}=.*b\..* has no {what} 'shop' \(option group\).*give each another name"
+    with pytest.raises(ValueError, match=message):
+        load_dataset(name, seed=0, group="shop", **options)
 
 
 def test_arrays_without_a_group_are_bad_samples(tmp_path: Path) -> None:
