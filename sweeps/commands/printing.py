@@ -13,7 +13,7 @@ from sweeps.terminal.lasting import discard_unwritable
 
 if TYPE_CHECKING:
     from sweeps.results.result import SweepResult
-    from sweeps.service.running import EndedSweep
+    from sweeps.service.course import EndedSweep
 
 
 def show_table(what: object) -> None:

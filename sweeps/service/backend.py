@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from sweeps.messages.reporter import Reporter
 from sweeps.planning.devices import Machines
+from sweeps.search.plan import Plan
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.sweep_store import SweepStore
+from sweeps.terminal.progress import Progress
 from trainables.contract.config import EncoderSetup, TrialSetup
 from trainables.contract.metric_names import MetricName
 
@@ -43,17 +46,22 @@ class Backend(Machines, Protocol):
         """
 
 
-def train(
-    backend: Backend,
-    queue: TrialQueue,
-    data: Data,
-    store: SweepStore,
-    encoder: EncoderSetup | None,
-    reporter: Reporter,
-) -> None:
+@dataclass(frozen=True)
+class RunningSweep:
+    """A sweep that runs, and what it works with."""
+
+    plan: Plan
+    store: SweepStore
+    data: Data
+    backend: Backend
+    progress: Progress
+
+
+def train(running: RunningSweep, queue: TrialQueue, encoder: EncoderSetup | None) -> None:
     """Run the queue's trials, see :meth:`Backend.run`."""
+    store = running.store
     setup = _trial_setup(queue, store, store.patiently(store.sweep_id), encoder)
-    backend.run(queue, setup, data, store, reporter)
+    running.backend.run(queue, setup, running.data, store, running.progress)
 
 
 def _trial_setup(

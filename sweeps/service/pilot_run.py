@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from sweeps.errors import SweepFailedError
 from sweeps.evidence.learning import FirstEpochs
@@ -11,25 +11,14 @@ from sweeps.messages.formatting import counted
 from sweeps.search.pilot import ACTION, PilotQueue, common_epochs, progress_of
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from sweeps.service.backend import Backend, train
+from sweeps.service.backend import RunningSweep, train
 from sweeps.store.resuming import interrupted, load_records
-from sweeps.store.sweep_store import SweepStore
-from sweeps.terminal.progress import Progress
-
-if TYPE_CHECKING:
-    from trainables.data.core.base import Data
 
 
 def run_pilot(
-    plan: Plan,
-    store: SweepStore,
-    dataset: Data,
-    backend: Backend,
-    progress: Progress,
-    first_epochs: FirstEpochs,
-    log: Path,
-) -> tuple[Plan, list[TrialRecord]]:
-    """Train the pilot; returns the plan with the number of epochs that it finds, and its record.
+    running: RunningSweep, first_epochs: FirstEpochs, log: Path
+) -> tuple[RunningSweep, list[TrialRecord]]:
+    """Train the pilot; returns the sweep with the number of epochs that it finds, and its record.
 
     The stored sweep file gets that number too. Without ``training.patience`` there is no pilot, and
     the plan stays as it is. A pilot that was cut off continues, one that failed is run again, and
@@ -38,14 +27,15 @@ def run_pilot(
     Raises:
         SweepFailedError: The pilot failed, as the baseline would.
     """
+    plan, store, progress = running.plan, running.store, running.progress
     if plan.sweep.training.patience is None:
-        return plan, []
+        return running, []
     own, most = store.pilot(), plan.epochs
     records = own.patiently(load_records, plan, own, progress.notice)
     queue = PilotQueue(
         plan,
         own.save,
-        dataset.num_classes,
+        running.data.num_classes,
         [record for record in records if record.state != "failed"],
         listeners=(
             lambda record: progress.left(progress_of(record.epochs, most)),
@@ -56,12 +46,12 @@ def run_pilot(
     if runs:
         progress.stage(ACTION)
         try:
-            train(backend, queue, dataset, own, None, progress)
+            train(replace(running, store=own), queue, None)
         except KeyboardInterrupt:
             raise interrupted(store) from None
     if queue.cut_short:  # no hours are left for the sweep either
         queue.interrupted()
-        return plan, queue.records
+        return running, queue.records
     (pilot,) = queue.records
     if pilot.state == "failed":
         raise SweepFailedError(
@@ -73,7 +63,7 @@ def run_pilot(
     own.delete_checkpoints()
     if runs:
         progress.notice(_found(plan, pilot, most))
-    return plan, queue.records
+    return replace(running, plan=plan), queue.records
 
 
 def _found(plan: Plan, pilot: TrialRecord, most: int) -> str:

@@ -3,46 +3,28 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from sweeps.cluster.ray_tune import RayTune
-from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
-from sweeps.evidence.learning import FirstEpochs
-from sweeps.messages.formatting import calsweep_command
+from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep, use_working_folder
 from sweeps.planning.data import data_of
 from sweeps.planning.names import names_look_right
-from sweeps.planning.rehearsal import Rehearsal
 from sweeps.planning.resolving import resolve
-from sweeps.results.explanation import failure_summary
-from sweeps.results.result import Ending, SweepResult
-from sweeps.search.plan import Plan
-from sweeps.search.ranking import Ranking
-from sweeps.search.record import TrialRecord
-from sweeps.search.suggestions import Known
-from sweeps.search.trial_queue import Past, TrialQueue
-from sweeps.service.backend import Backend, train
-from sweeps.service.ending import end_of, take_look
+from sweeps.results.result import SweepResult
+from sweeps.service.backend import Backend, RunningSweep
+from sweeps.service.course import EndedSweep, OnAnswer, carry_out
 from sweeps.service.in_process import InProcess
-from sweeps.service.mistakes import keep_mistakes
+from sweeps.service.interrupts import terminated_as_interrupted
 from sweeps.service.notifying import notified
-from sweeps.service.pilot_run import run_pilot
 from sweeps.service.starting import NewSweep
 from sweeps.store.beginning import keep_given, read_given
-from sweeps.store.blocks import BlockWriter
 from sweeps.store.driver_log import driver_log
-from sweeps.store.encoders import trained_encoders, usable_encoders
-from sweeps.store.identity import changes_since_start, identify
-from sweeps.store.recorded_sweeps import read_recorded
-from sweeps.store.resuming import interrupted, load_records
+from sweeps.store.identity import Identity, changes_since_start, identify
 from sweeps.store.state import failure_noted
 from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.sweep_file.loading import budgets_asked, with_other_budgets
@@ -51,21 +33,13 @@ from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
 from sweeps.tracking.address import check_answers
 from sweeps.tracking.kept_address import tracking_uri_of
-from sweeps.tracking.mirror import Mirror
-from sweeps.tracking.writer import MlflowWriter
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from trainables.contract.config import EncoderSetup
     from trainables.data.core.base import Data
 
 logger = logging.getLogger("calsweep")
-
-_PATIENCE_SECONDS = 20.0
-
-
-OnAnswer = Callable[[SweepResult], None]
 
 
 def _nothing(found: SweepResult) -> None: ...
@@ -115,26 +89,6 @@ class _Session:
                 "process; allowed: 1"
             )
         return InProcess()
-
-
-@dataclass(frozen=True)
-class EndedSweep:
-    """How a sweep ended.
-
-    Attributes:
-        result: What it has found.
-        unsynced: Trials that are incomplete in MLflow, because it did not answer or their files are
-            damaged.
-        tracking_uri: MLflow's address.
-        experiment_id: MLflow's id of the experiment; None if MLflow has not answered.
-    """
-
-    records: list[TrialRecord]
-    result: SweepResult
-    unsynced: int
-    fault: str | None
-    tracking_uri: str
-    experiment_id: str | None = None
 
 
 def run_sweep(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> EndedSweep:
@@ -210,208 +164,75 @@ def _run(
         Progress(
             session.console or plain_console(stderr=True, lasting=True), not session.debug
         ) as progress,
-        _terminated_as_interrupted() as interrupt,
+        terminated_as_interrupted() as interrupt,
         store.locked(progress, interrupt),  # first of all, because two processes may start at once
     ):
         if new:
             store.check_free()
-        progress.stage(f"Loading {sweep.dataset.label} and {backend.start}")
-        starting = backend.started(progress)
-        with ThreadPoolExecutor(1) as aside:
-            # The checks import PyTorch. This and starting Ray take some seconds each.
-            checking = aside.submit(check_sweep, sweep)
-            loading = aside.submit(_data_if_checked, sweep, checking)
-            identifying = aside.submit(lambda: identify(sweep.named, loading.result()))
-            with (
-                starting,
-                # Again, because Ray has installed its own handler, which aborts after 3 seconds.
-                _terminated_as_interrupted(),
-            ):
-                checking.result()
-                beginning = NewSweep.read(sweep, store) if new else None
-                check_answers(beginning.tracking if beginning else tracking_uri_of(store, sweep))
-                dataset = loading.result()
-                plan = resolve(sweep, dataset, backend, progress)
-                identity = identifying.result()
-                if beginning:
-                    beginning.create(plan, identity, dataset, given or sweep, progress)
-                else:
-                    store.change(plan.sweep)
-                    if given is not None:
-                        keep_given(store.folder, given)
-                with (
-                    driver_log(store) as log,
-                    notified(plan.sweep.tracking.notify, store, progress),
-                    failure_noted(store),
-                ):
-                    known = store.folder, identity
-                    for line in () if new else changes_since_start(sweep.name, *known):
-                        progress.notice(line)
-                        logger.warning(line)
-                    return _carry_out(
-                        plan, store, dataset, backend, progress, session.on_answer, log
-                    )
+        with _loading(sweep, backend, progress) as loading:
+            loading.checked.result()
+            beginning = NewSweep.read(sweep, store) if new else None
+            check_answers(beginning.tracking if beginning else tracking_uri_of(store, sweep))
+            data = loading.data.result()
+            plan = resolve(sweep, data, backend, progress)
+            identity = loading.identity.result()
+            if beginning:
+                beginning.create(plan, identity, data, given or sweep, progress)
+            else:
+                store.change(plan.sweep)
+                if given is not None:
+                    keep_given(store.folder, given)
+            running = RunningSweep(plan, store, data, backend, progress)
+            return _logged(running, None if new else identity, session.on_answer)
 
 
-def _data_if_checked(sweep: SweepFile, checking: Future[None]) -> Data:
-    checking.result()
-    return data_of(sweep)
+@dataclass(frozen=True)
+class _Loading:
+    """What is found out about a sweep while its backend starts."""
 
-
-def _carry_out(
-    plan: Plan,
-    store: SweepStore,
-    dataset: Data,
-    backend: Backend,
-    progress: Progress,
-    on_answer: OnAnswer,
-    log: Path,
-) -> EndedSweep:
-    first_epochs = FirstEpochs(dataset, progress, plan)
-    plan, pilot = run_pilot(plan, store, dataset, backend, progress, first_epochs, log)
-    sweep = plan.sweep
-    mirror, blocks, encoder, past = store.patiently(_read_store, plan, store, dataset, progress)
-    writer = MlflowWriter(mirror, progress)
-    queue = TrialQueue(
-        plan,
-        store.save,
-        dataset.num_classes,
-        replace(past, pilot=pilot),
-        listeners=(
-            blocks.take,
-            writer.submit,
-            progress.tick,
-            Rehearsal(plan, dataset, progress, backend.nodes).take,
-            first_epochs.take,
-        ),
-        take_look=partial(take_look, plan, store),
-    )
-    for record in past.records:
-        writer.submit(record)
-    progress.stage("Starting the first trials")
-    progress.follow(queue)
-    try:
-        if not queue.exhausted:
-            train(backend, queue, dataset, store, encoder, progress)
-        ending = end_of(queue, store, dataset, progress)
-        if not queue.cut_short:
-            store.save_answer(ending.result.to_json())
-            keep_mistakes(store, ending.ranking, dataset)
-    except BaseException as error:
-        progress.stage("Writing to MLflow")
-        writer.close(_PATIENCE_SECONDS)
-        if not isinstance(error, KeyboardInterrupt):
-            raise
-        raise interrupted(store) from None
-    failed = ending.status == "FAILED"
-    in_vain = queue.cut_short and not any(r.state == "finished" for r in queue.records)
-    if not (failed or in_vain):
-        progress.end()
-        on_answer(ending.result)
-    unsynced = _write_the_rest(writer, None if queue.cut_short else ending, store)
-    if failed:
-        raise SweepFailedError(
-            f"every trial of {sweep.name!r} failed:\n{failure_summary(queue.records)}\n"
-            f"more is in the log, {log}"
-        )
-    if in_vain:
-        raise SweepFailedError(f"no trial has finished: {' '.join(ending.result.evidence.ends)}")
-    if sweep.tracking.register_model and not queue.cut_short and ending.ranking.chosen is not None:
-        _register(store, plan, ending.ranking, dataset, writer.fault, progress)
-    uri = tracking_uri_of(store, sweep)
-    return EndedSweep(
-        queue.records, ending.result, unsynced, writer.fault, uri, mirror.experiment_id
-    )
-
-
-def _read_store(
-    plan: Plan, store: SweepStore, dataset: Data, progress: Progress
-) -> tuple[Mirror, BlockWriter, EncoderSetup | None, Past]:
-    records = load_records(plan, store, progress.notice)
-    encoder = usable_encoders(plan, store, dataset, progress.notice)
-    past = Past(
-        records,
-        Known(store.load_earlier(), read_recorded(store.folder)),
-        trained_encoders(plan, encoder),
-    )
-    return Mirror(plan, store), BlockWriter(store.folder, records), encoder, past
-
-
-def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepStore) -> int:
-    """Bring MLflow up to date; returns the number of trials that failed.
-
-    Without an ending (the sweep can be resumed), open runs in MLflow end as killed.
-    """
-    try:
-        return writer.close(_PATIENCE_SECONDS, ending)
-    except KeyboardInterrupt:
-        raise SweepInterruptedError(
-            "interrupted; the sweep store has all of it, and "
-            f"{calsweep_command(f'sync {store.name}', store.storage)} brings MLflow up to date"
-        ) from None
-
-
-def _register(
-    store: SweepStore,
-    plan: Plan,
-    ranking: Ranking,
-    dataset: Data,
-    fault: str | None,
-    progress: Progress,
-) -> None:
-    from sweeps.service.registering import register_recommended
-    from trainables.data.core.base import Dataset
-
-    assert isinstance(dataset, Dataset)  # custom loops are refused
-    progress.stage("Registering the recommended classifier in MLflow")
-    try:
-        if fault is not None:
-            raise UserError("MLflow is not up to date")
-        registered = register_recommended(store, plan, ranking, lambda: dataset)
-    except Exception as error:  # the model cannot be traced, or MLflow fails
-        logger.error("the recommended classifier is not registered", exc_info=error)
-        progress.notice(
-            f"not registered in MLflow: {first_line(error)}; "
-            f"{calsweep_command(f'export {plan.name} --register', store.storage)} tries again"
-        )
-    else:
-        progress.notice(f"registered: {registered}")
+    checked: Future[None]
+    data: Future[Data]
+    identity: Future[Identity]
 
 
 @contextmanager
-def _terminated_as_interrupted() -> Iterator[Callable[[], None]]:
-    """Context: SIGTERM and SIGHUP end a sweep like Ctrl-C, cleanly and resumable.
+def _loading(sweep: SweepFile, backend: Backend, progress: Progress) -> Iterator[_Loading]:
+    """Context in which the backend has started, and the sweep is checked and its data are loaded.
 
-    SIGHUP comes when the terminal is closed; if it is ignored, as under ``nohup``, it stays so.
-
-    Yields:
-        A function that does so from another thread. Outside the main thread, where signals cannot
-        be handled, it does nothing, because SIGTERM would end the whole process.
+    The checks import PyTorch. This and starting Ray take some seconds each.
     """
 
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
+    def load() -> Data:
+        checked.result()
+        return data_of(sweep)
 
-    try:
-        previous = {number: signal.signal(number, interrupt) for number in _ending_signals()}
-    except ValueError:  # only the main thread may handle signals
-        yield lambda: None
-        return
-    try:
-        yield _terminate_main_thread
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
-
-
-def _ending_signals() -> Iterator[signal.Signals]:
-    yield signal.SIGTERM
-    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
-        yield signal.SIGHUP
+    progress.stage(f"Loading {sweep.dataset.label} and {backend.start}")
+    starting = backend.started(progress)
+    with ThreadPoolExecutor(1) as aside:
+        checked = aside.submit(check_sweep, sweep)
+        data = aside.submit(load)
+        identity = aside.submit(lambda: identify(sweep.named, data.result()))
+        with (
+            starting,
+            # Again, because Ray has installed its own handler, which aborts after 3 seconds.
+            terminated_as_interrupted(),
+        ):
+            yield _Loading(checked, data, identity)
 
 
-def _terminate_main_thread() -> None:
-    """Interrupt it by SIGTERM, even if it sleeps; ``_thread.interrupt_main`` does not wake it."""
-    main = threading.main_thread().ident
-    assert main is not None
-    signal.pthread_kill(main, signal.SIGTERM)
+def _logged(running: RunningSweep, resumed: Identity | None, on_answer: OnAnswer) -> EndedSweep:
+    """Carry it out with a driver's log; its end is noted in the store and announced.
+
+    If it is resumed, it says what has changed since its start.
+    """
+    store, progress = running.store, running.progress
+    with (
+        driver_log(store) as log,
+        notified(running.plan.sweep.tracking.notify, store, progress),
+        failure_noted(store),
+    ):
+        known = running.plan.name, store.folder
+        for line in changes_since_start(*known, resumed) if resumed else ():
+            progress.notice(line)
+            logger.warning(line)
+        return carry_out(running, log, on_answer)

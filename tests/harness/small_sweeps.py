@@ -6,7 +6,8 @@ from typing import Any
 from rich.console import Console
 
 from sweeps.search.record import TrialRecord
-from sweeps.service.running import EndedSweep, run_sweep
+from sweeps.service.course import EndedSweep
+from sweeps.service.running import run_sweep
 from sweeps.sweep_file.loading import parse_sweep
 
 OWN_LOSSES = '''

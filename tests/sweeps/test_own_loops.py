@@ -17,9 +17,10 @@ from sweeps.planning.data import data_of
 from sweeps.planning.plan_facts import plan_facts
 from sweeps.results.best import as_sweep_file
 from sweeps.search.plan import Plan
+from sweeps.service.course import EndedSweep
 from sweeps.service.exporting import export_model
 from sweeps.service.reading import find_best
-from sweeps.service.running import EndedSweep, run_sweep
+from sweeps.service.running import run_sweep
 from sweeps.store.identity import identify
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import load_sweep, parse_sweep

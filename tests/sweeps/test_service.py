@@ -23,8 +23,9 @@ from sweeps.results.best import best_settings
 from sweeps.results.result import SweepResult
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
+from sweeps.service.course import EndedSweep
 from sweeps.service.reading import write_report
-from sweeps.service.running import EndedSweep, resume_sweep
+from sweeps.service.running import resume_sweep
 from sweeps.service.upkeep import sync_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep

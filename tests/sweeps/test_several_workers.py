@@ -19,7 +19,8 @@ from sweeps.planning.data import load_data
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
-from sweeps.service.running import EndedSweep, run_sweep
+from sweeps.service.course import EndedSweep
+from sweeps.service.running import run_sweep
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from tests.harness.interrupting import interrupted, wait_for_cpus

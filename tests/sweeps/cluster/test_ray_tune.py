@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.service.running import EndedSweep
+from sweeps.service.course import EndedSweep
 from tests.harness import small_sweeps
 from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.recording_losses import RECORDING, recorded_processes

@@ -11,7 +11,8 @@ from sweeps.cluster.slots import Slots
 from sweeps.cluster.tune_hooks import QueueCallback
 from sweeps.errors import SweepFailedError
 from sweeps.search.trial_queue import TrialQueue
-from sweeps.service.running import EndedSweep, run_sweep
+from sweeps.service.course import EndedSweep
+from sweeps.service.running import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import Noted, make_sweep, new_store, queue_of
 from trainables.contract.report import OutOfMemory, to_tune

@@ -9,7 +9,8 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.search.record import TrialRecord
-from sweeps.service.running import EndedSweep, resume_sweep, run_sweep
+from sweeps.service.course import EndedSweep
+from sweeps.service.running import resume_sweep, run_sweep
 from tests.builders import make_sweep
 from tests.harness.interrupting import interrupted
 from tests.harness.small_sweeps import OWN_LOSSES, of, run

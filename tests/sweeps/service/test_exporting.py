@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,12 @@ from sweeps.results.verdicts import SCALED, Comparison, Verdict
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
+from sweeps.service.backend import RunningSweep
+from sweeps.service.course import _register
 from sweeps.service.delivered import Wanted, deliver
 from sweeps.service.exporting import export_model, predict
+from sweeps.service.in_process import InProcess
 from sweeps.service.registering import register
-from sweeps.service.running import _register
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
@@ -338,8 +341,9 @@ def test_a_sweep_that_cannot_register_its_choice_says_so(
     progress = Progress(plain_console(file=text, width=1000))
     away = SweepStore(str(tmp_path), "small")  # a sweep that is not in MLflow
     away.create(sweep)
-    _register(away, sweep, ranking, data, None, progress)
-    _register(store, sweep, ranking, data, "connection refused", progress)
+    running = RunningSweep(Plan(sweep), away, data, InProcess(), progress)
+    _register(running, ranking, None)
+    _register(replace(running, store=store), ranking, "connection refused")
     warnings = [line for line in text.getvalue().splitlines() if line.startswith("not registered")]
     where = f" --storage {away.storage}`"
     again = "`calsweep export small --register --storage"

@@ -10,6 +10,7 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.planning.data import load_data
 from sweeps.service import running
+from sweeps.service.interrupts import terminated_as_interrupted
 from sweeps.service.reading import overviews, read_answer, write_report
 from sweeps.service.running import resume_sweep, run_sweep
 from sweeps.service.upkeep import delete_sweep
@@ -210,12 +211,12 @@ def test_data_are_split_by_the_sweeps_seed() -> None:
 
 def test_a_closed_terminal_interrupts_unless_it_is_ignored() -> None:
     before = signal.getsignal(signal.SIGHUP)
-    with pytest.raises(KeyboardInterrupt), running._terminated_as_interrupted():
+    with pytest.raises(KeyboardInterrupt), terminated_as_interrupted():
         os.kill(os.getpid(), signal.SIGHUP)
     assert signal.getsignal(signal.SIGHUP) == before
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as under nohup
     try:
-        with running._terminated_as_interrupted():
+        with terminated_as_interrupted():
             os.kill(os.getpid(), signal.SIGHUP)
     finally:
         signal.signal(signal.SIGHUP, before)

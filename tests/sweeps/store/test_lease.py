@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.service.running import _terminated_as_interrupted
+from sweeps.service.interrupts import terminated_as_interrupted
 from sweeps.store import lease as module
 from sweeps.store.lease import NAME, lease
 from tests.builders import Noted, baseline, make_sweep, new_store, trial
@@ -89,7 +89,7 @@ def stopped_by(folder: Folder, happens: Callable[[], object]) -> None:
     """Hold the lease while something happens to it, until SIGTERM arrives."""
     with (
         pytest.raises(KeyboardInterrupt),
-        _terminated_as_interrupted() as interrupt,
+        terminated_as_interrupted() as interrupt,
         lease(folder, on_lost=interrupt) as held,
     ):
         happens()
@@ -104,7 +104,7 @@ def test_a_process_whose_signals_are_its_own_is_not_ended(folder: Folder) -> Non
     def elsewhere() -> None:
         lost = threading.Event()
         with (
-            _terminated_as_interrupted() as interrupt,
+            terminated_as_interrupted() as interrupt,
             lease(folder, on_lost=lambda: (interrupt(), lost.set())) as held,
         ):
             folder.delete(NAME)

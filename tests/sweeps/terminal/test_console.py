@@ -19,7 +19,7 @@ from sweeps.results.verdicts import Comparison
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
-from sweeps.service.running import EndedSweep
+from sweeps.service.course import EndedSweep
 from sweeps.terminal.answers import leaderboard_table, verdict_table
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.plan_tables import plan_tables

@@ -1,0 +1,171 @@
+"""The course of a sweep: pilot, search, verdicts, MLflow, registration."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
+from sweeps.evidence.learning import FirstEpochs
+from sweeps.messages.formatting import calsweep_command
+from sweeps.planning.rehearsal import Rehearsal
+from sweeps.results.explanation import failure_summary
+from sweeps.results.result import Ending, SweepResult
+from sweeps.search.ranking import Ranking
+from sweeps.search.record import TrialRecord
+from sweeps.search.suggestions import Known
+from sweeps.search.trial_queue import Past, TrialQueue
+from sweeps.service.backend import RunningSweep, train
+from sweeps.service.ending import end_of, take_look
+from sweeps.service.mistakes import keep_mistakes
+from sweeps.service.pilot_run import run_pilot
+from sweeps.store.blocks import BlockWriter
+from sweeps.store.encoders import trained_encoders, usable_encoders
+from sweeps.store.recorded_sweeps import read_recorded
+from sweeps.store.resuming import interrupted, load_records
+from sweeps.store.sweep_store import SweepStore
+from sweeps.tracking.kept_address import tracking_uri_of
+from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.writer import MlflowWriter
+
+if TYPE_CHECKING:
+    from trainables.contract.config import EncoderSetup
+
+logger = logging.getLogger("calsweep")
+
+_PATIENCE_SECONDS = 20.0
+
+OnAnswer = Callable[[SweepResult], None]
+
+
+@dataclass(frozen=True)
+class EndedSweep:
+    """How a sweep ended.
+
+    Attributes:
+        result: What it has found.
+        unsynced: Trials that are incomplete in MLflow, because it did not answer or their files are
+            damaged.
+        tracking_uri: MLflow's address.
+        experiment_id: MLflow's id of the experiment; None if MLflow has not answered.
+    """
+
+    records: list[TrialRecord]
+    result: SweepResult
+    unsynced: int
+    fault: str | None
+    tracking_uri: str
+    experiment_id: str | None = None
+
+
+def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSweep:
+    """Search, judge and track; errors name `log`, the driver's, where there is more."""
+    store, dataset, progress = running.store, running.data, running.progress
+    first_epochs = FirstEpochs(dataset, progress, running.plan)
+    running, pilot = run_pilot(running, first_epochs, log)
+    plan, sweep = running.plan, running.plan.sweep
+    mirror, blocks, encoder, past = store.patiently(_read_store, running)
+    writer = MlflowWriter(mirror, progress)
+    queue = TrialQueue(
+        plan,
+        store.save,
+        dataset.num_classes,
+        replace(past, pilot=pilot),
+        listeners=(
+            blocks.take,
+            writer.submit,
+            progress.tick,
+            Rehearsal(plan, dataset, progress, running.backend.nodes).take,
+            first_epochs.take,
+        ),
+        take_look=partial(take_look, plan, store),
+    )
+    for record in past.records:
+        writer.submit(record)
+    progress.stage("Starting the first trials")
+    progress.follow(queue)
+    try:
+        if not queue.exhausted:
+            train(running, queue, encoder)
+        ending = end_of(queue, store, dataset, progress)
+        if not queue.cut_short:
+            store.save_answer(ending.result.to_json())
+            keep_mistakes(store, ending.ranking, dataset)
+    except BaseException as error:
+        progress.stage("Writing to MLflow")
+        writer.close(_PATIENCE_SECONDS)
+        if not isinstance(error, KeyboardInterrupt):
+            raise
+        raise interrupted(store) from None
+    failed = ending.status == "FAILED"
+    in_vain = queue.cut_short and not any(r.state == "finished" for r in queue.records)
+    if not (failed or in_vain):
+        progress.end()
+        on_answer(ending.result)
+    unsynced = _write_the_rest(writer, None if queue.cut_short else ending, store)
+    if failed:
+        raise SweepFailedError(
+            f"every trial of {sweep.name!r} failed:\n{failure_summary(queue.records)}\n"
+            f"more is in the log, {log}"
+        )
+    if in_vain:
+        raise SweepFailedError(f"no trial has finished: {' '.join(ending.result.evidence.ends)}")
+    if sweep.tracking.register_model and not queue.cut_short and ending.ranking.chosen is not None:
+        _register(running, ending.ranking, writer.fault)
+    uri = tracking_uri_of(store, sweep)
+    return EndedSweep(
+        queue.records, ending.result, unsynced, writer.fault, uri, mirror.experiment_id
+    )
+
+
+def _read_store(
+    running: RunningSweep,
+) -> tuple[Mirror, BlockWriter, EncoderSetup | None, Past]:
+    plan, store, notice = running.plan, running.store, running.progress.notice
+    records = load_records(plan, store, notice)
+    encoder = usable_encoders(plan, store, running.data, notice)
+    past = Past(
+        records,
+        Known(store.load_earlier(), read_recorded(store.folder)),
+        trained_encoders(plan, encoder),
+    )
+    return Mirror(plan, store), BlockWriter(store.folder, records), encoder, past
+
+
+def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepStore) -> int:
+    """Bring MLflow up to date; returns the number of trials that failed.
+
+    Without an ending (the sweep can be resumed), open runs in MLflow end as killed.
+    """
+    try:
+        return writer.close(_PATIENCE_SECONDS, ending)
+    except KeyboardInterrupt:
+        raise SweepInterruptedError(
+            "interrupted; the sweep store has all of it, and "
+            f"{calsweep_command(f'sync {store.name}', store.storage)} brings MLflow up to date"
+        ) from None
+
+
+def _register(running: RunningSweep, ranking: Ranking, fault: str | None) -> None:
+    from sweeps.service.registering import register_recommended
+    from trainables.data.core.base import Dataset
+
+    plan, store, dataset, progress = running.plan, running.store, running.data, running.progress
+    assert isinstance(dataset, Dataset)  # custom loops are refused
+    progress.stage("Registering the recommended classifier in MLflow")
+    try:
+        if fault is not None:
+            raise UserError("MLflow is not up to date")
+        registered = register_recommended(store, plan, ranking, lambda: dataset)
+    except Exception as error:  # the model cannot be traced, or MLflow fails
+        logger.error("the recommended classifier is not registered", exc_info=error)
+        progress.notice(
+            f"not registered in MLflow: {first_line(error)}; "
+            f"{calsweep_command(f'export {plan.name} --register', store.storage)} tries again"
+        )
+    else:
+        progress.notice(f"registered: {registered}")
