@@ -12,7 +12,7 @@ from sweeps.results.leaderboard import front_rows
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Limit, Rule
-from trainables.contract.metric_names import MetricName, SplitName, Statistic
+from trainables.contract.metric_names import MetricName, SplitName, Statistic, groups_name
 from trainables.files.digests import digest_of
 
 _METRICS = ("error", "ece", "nll", "brier", "adaptive_ece", "classwise_ece", "auroc", "aurc")
@@ -98,7 +98,8 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
         ``parent_run_id`` (of the sweep's own run), ``candidates`` (number of settings it was
         selected from), ``seeds`` (number of fresh seeds), ``verdict`` (against cross-entropy with a
         temperature: supported, not supported, worse, or None), ``objective``, ``val`` and ``test``
-        (means over the seeds, with ``ece_low``, ``ece_high`` and ``ece_scaled``), ``temperature``;
+        (means over the seeds, with ``ece_low``, ``ece_high``, ``ece_scaled``, and ``groups``, the
+        number of groups if they are the unit of intervals), ``temperature``;
         with several objectives ``front``, see :func:`~sweeps.results.leaderboard.front_rows`.
     """
     found: dict[tuple[object, ...], tuple[TrackedSweep, Candidate, list[dict[str, Any]]]] = {}
@@ -193,4 +194,5 @@ def _split(chosen: Candidate, split: SplitName, metric: str) -> dict[str, float]
         for statistic in get_args(Statistic)
     )
     names = (*map(MetricName, shown), *more)
-    return dict(finite({str(n): chosen.mean(replace(n, split=split)) for n in names}))
+    found = {str(n): chosen.mean(replace(n, split=split)) for n in names}
+    return dict(finite({**found, "groups": chosen.mean(groups_name(split))}))

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from sweeps.messages.formatting import over_groups
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.sweep_file.schema import SweepFile
-from trainables.contract.metric_names import MetricName
+from trainables.contract.metric_names import MetricName, groups_name
 
 
 @dataclass(frozen=True)
@@ -22,7 +23,10 @@ class Beside:
 
     @property
     def chosen(self) -> dict[str, Any]:
-        """The selected setting: ``loss``, ``hyperparameters``, metrics; empty if there is none."""
+        """The selected setting: ``loss``, ``hyperparameters``, metrics; empty if there is none.
+
+        ``over`` is `` over 57 groups``, if groups are the unit of the interval.
+        """
         chosen = self.ranking.chosen
         if chosen is None:
             return {}
@@ -37,6 +41,7 @@ class Beside:
             "test": chosen.mean(name),
             "test_low": low,
             "test_high": high,
+            "over": over_groups(chosen.mean(groups_name("test"))),
             "test_error": chosen.mean("test_error"),
             "test_scaled": chosen.mean(replace(name, scaled=True)),
             "temperature": chosen.mean("temperature"),

@@ -186,9 +186,11 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
             f"{entry['temperature']:.2f}",
             entry["verdict"] or "–",
         )
+    by_groups = any("groups" in entry[split] for entry in entries for split in ("val", "test"))
+    unit = ", the number of groups that it is over" if by_groups else ""
     table.caption = (
-        "Below a value: its 95% interval, and behind 0: up to what a perfectly calibrated model "
-        "would show with this many samples"
+        f"Below a value: its 95% interval{unit}, and behind 0: up to what a perfectly calibrated "
+        "model would show with this many samples"
     )
     return table
 
@@ -206,6 +208,8 @@ def _with_interval(values: dict[str, float], metric: str) -> str:
     bound = name.with_statistic("calibrated_high")
     if low in values:
         lines.append("–".join(format_fraction(values[end]) for end in (low, high)))
+    if "groups" in values:
+        lines.append(counted(round(values["groups"]), "group"))
     if bound in values:
         lines.append(f"0: ≤{format_fraction(values[bound])}")
     return "\n".join(lines)
@@ -231,7 +235,7 @@ def side_by_side_tables(sweeps: Sequence[Beside]) -> list[Table]:
             setting,
             *(format_fraction(found.get(name, math.nan)) for name in numbers),
             f"{found['temperature']:.2f}" if found else "–",
-            each.verdict or "–",
+            (each.verdict or "–") + found.get("over", "").replace(" over", "\nover"),
         )
     return [chosen, _by_loss(sweeps)]
 

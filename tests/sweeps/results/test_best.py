@@ -1,5 +1,6 @@
 """The best setting of several sweeps, and the sweep file that trains only it."""
 
+import re
 from typing import Any
 
 import pytest
@@ -62,6 +63,16 @@ def test_calibration_errors_are_shown_with_their_calibrated_bound() -> None:
     text = shown(best_table(found))
     assert "0: ≤.0321" in text
     assert "a perfectly calibrated model would show" in " ".join(text.split())
+
+
+def test_the_number_of_groups_is_below_their_interval() -> None:
+    known = {"val_ece_low": 0.01, "val_ece_high": 0.2, "val_groups": 41.0, "test_groups": 57.0}
+    found = best_settings([tracked([baseline(val_ece=0.02, **known)])])
+    assert (found[0]["val"]["groups"], found[0]["test"]["groups"]) == (41, 57)
+    text = shown(best_table(found))
+    assert re.search(r"\.0100–\.2000.*\n.*41 groups +57 groups", text)
+    assert "interval, the number of groups that it is over" in " ".join(text.split())
+    assert "groups" not in shown(best_table(best_settings([tracked([baseline(val_ece=0.02)])])))
 
 
 def test_a_line_of_80_characters_is_enough() -> None:

@@ -1,6 +1,8 @@
 """The page that compares several sweeps."""
 
+import math
 import re
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
@@ -10,7 +12,8 @@ from sweeps.pages.svg import svg
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
-from tests.builders import baseline, make_sweep, trial
+from sweeps.terminal.answers import side_by_side_tables
+from tests.builders import baseline, make_sweep, shown, trial
 
 GAMMAS = (0.1, 1.0, 3.0, 9.0)
 
@@ -62,6 +65,21 @@ def test_the_page_has_choices_and_the_best_of_each_loss() -> None:
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
     assert ">focal</text>" not in page and ">selected + T</text>" in page  # the picture
     assert re.search(r"val 0?\.0100, test 0?\.1000", shown)
+
+
+def test_intervals_state_their_groups() -> None:
+    def by_groups(count: int, low: float) -> Beside:
+        ends = {"test_ece_low": low, "test_ece_high": 15 * low}
+        record = baseline(val_ece=0.05, test_groups=float(count), **ends)
+        ranking = Ranking([record], rule_of(SWEEPS[0].sweep))
+        return replace(SWEEPS[0], ranking=ranking, verdict="not supported")
+
+    sweeps = [by_groups(57, 0.02), by_groups(7, math.nan)]
+    assert re.search(r"\[0?\.0200, 0?\.3000\] over 57 groups", page := render_side_by_side(sweeps))
+    assert "no interval over 7 groups" in page
+    text = shown(side_by_side_tables(sweeps)[0], width=80)
+    assert re.search("not supported.*\n.* over 57 groups", text)
+    assert "groups" not in shown(side_by_side_tables(SWEEPS)[0]) + render_side_by_side(SWEEPS)
 
 
 def test_nothing_is_scrolled_out_of_sight(tmp_path: Path, chromium: str) -> None:
