@@ -2,6 +2,11 @@
 
 import os
 import sys
+
+# NumPy and SciPy read it when they are imported. Their second thread waits busily: in fits with
+# small matrices, as those of post-hoc methods, this takes most of the processor time.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
