@@ -4,11 +4,14 @@ Groups have equal, geometric or heavy-tailed (log-normal) sizes, and there are t
 Copula: two classes; confidence varies between groups and rows, and so does correctness, which is
 correlated within a group (a Gaussian copula with correlation 0.3). Offsets: five classes; each
 group has offsets of the true logits that the model does not know, and larger groups are easier.
+Diagnoses, of prediction sets only: four classes; all rows of a group have one label, and the model
+knows nothing about a tenth of the groups.
 
 Run `python -m benchmarks.clustered` (an hour on one core; `--repetitions`, `--groups`, `--metrics`
 and `--sizes` shorten it). With `--differences`, it measures the intervals of `M.difference` between
-two models with two networks each, and how often a wrong verdict is given. `--independent` adds what
-happens if rows are taken as independent.
+two models with two networks each, and how often a wrong verdict is given. With `--sets`, it
+measures the intervals of the coverage of prediction sets (LAC), which are fitted on as many other
+groups. `--independent` adds what happens if rows are taken as independent.
 """
 
 import argparse
@@ -25,15 +28,17 @@ from scipy.special import expit, log_softmax, ndtri
 from torch import Tensor
 
 from trainables import metrics as M
+from trainables.export.prediction_sets import COVERAGES, Labelled, fit_prediction_sets
 
 Array = NDArray[np.float64]
 Sizes = Literal["equal", "geometric", "heavy-tailed"]
-Data = Literal["copula", "offsets"]
+Data = Literal["copula", "offsets", "diagnoses"]
 
 CORRELATION = 0.3
 CLASSES = 5
 SIZES: tuple[Sizes, ...] = ("equal", "geometric", "heavy-tailed")
 KINDS: tuple[Data, ...] = ("copula", "offsets")
+KINDS_OF_SETS: tuple[Data, ...] = (*KINDS, "diagnoses")
 OVERCONFIDENCE = (1.0, 1.5)  # logits are too large by these factors
 PAIRS = ((1.0, 1.0), (1.3, 1.3), (1.0, 1.5))
 METRICS = ("ece", "adaptive_ece", "smooth_ece", "classwise_ece", "nll", "error", "auroc", "aurc")
@@ -82,6 +87,11 @@ def _draw(
     }[law.sizes].astype(int)
     ids = np.repeat(np.arange(groups), sizes)
     rows = len(ids)
+    if law.data == "diagnoses":
+        labels = random.integers(0, 4, groups)[ids]
+        known = (random.random(groups) < 0.9)[ids, None]
+        noise = 0.8 * random.standard_normal((groups, 4))[ids] + random.standard_normal((rows, 4))
+        return 3 * known * np.eye(4)[labels] + noise, labels, ids
     if law.data == "copula":
         shared, luck = random.standard_normal((2, groups, 1))[:, ids, 0]
         sure = np.abs(1.5 + shared + random.standard_normal(rows))
@@ -153,6 +163,35 @@ def values(given: argparse.Namespace) -> Iterator[str]:
         yield from rows.values()
 
 
+def sets(given: argparse.Namespace) -> Iterator[str]:
+    """A row for each distribution and coverage of prediction sets."""
+    yield from _heading(given, ("sizes", "data", "sets for"))
+    for kind, data in product(given.sizes, KINDS_OF_SETS):
+        law, targets = Law(kind, data), [f"{each:g}" for each in COVERAGES]
+        probs, labels, _ = draw(law, POPULATION, np.random.default_rng(1))
+        outside = 1 - probs.gather(1, labels[:, None])[:, 0]
+        outside[probs.argmax(1) == labels] = 0  # the most likely class is always in the set
+        outside = outside.sort().values
+        rows = {target: f"| {kind} | {data} | {target} |" for target in targets}
+        for groups in given.groups:
+            random = np.random.default_rng(groups)
+            covers: Counter[tuple[str, bool]] = Counter()
+            for _ in range(given.repetitions):
+                known, tested = (draw(law, groups, random) for _ in range(2))
+                for clusters in _ways(tested[2], given):
+                    found = fit_prediction_sets(
+                        Labelled(known[0].log(), known[1]),
+                        Labelled(tested[0].log(), tested[1], clusters),
+                    )["lac"]
+                    for target, each in found.items():
+                        within = torch.searchsorted(outside, each["threshold"], right=True)
+                        truth = float(within) / len(outside)
+                        covers[target, clusters is None] += each["low"] <= truth <= each["high"]
+            for target, independent in product(rows, [False, True][: 1 + given.independent]):
+                rows[target] += f" {100 * covers[target, independent] / given.repetitions:.1f} |"
+        yield from rows.values()
+
+
 def _heading(given: argparse.Namespace, first: tuple[str, ...]) -> Iterator[str]:
     measured = ["covers", "falsely supported"] if given.differences else ["covers"]
     if given.independent:
@@ -178,9 +217,10 @@ def main() -> None:
     parser.add_argument(
         "--differences", action="store_true", help="intervals of differences instead"
     )
+    parser.add_argument("--sets", action="store_true", help="prediction sets instead")
     parser.add_argument("--independent", action="store_true", help="also as if independent")
     given = parser.parse_args()
-    for row in differences(given) if given.differences else values(given):
+    for row in (differences if given.differences else sets if given.sets else values)(given):
         print(row, flush=True)
 
 

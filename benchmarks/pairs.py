@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sweeps.judging.inputs import check_predicted
 from sweeps.judging.judgement import COMPARED, compared, verdicts
-from trainables.export.prediction_sets import fit_prediction_sets
+from trainables.export.prediction_sets import Labelled, fit_prediction_sets
 from trainables.posthoc.ensembles import cross_fitted_ensemble, fit_ensemble
 
 CLASSES = 5
@@ -53,7 +53,8 @@ def coverage(samples: int, target: float, seed: int) -> list[float]:
     known, truth = [each[:samples] for each in logits], labels[:samples]
     crossed = cross_fitted_ensemble(known, truth, fit_ensemble)
     fresh = fit_ensemble(known, truth)([each[samples:] for each in logits])
-    sets = fit_prediction_sets((crossed, truth), (fresh, labels[samples:]), (target,))
+    tested = Labelled(fresh, labels[samples:])
+    sets = fit_prediction_sets(Labelled(crossed, truth), tested, (target,))
     return [found[f"{target:g}"]["coverage"] for found in sets.values()]
 
 

@@ -26,7 +26,7 @@ from trainables.files.rows import ReadRows
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from trainables.export.prediction_sets import Sets
+    from trainables.export.prediction_sets import Labelled, Sets
     from trainables.posthoc.ensembles import Ensemble, Fit
 
 _MOST_READ: Final = 40  # trials whose predictions are read, the best single ones
@@ -65,41 +65,41 @@ class Selected:
         return self.name.removeprefix("the ").removesuffix(SCALED)
 
     @cached_property
-    def crossed(self) -> Tensor:
-        """Logits on the validation split, of ensembles selected on the other half of it."""
+    def crossed(self) -> Labelled:
+        """The validation split, by ensembles selected on the other half of it."""
+        from trainables.export.prediction_sets import Labelled
         from trainables.posthoc.ensembles import cross_fitted_ensemble
 
-        pool = self.pool
-        return cross_fitted_ensemble(pool.logits, pool.labels, self.fit, pool.clusters)
+        labels, groups = self.pool.labels, self.pool.groups
+        crossed = cross_fitted_ensemble(self.pool.logits, labels, self.fit, groups)
+        return Labelled(crossed, labels, groups)
 
-    def on_test(self, read: ReadRows) -> tuple[Tensor, Tensor]:
-        """Logits and labels on the test split; errors are those of :func:`select`."""
-        logits = {}
-        labels = self.pool.labels
-        for index, trial in dict(zip(self.ensemble.members, self.trials, strict=True)).items():
-            found = one_class(read("test", trial.number))
-            assert found is not None  # as on the validation split
-            logits[index], labels = found
-        return self.ensemble(logits), labels
+    def on_test(self, read: ReadRows) -> Labelled:
+        """The test split; errors are those of :func:`select`."""
+        members = dict(zip(self.ensemble.members, self.trials, strict=True))
+        found = {key: one_class(read("test", trial.number)) for key, trial in members.items()}
+        known = {key: each for key, each in found.items() if each is not None}  # all, as above
+        logits = self.ensemble({key: each.logits for key, each in known.items()})
+        return next(iter(known.values()))._replace(logits=logits)
 
-    def sets(self, on_test: tuple[Tensor, Tensor], coverages: Sequence[float]) -> Sets:
+    def sets(self, on_test: Labelled, coverages: Sequence[float]) -> Sets:
         """Its prediction sets, given :meth:`on_test`."""
         from trainables.export.prediction_sets import fit_prediction_sets
 
-        return fit_prediction_sets((self.crossed, self.pool.labels), on_test, coverages)
+        return fit_prediction_sets(self.crossed, on_test, coverages)
 
 
 @dataclass(frozen=True)
 class Pool:
     """The candidates of an ensemble: trials, their logits on the validation split, labels.
 
-    ``clusters`` (N,) are the groups of the samples, if any.
+    ``groups`` (N,) are those of the samples, if any.
     """
 
     trials: tuple[TrialRecord, ...]
     logits: list[Tensor]
     labels: Tensor
-    clusters: Tensor | None
+    groups: Tensor | None
 
 
 def select(ranking: Ranking, read: ReadRows) -> Selected | None:
@@ -157,8 +157,7 @@ def judge_ensemble(
     seeds = None if all_seeds is None else _Judged(all_seeds, all_seeds.on_test(read))
     equal = select_seeds(ranking, read, selected.networks)
     rival = None if equal is None else _Judged(equal, equal.on_test(read))
-    clusters = read("test", selected.trials[0].number).clusters()
-    comparisons = [] if rival is None else _comparisons(ours, rival, sweeps, clusters)
+    comparisons = [] if rival is None else _comparisons(ours, rival, sweeps)
     found = {
         **_facts(ranking, ours),
         "seeds": None if seeds is None else _facts(ranking, seeds),
@@ -186,16 +185,16 @@ def _of_seeds_alone(
 
 @dataclass(frozen=True)
 class _Judged:
-    """An ensemble with its logits and labels on the test split."""
+    """An ensemble with its logits on the test split."""
 
     selected: Selected
-    on_test: tuple[Tensor, Tensor]
+    on_test: Labelled
 
     def metric(self, name: str) -> float:
         """A metric on the test split."""
         from trainables import metrics as M
 
-        return M.evaluate(*self.on_test, [name])[name]
+        return M.evaluate(self.on_test.logits, self.on_test.labels, [name])[name]
 
 
 def _known(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
@@ -228,35 +227,26 @@ def _pool(trials: Sequence[TrialRecord], read: ReadRows) -> Pool | None:
     found = [each for each in map(one_class, rows) if each is not None]
     if len(found) < len(trials):
         return None
-    return Pool(tuple(trials), [logits for logits, _ in found], found[0][1], rows[0].clusters())
+    return Pool(tuple(trials), [each.logits for each in found], *found[0][1:])
 
 
-def _comparisons(
-    ours: _Judged, theirs: _Judged, sweeps: int, clusters: Tensor | None
-) -> list[Comparison]:
+def _comparisons(ours: _Judged, theirs: _Judged, sweeps: int) -> list[Comparison]:
     """The ensemble against equally many seeds of cross-entropy, by NLL on both splits.
 
     All networks are already trained, so the intervals are over samples alone. All sweeps that are
-    evaluated on the test split share the allowed error. `clusters` are those of the test split.
+    evaluated on the test split share the allowed error.
     """
     from trainables import metrics as M
 
     found = []
     splits: tuple[tuple[Split, int | None], ...] = (("test", sweeps), ("validation", None))
     for split, corrected_for in splits:
-        logits, labels = zip(
-            *(
-                each.on_test
-                if split == "test"
-                else (each.selected.crossed, each.selected.pool.labels)
-                for each in (ours, theirs)
-            ),
-            strict=True,
+        a, b = (
+            each.on_test if split == "test" else each.selected.crossed for each in (ours, theirs)
         )
-        a, b = (each.softmax(dim=1) for each in logits)
-        confidence = 1 - ERROR / (corrected_for or 1)
-        units = clusters if split == "test" else ours.selected.pool.clusters
-        each = M.difference("nll", [a], [b], labels[0], confidence=confidence, clusters=units)
+        design = M.Design(confidence=1 - ERROR / (corrected_for or 1), clusters=a.groups)
+        one, other = (each.logits.softmax(dim=1) for each in (a, b))
+        each = M.difference("nll", [one], [other], a.labels, design)
         found.append(
             Comparison(
                 *(ENSEMBLE, theirs.selected.name, "nll"),
@@ -292,10 +282,10 @@ def _row(ranking: Ranking, judged: _Judged, label: str) -> dict[str, Any]:
     from trainables import metrics as M
 
     shown = shown_metrics(ranking.rule.objective)
-    selected, (scaled, labels) = judged.selected, judged.on_test
+    selected, (scaled, labels, _) = judged.selected, judged.on_test
     temperature = selected.ensemble.temperature
     measured = {
-        "val": M.evaluate(selected.crossed, selected.pool.labels),
+        "val": M.evaluate(selected.crossed.logits, selected.crossed.labels),
         "test": M.evaluate(scaled * temperature, labels),
         "scaled": M.evaluate(scaled, labels),
     }

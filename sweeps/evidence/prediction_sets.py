@@ -13,9 +13,7 @@ from trainables.contract.config import Criterion
 from trainables.files.rows import ReadRows, Rows
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from trainables.export.prediction_sets import Sets
+    from trainables.export.prediction_sets import Labelled, Sets
 
 COVERAGE: Final = 0.9
 
@@ -54,15 +52,16 @@ def sets_of_trial(
     known, unseen = one_class(validation), one_class(test)
     if known is None or unseen is None:
         return None
-    scaled = cross_scaled(validation, criterion), known[1]
-    return fit_prediction_sets(
-        scaled, (unseen[0] / trial.outcome["temperature"], unseen[1]), coverages
-    )
+    scaled = known._replace(logits=cross_scaled(validation, criterion))
+    tested = unseen._replace(logits=unseen.logits / trial.outcome["temperature"])
+    return fit_prediction_sets(scaled, tested, coverages)
 
 
-def one_class(rows: Rows) -> tuple[Tensor, Tensor] | None:
-    """The logits, float64, and the labels; None if a sample has several decisions."""
-    return double_tensors(rows) if rows.per_sample == 1 else None
+def one_class(rows: Rows) -> Labelled | None:
+    """The logits, float64, labels and groups; None if a sample has several decisions."""
+    from trainables.export.prediction_sets import Labelled
+
+    return Labelled(*double_tensors(rows), rows.clusters()) if rows.per_sample == 1 else None
 
 
 def set_rows(label: str, of_seeds: Sequence[Sets]) -> list[dict[str, Any]]:

@@ -18,7 +18,7 @@ from sweeps.judging.soft_labels import judged_by_soft_labels
 from trainables import metrics as M
 from trainables.metrics._inputs import probabilities
 from trainables.metrics.inference.clusters import Clusters, clusters_of
-from trainables.metrics.inference.influence import mean_interval, proportion_interval
+from trainables.metrics.inference.influence import mean_interval, share_interval
 from trainables.metrics.proper_scores import log_losses_of_logits
 from trainables.posthoc import PostHoc, TemperatureScaling, cross_fitted
 from trainables.posthoc.conformal import SCORES, PredictionSets
@@ -274,14 +274,9 @@ def _clusters_of(model: Predicted, rows: Tensor) -> Clusters | None:
     return None if model.clusters is None else clusters_of(model.clusters[rows], len(rows))
 
 
-def _worth(right: Tensor, clusters: Clusters | None) -> float:
-    return len(right) if clusters is None else clusters.worth(right.double().numpy())
-
-
 def _gap(confidence: Tensor, right: Tensor, level: float, clusters: Clusters | None) -> Facts:
     """Confidence minus accuracy; the interval also holds for a class that is always correct."""
-    count = _worth(right, clusters)
-    accuracy = proportion_interval(float(right.mean()), count, level)
+    accuracy = share_interval(right, level, clusters)
     mean = float(confidence.mean())
     low, high = mean - accuracy[1], mean - accuracy[0]
     word = "overconfident" if low > 0 else "underconfident" if high < 0 else "neither"
@@ -314,8 +309,8 @@ def _sets(make: type[PostHoc], model: Predicted, clusters: Clusters | None) -> F
             inside = sets(probs[measured])
             right[measured] = inside.gather(1, labels[measured][:, None])[:, 0].double()
             size += int(inside.sum())
+        low, high = share_interval(right, _LEVEL, clusters)
         held = float(right.mean())
-        low, high = proportion_interval(held, _worth(right, clusters), _LEVEL)
         found[method] = {"value": held, "low": low, "high": high, "size": size / count}
     return found
 

@@ -118,7 +118,7 @@ def read_on_test(store: SweepStore, delivered: Delivered) -> Rows | None:
         if isinstance(networks, TrialRecord):
             rows = store.rows("test", networks.number)
             return replace(rows, logits=rows.logits / np.float32(networks.outcome["temperature"]))
-        logits, _ = networks.on_test(store.rows)
+        logits = networks.on_test(store.rows).logits
         rows = store.rows("test", networks.trials[0].number)
     except (OSError, ValueError):
         return None

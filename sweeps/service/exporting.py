@@ -202,7 +202,7 @@ class Builder:
             "prediction_sets": {} if on_test is None else selected.sets(on_test, COVERAGES),
             "verdict": None,
         }
-        expected = None if on_test is None else on_test[0]
+        expected = None if on_test is None else on_test.logits
         return self._build(selected.label, ensemble, ensemble.state_dict(), expected, about)
 
     def _build(

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import torch
 from torch import Tensor
 
-from trainables.metrics.inference.influence import proportion_interval
+from trainables.metrics.inference.clusters import clusters_of
+from trainables.metrics.inference.influence import share_interval
 from trainables.posthoc.conformal import SCORES, PredictionSets, SetMethod
 
 COVERAGES: Final = (0.8, 0.9, 0.95, 0.99)
@@ -21,52 +22,60 @@ Sets = dict[SetMethod, dict[str, Facts]]
 """By method and coverage, such as ``0.9``."""
 
 
+class Labelled(NamedTuple):
+    """Calibrated logits (N, K), labels (N,), and groups (N,) if samples are not independent."""
+
+    logits: Tensor
+    labels: Tensor
+    groups: Tensor | None = None
+
+    def spread(self) -> Labelled:
+        """At most 4,000,000 logits, of rows spread evenly."""
+        count = min(len(self.logits), max(1, _MOST // self.logits.shape[1]))
+        rows = torch.arange(count) * len(self.logits) // count
+        groups = None if self.groups is None else self.groups[rows]
+        return Labelled(self.logits[rows], self.labels[rows], groups)
+
+
 def fit_prediction_sets(
-    validation: tuple[Tensor, Tensor],
-    test: tuple[Tensor, Tensor],
+    validation: Labelled,
+    test: Labelled,
     coverages: Sequence[float] = COVERAGES,
 ) -> Sets:
     """The prediction sets of a classifier, by method and coverage.
 
     Args:
-        validation: Calibrated logits (N, K) and labels (N,), cross-fitted: what calibrates a sample
-            must not have been fitted on it.
-        test: Calibrated logits and labels; the sets are measured on them.
+        validation: To fit thresholds, cross-fitted: what calibrates a sample must not have been
+            fitted on it.
+        test: To measure the sets.
         coverages: How often the sets are to hold the true class, each in (0, 1).
 
     Returns:
         Method → ``"0.9"`` → ``threshold`` of :class:`~trainables.posthoc.conformal.PredictionSets`
             (of LAC also the ``least_probability`` of a class in the set), and on the test split the
             ``coverage``, its 95 % interval ``low`` and ``high``, and the mean ``size`` of the sets.
-            Coverages that need more validation samples are left out. Of many classes, at most
-            4,000,000 probabilities of each split are used, of rows spread evenly.
+            There is no interval with fewer than 10 groups. Coverages that need more validation
+            samples are left out. Of many classes, at most 4,000,000 probabilities of each split are
+            used, of rows spread evenly.
     """
-    (fitted_on, labels), (unseen, truth) = (_probabilities(*each) for each in (validation, test))
+    validation, test = validation.spread(), test.spread()
+    fitted_on, unseen = (each.logits.double().softmax(1) for each in (validation, test))
     found: Sets = {}
     for method in SCORES:
         for coverage in coverages:
-            sets = PredictionSets(method, coverage).fit(fitted_on, labels)
+            sets = PredictionSets(method, coverage).fit(fitted_on, validation.labels)
             if math.isinf(sets.threshold):
                 continue
-            facts = {"threshold": sets.threshold, **_measured(sets(unseen), truth)}
+            facts = {"threshold": sets.threshold, **_measured(sets(unseen), test)}
             if method == "lac":
                 facts["least_probability"] = max(0.0, 1 - sets.threshold)
             found.setdefault(method, {})[f"{coverage:g}"] = facts
     return found
 
 
-def _probabilities(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    count = min(len(logits), max(1, _MOST // logits.shape[1]))
-    rows = torch.arange(count) * len(logits) // count
-    return logits[rows].double().softmax(1), labels[rows]
-
-
-def _measured(inside: Tensor, labels: Tensor) -> Facts:
-    held = float(inside.gather(1, labels[:, None]).double().mean())
-    low, high = proportion_interval(held, len(labels), _LEVEL)
-    return {
-        "coverage": held,
-        "low": low,
-        "high": high,
-        "size": float(inside.sum(1).double().mean()),
-    }
+def _measured(inside: Tensor, test: Labelled) -> Facts:
+    held = inside.gather(1, test.labels[:, None])[:, 0]
+    low, high = share_interval(held, _LEVEL, clusters_of(test.groups, len(held)))
+    ends = {} if math.isnan(low) else {"low": low, "high": high}
+    size = float(inside.sum(1).double().mean())
+    return {"coverage": float(held.double().mean()), **ends, "size": size}

@@ -365,7 +365,7 @@ def selected(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> Selected:
         "ensemble",
         (first, first, second),
         Ensemble((0, 0, 1), (0.8, 0.8, 1.2), 0.9),
-        Pool((first, second), [logits for logits, _ in known], known[0][1], clusters=None),
+        Pool((first, second), [logits for logits, _ in known], known[0][1], groups=None),
         fit_mean,
     )
     monkeypatch.setattr("sweeps.service.delivered.select_ensemble", lambda *_: found)

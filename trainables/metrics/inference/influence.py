@@ -50,6 +50,24 @@ def mean_interval(values: Tensor, level: float, clusters: Clusters | None = None
     return min(low, mean), max(high, mean)
 
 
+def share_interval(right: Tensor, level: float, clusters: Clusters | None = None) -> Ends:
+    """Interval of the share of ones in the whole population, from ones and zeros (N,): Wilson's.
+
+    With clusters, for the number of independent rows that would have the same noise, made smaller
+    as Student's t is wider than the normal distribution (Korn and Graubard 1998, "Confidence
+    intervals for proportions with small expected number of positive counts estimated from survey
+    data"). Both ends are nan with fewer than 10 clusters.
+    """
+    right = right.double()
+    if clusters is None:
+        return proportion_interval(float(right.mean()), len(right), level)
+    if not clusters.enough:
+        return NO_INTERVAL
+    rows = right.cpu().numpy()
+    narrower = _quantile(level) / _quantile(level, clusters.freedom(rows))
+    return proportion_interval(float(rows.mean()), clusters.worth(rows) * narrower**2, level)
+
+
 def proportion_interval(share: float, count: float, level: float) -> Ends:
     """Interval of a proportion (Wilson 1927)."""
     z = _quantile(level)

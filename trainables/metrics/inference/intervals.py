@@ -28,7 +28,7 @@ from trainables.metrics.inference.influence import (
     auroc_interval,
     failure_auroc_interval,
     mean_interval,
-    proportion_interval,
+    share_interval,
 )
 from trainables.metrics.inference.sampled_errors import corrected_error, invert_cells
 from trainables.metrics.inference.top_label_gaps import (
@@ -210,12 +210,7 @@ def _root_brier(p: Ranked, level: float) -> Ends:
 
 
 def _accuracy(p: Ranked, level: float) -> Ends:
-    right = p.top[1].double()
-    if p.clusters is None or float(right.min()) == float(right.max()):
-        count = len(right) if p.clusters is None else len(p.clusters)
-        return proportion_interval(float(p.accuracy), count, level)
-    low, high = mean_interval(right, level, p.clusters)
-    return max(low, 0.0), min(high, 1.0)
+    return share_interval(p.top[1], level, p.clusters)
 
 
 def _error(p: Ranked, level: float) -> Ends:
