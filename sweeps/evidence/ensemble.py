@@ -35,12 +35,12 @@ _LOSS: Final = "val_nll_scaled"
 
 @dataclass(frozen=True)
 class Selected:
-    """An ensemble of a sweep's trials, which are repeated by weight.
+    """An ensemble of a sweep's trials.
 
     Attributes:
         name: ``ensemble``, or ``the mean of 5 seeds of cross_entropy + temperature scaling``.
         trials: The members, ascending.
-        ensemble: Their weights and temperatures.
+        ensemble: Their temperatures.
         pool: The candidates that `fit` selected them from.
         fit: Finds the ensemble of logits on the validation split.
     """
@@ -53,8 +53,8 @@ class Selected:
 
     @property
     def networks(self) -> int:
-        """Number of different networks, which is the cost of a prediction."""
-        return len({trial.number for trial in self.trials})
+        """Number of networks, which is the cost of a prediction."""
+        return len(self.trials)
 
     @property
     def label(self) -> str:
@@ -106,16 +106,16 @@ def select(ranking: Ranking, read: ReadRows) -> Selected | None:
     """Select an ensemble among the finished trials within the guard.
 
     It has at most as many networks as cross-entropy has seeds, so that equally many of both can be
-    compared, and at most five. None if fewer than three trials qualify, or a sample has several
-    decisions. Raises OSError or ValueError if predictions cannot be read.
+    compared, and at most ``selection.networks``. None if fewer than three trials qualify, or a
+    sample has several decisions. Raises OSError or ValueError if predictions cannot be read.
     """
-    from trainables.posthoc.ensembles import LEAST_NETWORKS, MOST_MEMBERS, fit_ensemble
+    from trainables.posthoc.ensembles import LEAST_NETWORKS, fit_ensemble
 
     own = [c for c in ranking.candidates if c.feasible and not ranking.repeats_baseline(c)]
     feasible = [trial for each in own for trial in each.trials]
     trials = sorted(_known(feasible), key=lambda trial: trial.outcome[_LOSS])[:_MOST_READ]
-    seeds = len(_seeds(ranking))
-    most = min(MOST_MEMBERS, seeds) if seeds >= LEAST_NETWORKS else MOST_MEMBERS
+    seeds, networks = len(_seeds(ranking)), ranking.rule.networks
+    most = min(networks, seeds) if seeds >= LEAST_NETWORKS else networks
     if len(trials) < LEAST_NETWORKS:
         return None
     return _selected(ENSEMBLE, trials, read, partial(fit_ensemble, most=most))

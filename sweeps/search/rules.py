@@ -8,6 +8,7 @@ from typing import Final
 
 from sweeps.messages.formatting import objective_heading
 from sweeps.sweep_file.schema import ConstraintSection, SweepFile
+from sweeps.sweep_file.sections.search import NETWORKS
 from trainables.contract.config import Criterion
 
 _ROUNDING: Final = 1e-9  # relative error up to which a value counts as equal to its limit
@@ -73,6 +74,7 @@ class Rule:
             did not finish.
         others: Further metrics to minimise, if the result is a Pareto front.
         criterion: How temperatures are fitted.
+        networks: The most networks of an ensemble.
     """
 
     objective: str
@@ -80,6 +82,7 @@ class Rule:
     constraints: tuple[Limit, ...] = ()
     others: tuple[str, ...] = ()
     criterion: Criterion = "nll"
+    networks: int = NETWORKS
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -100,6 +103,7 @@ def rule_of(sweep: SweepFile) -> Rule:
         tuple(constraints),
         tuple(others),
         sweep.scaling_method.criterion,
+        sweep.selection.networks,
     )
 
 

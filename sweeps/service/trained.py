@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError, first_line
@@ -50,14 +49,12 @@ def load_ensemble(
     """The ensemble selected from a sweep's trained classifiers; UserError without checkpoints."""
     from trainables.export.calibrated import CalibratedEnsemble
 
-    weights = Counter(trial.number for trial in selected.trials)
-    own = zip(selected.trials, selected.ensemble.temperatures, strict=True)
     members = []
-    for trial, temperature in {trial.number: (trial, t) for trial, t in own}.values():
+    for trial, temperature in zip(selected.trials, selected.ensemble.temperatures, strict=True):
         member = load_trained(store, plan, dataset, trial)
         member.temperature.fill_(temperature)
         members.append(member)
-    return CalibratedEnsemble(members, list(weights.values()), selected.ensemble.temperature)
+    return CalibratedEnsemble(members, selected.ensemble.temperature)
 
 
 def select_ensemble(store: SweepStore, plan: Plan) -> Selected:

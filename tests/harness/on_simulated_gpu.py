@@ -293,7 +293,7 @@ def _classifier(data: Dataset, members: int) -> CalibratedClassifier | Calibrate
         for _ in range(members)
     ]
     every = [CalibratedClassifier(each, data.samples, 1.5, data.classes) for each in networks]
-    return every[0] if members == 1 else CalibratedEnsemble(every, [1] * members, 0.9)
+    return every[0] if members == 1 else CalibratedEnsemble(every, 0.9)
 
 
 @torch.no_grad()

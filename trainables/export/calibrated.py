@@ -128,31 +128,25 @@ class CalibratedClassifier(_Calibrated):
 
 
 class CalibratedEnsemble(_Calibrated):
-    """The weighted mean of the calibrated probabilities of several classifiers, rescaled.
+    """The mean of the calibrated probabilities of several classifiers, rescaled.
 
     Args:
         members: The classifiers, with their temperatures, for the same samples and classes.
-        weights: Weight of each member, positive integers.
         temperature: Temperature by which the logarithm of the mean is divided, above 0; a buffer.
     """
 
-    def __init__(
-        self, members: Sequence[CalibratedClassifier], weights: Sequence[int], temperature: float
-    ) -> None:
+    def __init__(self, members: Sequence[CalibratedClassifier], temperature: float) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
-        self.weights = tuple(weights)
         self.samples, self.classes = members[0].samples, members[0].classes
         self.register_buffer("temperature", torch.tensor(temperature))
         self.eval()
 
     def forward(self, rows: Tensor) -> Tensor:
         """Calibrated probabilities (N, K), float32; see :meth:`CalibratedClassifier.forward`."""
-        total = sum(
-            weight * member(rows) for weight, member in zip(self.weights, self.members, strict=True)
-        )
+        total = sum(member(rows) for member in self.members)
         tiny = torch.finfo(torch.float32).tiny
-        mean = torch.as_tensor(total / sum(self.weights)).clamp(min=tiny)
+        mean = torch.as_tensor(total / len(self.members)).clamp(min=tiny)
         return torch.softmax(mean.log() / self.temperature, dim=1)
 
 

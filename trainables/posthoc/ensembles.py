@@ -12,7 +12,6 @@ from trainables.metrics.proper_scores import log_losses_of_logits
 from trainables.posthoc.crossfit import each_fold, random_folds
 from trainables.posthoc.temperature import TemperatureScaling
 
-MOST_MEMBERS = 5
 LEAST_NETWORKS = 3  # different ones; the best two of many are often lucky on few samples
 _POOL = 20  # number of candidates: the networks with the lowest individual losses
 
@@ -22,7 +21,7 @@ class Ensemble:
     """The mean of the members' temperature-scaled probabilities, itself temperature-scaled.
 
     Attributes:
-        members: Indices of the networks, ascending; an index repeats if its network counts twice.
+        members: Indices of the networks, ascending.
         temperatures: Temperature of each member, by which its logits are divided.
         temperature: Temperature by which the logarithm of the mean is divided.
     """
@@ -46,39 +45,39 @@ def averaged(logits: Sequence[Tensor]) -> Tensor:
     return torch.logsumexp(logs, dim=0) - math.log(len(logits))
 
 
-def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = MOST_MEMBERS) -> Ensemble:
-    """Greedy selection with replacement among trained networks (Caruana et al. 2004).
+def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = 5) -> Ensemble:
+    """Greedy selection among trained networks (Caruana et al. 2004), of different ones.
 
-    First, a temperature is fitted to each network. The three best networks are members, because
-    fewer are often lucky; if the best one alone has a lower loss than their mean, it is the only
-    member. Each step then adds the network that minimises the negative
-    log-likelihood of the mean probabilities; a network may be added again, which increases its
-    weight. Selection stops at `most` members, or if no addition lowers the loss. The candidates
-    are the 20 best networks whose temperature is inside its range. The mean gets a temperature at
-    the end, or 1 if that is not inside its range. No temperature is fitted during selection: with
-    few samples, that would reward overconfident ensembles that are correct on all of them.
+    First, a temperature is fitted to each network. The best network is the first member. Each step
+    adds the network with which the negative log-likelihood of the mean probabilities is lowest. It
+    stops at `most` members, or where the loss rises by more than two of its standard errors: with
+    few samples the loss hardly tells whether a further network helps, and on new samples it nearly
+    always does. The candidates are the 20 best networks whose temperature is inside its range. The
+    mean gets a temperature at the end, or 1 if that is not inside its range. No temperature is
+    fitted during selection: with few samples, that would reward overconfident ensembles that are
+    correct on all of them.
 
     `logits` are those of each network on the same held-out samples, (N, K); errors as in
     :meth:`PostHoc.fit`, and ValueError if there is no network.
     """
     scalers, scaled = _each_scaled(logits, labels)
-    alone = [_loss(each, labels) for each in scaled]
+    alone = [log_losses_of_logits(each, labels) for each in scaled]
     # A temperature at an end of its range is not determined by the samples: a network that is
     # correct on all of them would seem perfect.
     determined = [index for index, scaler in enumerate(scalers) if not scaler.at_bound]
-    pool = sorted(determined or range(len(scaled)), key=alone.__getitem__)[:_POOL]
-    members = pool[:LEAST_NETWORKS]
-    lowest = _loss(averaged([scaled[index] for index in members]), labels)
-    if alone[pool[0]] < lowest:
-        members, most = pool[:1], 1
-    while len(members) < most:
-        own = [scaled[index] for index in members]
-        losses = {index: _loss(averaged([*own, scaled[index]]), labels) for index in pool}
-        best = min(losses, key=losses.__getitem__)
-        if losses[best] >= lowest:
+    order = sorted(determined or range(len(scaled)), key=lambda index: float(alone[index].mean()))
+    first, *rest = order[:_POOL]
+    members, losses, logs = [first], alone[first], torch.log_softmax(scaled[first], dim=1)
+    while rest and len(members) < most:
+        sums = {index: torch.logaddexp(logs, torch.log_softmax(scaled[index], 1)) for index in rest}
+        found = {index: log_losses_of_logits(each, labels) for index, each in sums.items()}
+        best = min(rest, key=lambda index: float(found[index].mean()))
+        rise = found[best] - losses
+        if rise.mean() > 2 * rise.std() / math.sqrt(len(rise)):
             break
-        lowest = losses[best]
         members.append(best)
+        rest.remove(best)
+        losses, logs = found[best], sums[best]
     return _ensemble_of(sorted(members), scalers, scaled, labels)
 
 
@@ -124,11 +123,7 @@ def _ensemble_of(
     labels: Tensor,
 ) -> Ensemble:
     own_temperatures = tuple(scalers[index].temperature for index in members)
-    if len(set(members)) == 1:  # a second temperature would undo the prior of the first
+    if len(members) == 1:  # a second temperature would undo the prior of the first
         return Ensemble(tuple(members), own_temperatures, 1.0)
     last = TemperatureScaling().fit(averaged([scaled[index] for index in members]), labels)
     return Ensemble(tuple(members), own_temperatures, 1.0 if last.at_bound else last.temperature)
-
-
-def _loss(logits: Tensor, labels: Tensor) -> float:
-    return float(log_losses_of_logits(logits, labels).mean())

@@ -183,7 +183,8 @@ LOOKS: Final[Mapping[int, float]] = {3: 0.2, 5: 0.3, 8: 0.5}
 """Of ``seeds: auto``: after how many fresh seeds the verdict is looked at, and the share of the
 allowed error that each look may spend."""
 
-_SEEDS_FOR_ENSEMBLES: Final = 5
+NETWORKS: Final = 5
+"""The most networks of an ensemble, unless ``selection.networks`` is set."""
 
 
 class SelectedFromSection(Section):
@@ -208,10 +209,11 @@ class SelectionSection(Section):
             and the baseline have three, and then up to eight, until the verdict on the validation
             split is decided, is unlikely to be supported with more seeds, or a budget is used up.
         baseline_seeds: The least number of trainings of the baseline, that of the search included.
-            Their mean is compared with the ensemble of the sweep's networks. By default five if
-            ``ensemble`` is ``if_supported``, else as many as the best finalist has.
+            Their mean is compared with the ensemble of the sweep's networks. By default
+            ``networks`` if ``ensemble`` is ``if_supported``, else as many as the best finalist has.
         ensemble: Whether to recommend several networks: with ``if_supported`` those that are shown
             to be best, with ``never`` they are only shown.
+        networks: The most networks that a prediction of an ensemble may cost.
         per_loss: Whether the finalists are the best setting of each loss. The result then compares
             these losses in pairs on the test split.
         selected_from: The origin of the setting, in a file that ``calsweep best`` wrote.
@@ -221,6 +223,7 @@ class SelectionSection(Section):
     seeds: Again | Literal["auto"] = 3
     baseline_seeds: Annotated[int, Field(ge=1, le=1_000)] | None = None
     ensemble: Literal["never", "if_supported"] = "never"
+    networks: Annotated[int, Field(ge=3, le=20)] = NETWORKS
     per_loss: bool = False
     selected_from: SelectedFromSection | None = None
 
@@ -243,7 +246,7 @@ class SelectionSection(Section):
     @property
     def seeds_of_baseline(self) -> int:
         """Number of fresh seeds of the baseline at first; the search trains it once."""
-        usual = _SEEDS_FOR_ENSEMBLES if self.ensemble == "if_supported" else 1
+        usual = self.networks if self.ensemble == "if_supported" else 1
         return max(min(self.looks, default=0), (self.baseline_seeds or usual) - 1)
 
     @property

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,14 @@ def test_it_has_at_most_as_many_networks_as_cross_entropy_has_seeds(
     numbers = {each.number for each in selected.trials}
     assert 4 not in numbers  # beyond the guard
     assert 3 <= selected.networks == len(numbers) <= most
+
+
+def test_networks_limits_the_cost_of_a_prediction(tmp_path: Path) -> None:
+    ranking, read = sweep(tmp_path, 5)
+    limited = Ranking(ranking.records, replace(ranking.rule, networks=3))
+    selected = select(limited, read)
+    assert selected is not None
+    assert selected.networks == 3
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def classifiers(
         for _ in range(2)
     ]
     members = [CalibratedClassifier(each, samples, 1.5, ("no", "yes")) for each in networks]
-    return [members[0], CalibratedEnsemble(members, [1, 2], 1.2)]
+    return [members[0], CalibratedEnsemble(members, 1.2)]
 
 
 def exported(
