@@ -5,9 +5,10 @@
 Trains 20 seeds of cross-entropy and four of published settings of five losses (minutes); their
 logits are kept in ``FOLDER``, from where an interrupted run continues. For each replay, the
 validation and test samples are pooled and split anew, and a sweep with ``selection.ensemble:
-if_supported`` is replayed on them, with the queue, the ranking and the verdicts of live sweeps. A
-row has the trainings, the networks of a prediction, and the test NLL with its standard error over
-replays.
+if_supported`` is replayed on them, with the queue, the ranking and the verdicts of live sweeps,
+once for each number of networks that a prediction may cost. A row has the trainings, the networks
+of a prediction, and the test NLL with its standard error over replays; *offered* is what ``calsweep
+export --ensemble`` writes.
 """
 
 from __future__ import annotations
@@ -42,10 +43,14 @@ LOSSES = ("label_smoothing", "focal", "dual_focal", "inverse_focal", "mbls")
 OF_A_LOSS = 2
 SEEDS_OF_BASELINE = 20
 SEEDS = 4
-REFERENCES = (1, 5, 10)
+REFERENCES = (1, 5, 10, SEEDS_OF_BASELINE)
+NETWORKS = (5, 10)
 
 Found = dict[str, tuple[int, int, float]]
 """Trainings, networks and test NLL of each way."""
+Parts = dict[str, torch.Tensor]
+"""Indices of the samples of each split."""
+Known = dict[tuple[Setting, int], Trained]
 
 
 def trials_of(sweep: SweepFile, num_classes: int) -> Trials:
@@ -58,23 +63,40 @@ def trials_of(sweep: SweepFile, num_classes: int) -> Trials:
 
 
 def run(sweep: SweepFile, found: Sequence[Trained], num_validation: int, number: int) -> Found:
-    """One replay; its number determines the splits and the seeds."""
+    """The replays on one pair of splits; their number determines the splits and the seeds."""
     random = np.random.default_rng(number)
     order = torch.from_numpy(random.permutation(len(found[0].labels)))
     parts = dict(zip(SPLITS, (order[:num_validation], order[num_validation:]), strict=True))
     known = {(each.setting, each.seed): each for each in found}
+    result = {}
+    for networks in NETWORKS:
+        result |= _replay(sweep, found, (parts, known), number, networks)
+    return _of_baseline(known, parts, random) | result
+
+
+def _replay(
+    sweep: SweepFile,
+    found: Sequence[Trained],
+    given: tuple[Parts, Known],
+    number: int,
+    networks: int,
+) -> Found:
+    parts, known = given
+    random = np.random.default_rng(number)
     settings = list(dict.fromkeys(each.setting for each in found))
     sets = [f"search.trials={len(settings)}", "search.sampler=tpe", "scheduler.name=none"]
-    sweep = with_values(sweep, [*sets, "selection.ensemble=if_supported"])
-    extra = random.integers(SEEDS, SEEDS_OF_BASELINE, len(sweep.seeds) - SEEDS)
-    seeds = [*random.permutation(SEEDS).tolist(), *extra.tolist()]
-    curves = Curves(resplit(found, num_validation, number), SearchSpace(sweep.losses))
+    sets += ["selection.ensemble=if_supported", f"selection.networks={networks}"]
+    sweep = with_values(sweep, sets)
+    of_baseline = SEEDS + random.permutation(SEEDS_OF_BASELINE - SEEDS)
+    seeds = [*random.permutation(SEEDS).tolist(), *of_baseline.tolist()][: len(sweep.seeds)]
+    count = len(parts["validation"])
+    curves = Curves(resplit(found, count, number), SearchSpace(sweep.losses))
     classes = found[0].logits.shape[1]
     records = replay(sweep, curves, classes, seeds, initial=settings)
     ranking = Ranking(records, rule_of(sweep))
     in_place = dict(zip(sweep.seeds, seeds, strict=True))
     labels = found[0].labels[parts["test"]]
-    result = _of_baseline(known, parts, random, len(records))
+    result: Found = {}
     with tempfile.TemporaryDirectory(prefix="calsweep-several-") as folder:
         place = Folder(folder)
         for record in records:
@@ -87,10 +109,10 @@ def run(sweep: SweepFile, found: Sequence[Trained], num_validation: int, number:
             return Rows.read(place / str(trial), split)
 
         judged = judge_ensemble(ranking, read)
-        is_better = bool(judged) and judged[0]["offered"] == "ensemble"
+        choose = select if judged and judged[0]["offered"] == "ensemble" else select_seeds
         for name, each in (
-            ("ensemble", select(ranking, read)),
-            ("offered", (select if is_better else select_seeds)(ranking, read)),
+            (f"ensemble of at most {networks}", select(ranking, read)),
+            (f"offered, at most {networks}", choose(ranking, read)),
         ):
             if each is not None:
                 nll = M.evaluate(each.on_test(read)[0], labels, ["nll"])["nll"]
@@ -98,16 +120,11 @@ def run(sweep: SweepFile, found: Sequence[Trained], num_validation: int, number:
     return result
 
 
-def _of_baseline(
-    known: dict[tuple[Setting, int], Trained],
-    parts: dict[str, torch.Tensor],
-    random: np.random.Generator,
-    trainings: int,
-) -> Found:
-    """Means of seeds of cross-entropy with temperatures, also of as many as the sweep trains."""
+def _of_baseline(known: Known, parts: Parts, random: np.random.Generator) -> Found:
+    """Means of seeds of cross-entropy with temperatures."""
     found: Found = {}
     order = random.permutation(SEEDS_OF_BASELINE).tolist()
-    for count in sorted({*REFERENCES, min(trainings, SEEDS_OF_BASELINE)}):
+    for count in REFERENCES:
         runs = [known[BASELINE, seed] for seed in order[:count]]
         logits, labels = (
             {split: [getattr(run, what)[index] for run in runs] for split, index in parts.items()}
