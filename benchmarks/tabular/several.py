@@ -68,7 +68,7 @@ def run(sweep: SweepFile, found: Sequence[Trained], num_validation: int, number:
     order = torch.from_numpy(random.permutation(len(found[0].labels)))
     parts = dict(zip(SPLITS, (order[:num_validation], order[num_validation:]), strict=True))
     known = {(each.setting, each.seed): each for each in found}
-    result = {}
+    result: Found = {}
     for networks in NETWORKS:
         result |= _replay(sweep, found, (parts, known), number, networks)
     return _of_baseline(known, parts, random) | result
