@@ -151,7 +151,7 @@ losses:                  # the cross-entropy baseline is always added; `calsweep
 {training}
 
 search:
-  trials: {trials}             # settings to try at most
+  trials: {trials:<15}# settings to try at most
   sampler: guided        # ends when no better setting is expected; tpe: published settings first
   objective: val_ece     # the metric to minimise; `calsweep metrics` lists all, each also _scaled
   guard: 0.01            # how far the validation error may exceed the baseline's

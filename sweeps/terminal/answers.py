@@ -81,7 +81,7 @@ def print_answer(console: Console, found: SweepResult) -> None:
     verdicts = found.leading_comparisons
     if verdicts:
         console.print()
-        console.print(verdict_table(verdicts))
+        console.print(verdict_table(verdicts, console.width))
         console.print(READING, style="dim")
     # Without a recommendation, the reasons say why there is none.
     lines = found.why if found.recommended is None else [*found.failures, *found.evidence.ends]
@@ -107,16 +107,17 @@ def print_whole_answer(console: Console, found: SweepResult) -> None:
     comparisons = found.judgement.all_comparisons
     if comparisons:
         console.print()
-        console.print(verdict_table(comparisons))
+        console.print(verdict_table(comparisons, console.width))
         console.print()
     for line in basis(comparisons):
         console.print(line, style="dim")
 
 
-def verdict_table(comparisons: Sequence[Comparison]) -> Table:
-    """The verdicts for the terminal, one row each; fits into 80 columns."""
+def verdict_table(comparisons: Sequence[Comparison], width: int = 80) -> Table:
+    """The verdicts for a terminal of this width, at least 80 columns, one row each."""
     table = new_table(gap=1)
-    table.add_column("\ncompared", overflow="fold", min_width=20)
+    # Without this maximum, Rich would crop the verdicts beside a long name.
+    table.add_column("\ncompared", overflow="fold", min_width=20, max_width=max(20, width - 60))
     table.add_column("\nsplit", no_wrap=True)
     table.add_column("\nmetric", max_width=12)
     table.add_column("difference and\nits 95% interval", min_width=26)  # a number of groups wraps

@@ -132,7 +132,10 @@ def _images(samples: Images, path: Path) -> tuple[Inputs, list[str], BadSamples]
     if len(images) and images.shape[1] < channels:
         images = np.repeat(images, channels, axis=1)
     if len(images) and images.shape[1] > channels:
-        raise ValueError(f"{path}: {samples} are expected, not of shape {images.shape[1:]}")
+        coloured = (images != images[:, :1]).any((1, 2, 3))
+        for index in np.flatnonzero(coloured).tolist():
+            bad.add(index, "an image in colour, while the model is for greyscale images")
+        images = images[:, :1]
     return images, list(map(str, files)), bad
 
 

@@ -63,7 +63,8 @@ def test_the_whole_has_every_loss_and_verdict() -> None:
 
 @pytest.mark.parametrize("groups", [None, 5, 184])
 def test_verdicts_are_whole_words_in_80_columns(groups: int | None) -> None:
-    rows = [replace(each, groups=groups) for each in VERDICTS]
+    long = replace(VERDICTS[0], ours="ensemble", theirs="the mean of 4 seeds of cross_entropy + T")
+    rows = [replace(each, groups=groups) for each in (*VERDICTS, long)]
     console = plain_console(width=80, file=(text := io.StringIO()))
     console.print(verdict_table(rows))
     assert text.getvalue().count("not supported") == len(rows)

@@ -35,6 +35,18 @@ def test_unreadable_images_are_skipped_on_request(tmp_path: Path) -> None:
         read_raw(samples, tmp_path, on_bad_sample="skip")
 
 
+def test_coloured_images_are_named_if_the_model_is_for_greyscale(tmp_path: Path) -> None:
+    samples = Images((1, 4, 4), (0.5,), (0.5,))
+    Image.new("L", (4, 4), 7).save(tmp_path / "grey.png")
+    Image.new("RGB", (4, 4), (7, 7, 7)).save(tmp_path / "grey as rgb.png")
+    Image.new("RGB", (4, 4), "red").save(tmp_path / "red.png")
+    with pytest.raises(ValueError, match=r"red\.png: an image in colour, while the model is for"):
+        read_raw(samples, tmp_path)
+    rows, names, _ = read_raw(samples, tmp_path, on_bad_sample="skip")
+    assert (rows == 7).all() and rows.shape == (2, 1, 4, 4)
+    assert [Path(name).stem for name in names] == ["grey as rgb", "grey"]
+
+
 def test_rows_with_numbers_that_are_none_are_skipped_on_request(tmp_path: Path) -> None:
     rows = np.ones((4, 3), np.float32)
     rows[1, 2], rows[3, 0] = np.nan, np.inf
