@@ -186,7 +186,7 @@ def _facts_of_data(sweep: SweepFile, gpu: str | None, storage: str) -> tuple[Pla
     if sweep.search.warm_start:
         from sweeps.store.warm_starts import on_other_data
 
-        if lines := on_other_data(sweep, dataset.digest(), storage):
+        if lines := on_other_data(sweep.search.warm_start, dataset.digest(), storage):
             facts["other data"] = "\n".join(lines)
     return plan, facts | duration_facts(plan, dataset)
 

@@ -16,7 +16,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from importlib.metadata import distribution
 from pathlib import Path
@@ -72,7 +72,7 @@ def stage(source: Path, target: Path, sweep: SweepFile | None) -> Shipment:
     ignored = _ignored_by_git(source, paths)
     names = [path for path in paths if path not in ignored]
     if sweep is not None:
-        _check_sent(sweep, ignored)
+        _check_sent(sweep.named, ignored)
     _check_names(source, names)
     size = _copy(source, target, names)
     _copy_calsweep(target)
@@ -189,9 +189,9 @@ def _check_ignore(root: Path, paths: list[Path]) -> set[Path]:
     )
 
 
-def _check_sent(sweep: SweepFile, ignored: set[Path]) -> None:
+def _check_sent(named: Collection[str], ignored: set[Path]) -> None:
     """Check that git ignores no module that the sweep names."""
-    for name in sweep.named:
+    for name in named:
         module = Path(*name.partition(":")[0].split("."))
         for path in (module.with_suffix(".py"), module / "__init__.py"):
             if ":" in name and path in ignored:

@@ -6,6 +6,7 @@ import importlib.util
 
 from search_spaces import available_search_spaces, search_space
 from sweeps.sweep_file.schema import DEFAULT_MODEL, OWN_DATA, LossSection, SweepFile
+from sweeps.sweep_file.sections.data import DatasetSection
 
 
 def names_look_right(sweep: SweepFile) -> bool:
@@ -17,7 +18,7 @@ def names_look_right(sweep: SweepFile) -> bool:
 
     model = (sweep.trainable or sweep.model).name
     return (
-        _data_look_right(sweep)
+        _data_look_right(sweep.dataset)
         and (
             model in (*available_models(), DEFAULT_MODEL)
             or model.startswith(OTHERS)
@@ -27,12 +28,12 @@ def names_look_right(sweep: SweepFile) -> bool:
     )
 
 
-def _data_look_right(sweep: SweepFile) -> bool:
+def _data_look_right(section: DatasetSection) -> bool:
     from trainables.data import check_dataset_options
 
     try:
-        if sweep.dataset.name != OWN_DATA:
-            check_dataset_options(sweep.dataset.name, **sweep.dataset.options)
+        if section.name != OWN_DATA:
+            check_dataset_options(section.name, **section.options)
     except (ValueError, TypeError):
         return False
     return True

@@ -116,7 +116,7 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
         raise SweepFailedError(f"no trial has finished: {' '.join(ending.result.evidence.ends)}")
     if sweep.tracking.register_model and not queue.cut_short and ending.ranking.chosen is not None:
         _register(running, ending.ranking, writer.fault)
-    uri = tracking_uri_of(store, sweep)
+    uri = tracking_uri_of(store, sweep.tracking.uri)
     return EndedSweep(
         queue.records, ending.result, unsynced, writer.fault, uri, mirror.experiment_id
     )

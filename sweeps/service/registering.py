@@ -85,7 +85,7 @@ def promote(name: str, storage: str) -> str:
 
 def _tracked(name: str, storage: str) -> tuple[SweepStore, Plan, Ranking]:
     store, plan, ranking = ranked(name, storage)
-    check_answers(tracking_uri_of(store, plan.sweep))
+    check_answers(tracking_uri_of(store, plan.sweep.tracking.uri))
     return store, plan, ranking
 
 
@@ -95,7 +95,9 @@ def _registry(store: SweepStore, plan: Plan) -> Registry:
         sync = calsweep_command(f"sync {plan.name}", store.storage)
         raise UserError(f"MLflow does not have sweep {plan.name!r} yet; {sync} writes it")
     return Registry(
-        tracking_uri_of(store, plan.sweep), parent, f"calsweep-{plan.sweep.dataset.label}"
+        tracking_uri_of(store, plan.sweep.tracking.uri),
+        parent,
+        f"calsweep-{plan.sweep.dataset.label}",
     )
 
 

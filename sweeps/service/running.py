@@ -73,8 +73,8 @@ class _Session:
     on_answer: OnAnswer = _nothing
     keep_ray: bool = False
 
-    def backend(self, sweep: SweepFile) -> Backend:
-        """What trains this sweep; UserError if debugging cannot."""
+    def backend(self, workers: int) -> Backend:
+        """What trains trials with so many workers; UserError if debugging cannot."""
         if not self.debug:
             return RayTune(self.address, self.keep_ray)
         if self.address is not None:
@@ -82,7 +82,6 @@ class _Session:
                 f"--address = {self.address!r} is not allowed with --debug, which trains in this "
                 "process; leave one of them out"
             )
-        workers = sweep.scaling.num_workers
         if workers > 1:
             raise UserError(
                 f"scaling.num_workers = {workers} is not allowed with --debug, which trains in one "
@@ -156,7 +155,7 @@ def _run(
     sweep: SweepFile, store: SweepStore, session: _Session, *, new: bool, given: SweepFile | None
 ) -> EndedSweep:
     """Run or continue it; `given` is the sweep file, None if the stored one is continued."""
-    backend = session.backend(sweep)
+    backend = session.backend(sweep.scaling.num_workers)
     use_working_folder()
     if not names_look_right(sweep):
         check_sweep(sweep)  # before Ray starts
@@ -172,7 +171,8 @@ def _run(
         with _loading(sweep, backend, progress) as loading:
             loading.checked.result()
             beginning = NewSweep.read(sweep, store) if new else None
-            check_answers(beginning.tracking if beginning else tracking_uri_of(store, sweep))
+            own = sweep.tracking.uri
+            check_answers(beginning.tracking if beginning else tracking_uri_of(store, own))
             data = loading.data.result()
             plan = resolve(sweep, data, backend, progress)
             identity = loading.identity.result()

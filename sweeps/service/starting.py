@@ -52,7 +52,7 @@ class NewSweep:
             named,
             earlier_trials(sweep, named),
             recorded_for(sweep, store.storage),
-            tracking_uri(store.storage, sweep),
+            tracking_uri(store.storage, sweep.tracking.uri),
         )
 
     def create(
@@ -60,9 +60,11 @@ class NewSweep:
     ) -> None:
         """Create it in its store; `given` is the sweep file without what was resolved."""
         sweep, storage = self.sweep, self.store.storage
-        for line in on_other_data(sweep, identity.digest, storage):
+        for line in on_other_data(sweep.search.warm_start, identity.digest, storage):
             reporter.notice(line)
-        count = earlier_candidates(sweep, identity.digest, storage, self.named)
+        count = earlier_candidates(
+            sweep.selection.selected_from, identity.digest, storage, self.named
+        )
         files = {**identity_files(identity), **candidate_files(count)}
         files |= skipped_files(dataset) | recorded_files(self.recorded)
         files |= address_files(self.tracking, storage) | given_files(given)

@@ -43,7 +43,7 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
     """
     store = SweepStore(storage, name)
     plan = store.load_plan()
-    check_answers(tracking_uri_of(store, plan.sweep))
+    check_answers(tracking_uri_of(store, plan.sweep.tracking.uri))
     with store.locked():
         left: list[str] = []
         records = store.load_records(left.append)

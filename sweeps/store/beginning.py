@@ -18,6 +18,7 @@ from sweeps.store.identity import read_identity
 from sweeps.store.sweep_store import SweepStore, read_json, tells_storage_faults
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.sections.search import SelectedFromSection
 from trainables.files.storage import Folder
 
 if TYPE_CHECKING:
@@ -30,16 +31,19 @@ _GIVEN: Final = "given.json"
 
 @tells_storage_faults
 def earlier_candidates(
-    sweep: SweepFile, data: str, storage: str, records: Mapping[str, Sequence[TrialRecord]]
+    origin: SelectedFromSection | None,
+    data: str,
+    storage: str,
+    records: Mapping[str, Sequence[TrialRecord]],
 ) -> int:
     """The number of settings that were tried on the same data before a new sweep begins.
 
     A sweep that retrains a selected setting, or learns from earlier sweeps, continues their
     selection.
 
-    `data` is the digest of its data; `records` are the trials of the sweeps that it learns from.
+    `origin` is ``selection.selected_from``; `data` is the digest of its data; `records` are the
+    trials of the sweeps that it learns from.
     """
-    origin = sweep.selection.selected_from
     count = origin.candidates if origin is not None and origin.data == data else 0
     for name, trials in records.items():
         folder = SweepStore(storage, name).folder

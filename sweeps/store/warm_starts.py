@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from sweeps.errors import UserError
 from sweeps.search.record import TrialRecord
 from sweeps.store.identity import read_identity
@@ -24,10 +26,10 @@ def sweeps_to_learn_from(sweep: SweepFile, storage: str) -> dict[str, list[Trial
 
 
 @tells_storage_faults
-def on_other_data(sweep: SweepFile, data: str, storage: str) -> list[str]:
-    """A sentence for each that was run on other data than those with the digest `data`."""
+def on_other_data(names: Sequence[str], data: str, storage: str) -> list[str]:
+    """A sentence for each of these sweeps that was run on other data than those of this digest."""
     lines = []
-    for name in sweep.search.warm_start:
+    for name in names:
         store = SweepStore(storage, name)
         identity = read_identity(store.folder)
         if identity is not None and identity.digest != data:

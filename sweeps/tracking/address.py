@@ -10,7 +10,6 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import without_credentials
-from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.mlflow_internals import follow_move
 from sweeps.tracking.sqlite import sqlite_path, sqlite_uri
 from trainables.files.storage import Folder, absolute
@@ -38,14 +37,14 @@ for _name, _value in _ENVIRONMENT.items():
     os.environ.setdefault(_name, _value)
 
 
-def tracking_uri(storage: str, sweep: SweepFile | None = None) -> str:
-    """The sweep's own address, else ``MLFLOW_TRACKING_URI``, else SQLite in the storage folder.
+def tracking_uri(storage: str, own: str | None = None) -> str:
+    """A sweep's own address, else ``MLFLOW_TRACKING_URI``, else SQLite in the storage folder.
 
     Raises:
         UserError: The address has an unknown scheme; or there is no address, and the storage is
             remote or unusable.
     """
-    given = (sweep.tracking.uri if sweep else None) or os.environ.get("MLFLOW_TRACKING_URI")
+    given = own or os.environ.get("MLFLOW_TRACKING_URI")
     if given:
         scheme = given.partition(":")[0].partition("+")[0]
         if scheme not in _SCHEMES:

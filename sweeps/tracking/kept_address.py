@@ -13,7 +13,6 @@ from typing import Any, Final
 from sweeps.errors import UserError
 from sweeps.messages.redaction import without_credentials
 from sweeps.store.sweep_store import SweepStore, read_json
-from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import is_server, tracking_uri
 from sweeps.tracking.sqlite import sqlite_path, sqlite_uri
 from trainables.files.storage import Folder
@@ -32,8 +31,8 @@ def address_files(uri: str, storage: str) -> dict[str, bytes]:
     return {_FILE: json.dumps(kept).encode()}
 
 
-def tracking_uri_of(store: SweepStore, sweep: SweepFile) -> str:
-    """The address of an existing sweep's runs.
+def tracking_uri_of(store: SweepStore, own: str | None) -> str:
+    """The address of an existing sweep's runs; `own` is ``tracking.uri`` of its sweep file.
 
     Raises:
         UserError: ``MLFLOW_TRACKING_URI`` names another one, or its credentials are missing; or as
@@ -42,9 +41,9 @@ def tracking_uri_of(store: SweepStore, sweep: SweepFile) -> str:
     kept: dict[str, Any] = read_json(
         store.folder, _FILE, dict, {}, "MLflow's address is asked for anew"
     )
-    began, own = _began(kept, store.storage), sweep.tracking.uri
+    began = _began(kept, store.storage)
     if began is None or (own and not ("in_storage" in kept and sqlite_path(own))):
-        return tracking_uri(store.storage, sweep)  # of an older version; or the sweep file decides
+        return tracking_uri(store.storage, own)  # of an older version; or the sweep file decides
     given = None if own else os.environ.get(_VARIABLE)
     if given and _same(given, began):
         return given

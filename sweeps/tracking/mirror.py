@@ -103,13 +103,14 @@ class Mirror:
         """
         if self._own is not None:
             return self._own
-        uri = tracking_uri_of(self._store, self._plan.sweep)
+        sweep = self._plan.sweep
+        uri = tracking_uri_of(self._store, sweep.tracking.uri)
         make_database(uri)
         self._client = client = make_client(uri)
         identity = read_identity(self._store.folder)
         self._experiment = dataset_experiment(
             client,
-            self._plan.sweep,
+            sweep,
             self._sweep_id,
             identity.digest if identity is not None else None,
             self._store.storage,

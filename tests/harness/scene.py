@@ -300,7 +300,7 @@ class Scene:
 
     def runs(self) -> tuple[MlflowClient, list[Run]]:
         """The MLflow client, and the runs of the trials."""
-        client = MlflowClient(tracking_uri(self.storage, self.sweep))
+        client = MlflowClient(tracking_uri(self.storage, self.sweep.tracking.uri))
         experiments = [e.experiment_id for e in client.search_experiments()]
         runs = client.search_runs(experiments, "tags.`calsweep.trial` LIKE '%'", max_results=1000)
         return client, list(runs)

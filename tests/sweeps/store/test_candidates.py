@@ -39,14 +39,16 @@ def test_the_best_settings_file_says_what_it_was_selected_from(tmp_path: Path) -
     again = parse_sweep(tree)
     assert again.selection.selected_from is not None
     assert again.selection.selected_from.candidates == 15
-    assert earlier_candidates(again, DATA, str(tmp_path), {}) == 15
-    assert earlier_candidates(again, "cd34", str(tmp_path), {}) == 0  # different samples
+    assert earlier_candidates(again.selection.selected_from, DATA, str(tmp_path), {}) == 15
+    assert (
+        earlier_candidates(again.selection.selected_from, "cd34", str(tmp_path), {}) == 0
+    )  # different samples
 
 
 def test_trials_that_a_sweep_learns_from_count_on_the_same_data(tmp_path: Path) -> None:
     same = begun(tmp_path, "same", settings=5, earlier=10)
     other = begun(tmp_path, "other", settings=7, data="cd34")
-    assert earlier_candidates(make_sweep(), DATA, str(tmp_path), {**same, **other}) == 15
+    assert earlier_candidates(None, DATA, str(tmp_path), {**same, **other}) == 15
 
 
 def test_the_number_is_kept_with_the_sweep(tmp_path: Path) -> None:

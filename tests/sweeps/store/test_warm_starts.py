@@ -19,8 +19,8 @@ def test_other_data_are_named(tmp_path: Path) -> None:
     new_store(tmp_path, few, records, identity_files(identity))
     sweep = make_sweep("new", search={"warm_start": ["few"]})
     assert sweeps_to_learn_from(sweep, str(tmp_path))["few"] == records
-    assert on_other_data(sweep, identity.digest, str(tmp_path)) == []
-    (line,) = on_other_data(sweep, "abc", str(tmp_path))
+    assert on_other_data(sweep.search.warm_start, identity.digest, str(tmp_path)) == []
+    (line,) = on_other_data(sweep.search.warm_start, "abc", str(tmp_path))
     assert line.startswith("search.warm_start = few was run on other data (digits, digest ")
     with pytest.raises(UserError, match=r"search.warm_start: no sweep named 'few'"):
         sweeps_to_learn_from(sweep, str(tmp_path / "elsewhere"))

@@ -20,9 +20,6 @@ from sweeps.tracking.address import (
 )
 from sweeps.tracking.reader import tracked_sweeps
 from sweeps.tracking.sqlite import make_database, sqlite_path, sqlite_uri
-from tests.harness.tracked import (
-    make_sweep,
-)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +42,7 @@ def test_where_mlflow_is(
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     if environment is not None:
         monkeypatch.setenv("MLFLOW_TRACKING_URI", environment)
-    assert tracking_uri(storage, make_sweep("a", tracking={"uri": own})) == expected
+    assert tracking_uri(storage, own) == expected
 
 
 @pytest.mark.parametrize(
@@ -61,7 +58,7 @@ def test_where_mlflow_cannot_be(
 ) -> None:
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
     with pytest.raises(UserError, match=message):
-        tracking_uri(storage, make_sweep("a", tracking={"uri": own}))
+        tracking_uri(storage, own)
 
 
 def no_links(*_: object, **__: object) -> None:

@@ -26,7 +26,7 @@ SERVER = "http://127.0.0.1:9"
 
 def begun(storage: Path, sweep: SweepFile) -> SweepStore:
     """A sweep that was begun in the present environment."""
-    uri = tracking_uri(str(storage), sweep)
+    uri = tracking_uri(str(storage), sweep.tracking.uri)
     return new_store(storage, sweep, files=address_files(uri, str(storage)))
 
 
@@ -37,9 +37,9 @@ def test_another_shell_writes_to_the_same_server(
     sweep = make_sweep("kept")
     store = begun(tmp_path, sweep)
     assert b"secret" not in store.folder.read("mlflow.json")
-    assert tracking_uri_of(store, sweep) == "http://me:secret@127.0.0.1:9/"
+    assert tracking_uri_of(store, sweep.tracking.uri) == "http://me:secret@127.0.0.1:9/"
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
-    assert tracking_uri_of(store, sweep) == f"{SERVER}/"
+    assert tracking_uri_of(store, sweep.tracking.uri) == f"{SERVER}/"
     for command in (sync_sweep, resume_sweep):
         with pytest.raises(UserError, match=rf"'{SERVER}/' does not answer"):
             command("kept", str(tmp_path))
@@ -62,7 +62,7 @@ def test_another_address_is_refused_and_both_are_named(
         named = "MLFLOW_TRACKING_URI = 'http://other:5000': the runs of sweep 'kept' are at"
         assert f"{named} '{shown}'" in str(refused.value)
     store.folder.delete("mlflow.json")
-    assert tracking_uri_of(store, make_sweep("kept")) == "http://me:secret@other:5000"
+    assert tracking_uri_of(store, None) == "http://me:secret@other:5000"
 
 
 def test_a_database_whose_password_is_not_stored_has_to_be_named(
@@ -73,7 +73,7 @@ def test_a_database_whose_password_is_not_stored_has_to_be_named(
     store = begun(tmp_path, sweep)
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     with pytest.raises(UserError, match=r"missing: .*'postgresql://host/runs', and credentials"):
-        tracking_uri_of(store, sweep)
+        tracking_uri_of(store, sweep.tracking.uri)
 
 
 def test_the_sweep_file_decides_before_the_environment(
@@ -81,7 +81,7 @@ def test_the_sweep_file_decides_before_the_environment(
 ) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://other:5000")
     sweep = make_sweep("kept", tracking={"uri": SERVER})
-    assert tracking_uri_of(begun(tmp_path, sweep), sweep) == SERVER
+    assert tracking_uri_of(begun(tmp_path, sweep), sweep.tracking.uri) == SERVER
 
 
 @pytest.mark.parametrize(("own", "copied"), [(False, False), (True, True)])
