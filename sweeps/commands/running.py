@@ -222,6 +222,8 @@ def init(
         write_script(file)
         return
     asked = data is None
+    if asked and file is not None and os.path.exists(file):
+        raise UserError(f"{file}: already exists; if it is your data: --data {shlex.quote(file)}")
     if data is None:
         data = typer.prompt(
             "Your data: a folder or file, or a name that `calsweep datasets` lists",

@@ -255,6 +255,9 @@ def test_the_command_asks_what_is_left_out(tmp_path: Path) -> None:
     named = calsweep(tmp_path, "init", "second.yaml", "--data", "cifar10", "--trials", "5")
     assert named.returncode == 0, named.stderr
     assert load_sweep(str(tmp_path / "second.yaml")).dataset.options == {"root": "./root"}
+    data = calsweep(tmp_path, "init", str(tmp_path))
+    assert data.returncode == 2
+    assert f"already exists; if it is your data: --data {tmp_path}" in data.stderr
     bad = calsweep(tmp_path, "init", "--data", "digits", "--name", "no spaces")
     assert (bad.returncode, bad.stdout) == (2, "")
     assert not (tmp_path / "no spaces.yaml").exists()
