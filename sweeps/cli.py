@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import gc
 import sys
 from contextlib import suppress
 
@@ -15,9 +17,12 @@ from sweeps.messages.redaction import print_traceback, redact, redact_what_pytho
 from sweeps.terminal.encoding import print_what_they_can
 from sweeps.terminal.lasting import discard_unwritable
 
+_OBJECTS_BETWEEN_COLLECTIONS = 50_000
+
 
 def main() -> None:
     """Run the command; turn errors into a message and an exit code."""
+    _collect_garbage_seldom()
     redact_what_python_prints()
     print_what_they_can((sys.stdout, sys.stderr))
     if is_driver_of_a_job():
@@ -44,6 +49,12 @@ def main() -> None:
             _fail(error.format_message(), 2)
         print_traceback(error)
         sys.exit(1)
+
+
+def _collect_garbage_seldom() -> None:
+    """Hundreds of modules make many objects but no garbage: collecting took a sixth of imports."""
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+    atexit.register(gc.freeze)  # the interpreter's last collection would visit all modules
 
 
 def _fail(message: str, code: int) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.flop_counter import FlopCounterMode
 
 from trainables.data.core.base import Dataset
 from trainables.models import model_for, without_weights
@@ -82,6 +81,8 @@ def _model_and_inputs(
 
 
 def _measure(model: nn.Module, inputs: Tensor, data: int) -> Workload:
+    from torch.utils.flop_counter import FlopCounterMode  # imports Triton
+
     own = {p.data_ptr() for p in model.parameters()}
     saved: dict[int, int] = {}
     layers = [module for module in model.modules() if not list(module.children())]

@@ -2,7 +2,6 @@
 
 import numpy as np
 import torch
-from scipy.optimize import isotonic_regression
 from torch import Tensor
 
 
@@ -32,6 +31,8 @@ def _blocks(values: Tensor) -> Tensor:
 
     An operator of its own, because neither ``torch.compile`` nor ``torch.vmap`` sees into SciPy.
     """
+    from scipy.optimize import isotonic_regression  # slow to import
+
     starts = isotonic_regression(values.numpy(), increasing=False).blocks
     return torch.from_numpy(np.repeat(np.arange(len(starts) - 1), np.diff(starts)))
 

@@ -7,6 +7,9 @@ integers, and ValueError if shapes or values are not as described. `evaluate` ta
 returns all metrics by name.
 """
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from trainables.metrics.calibration import (
     ReliabilityBins,
     adaptive_calibration_error,
@@ -17,20 +20,6 @@ from trainables.metrics.calibration import (
 )
 from trainables.metrics.debiased import debiased_calibration_error, sweep_calibration_error
 from trainables.metrics.evaluation import evaluate
-from trainables.metrics.inference.design import Design
-from trainables.metrics.inference.detectable import chance_of_detection, detectable_difference
-from trainables.metrics.inference.differences import (
-    COMPARABLE,
-    Difference,
-    chance_of_support,
-    difference,
-    mean_difference,
-)
-from trainables.metrics.inference.direction import Direction, direction
-from trainables.metrics.inference.intervals import CORRECTED, corrected, interval, intervals
-from trainables.metrics.inference.nll_calibration import nll_calibration
-from trainables.metrics.inference.reference import REFERENCED_METRICS, calibrated_reference
-from trainables.metrics.inference.resampling import bootstrap
 from trainables.metrics.kernel_density import kde_calibration_error
 from trainables.metrics.ood import ood_metrics
 from trainables.metrics.proper_scores import (
@@ -43,6 +32,44 @@ from trainables.metrics.proper_scores import (
 from trainables.metrics.ranking import aurc, e_aurc, failure_auroc, multiclass_auroc, risk_coverage
 from trainables.metrics.smooth import smooth_calibration_error
 from trainables.metrics.table import EPOCH_METRICS, METRIC_NAMES, METRICS, Metric
+
+if TYPE_CHECKING:
+    from trainables.metrics.inference.design import Design
+    from trainables.metrics.inference.detectable import chance_of_detection, detectable_difference
+    from trainables.metrics.inference.differences import (
+        COMPARABLE,
+        Difference,
+        chance_of_support,
+        difference,
+        mean_difference,
+    )
+    from trainables.metrics.inference.direction import Direction, direction
+    from trainables.metrics.inference.intervals import CORRECTED, corrected, interval, intervals
+    from trainables.metrics.inference.nll_calibration import nll_calibration
+    from trainables.metrics.inference.reference import REFERENCED_METRICS, calibrated_reference
+    from trainables.metrics.inference.resampling import bootstrap
+
+_INFERENCE: Final = {
+    "COMPARABLE": "differences",
+    "CORRECTED": "intervals",
+    "Design": "design",
+    "Difference": "differences",
+    "Direction": "direction",
+    "REFERENCED_METRICS": "reference",
+    "bootstrap": "resampling",
+    "calibrated_reference": "reference",
+    "chance_of_detection": "detectable",
+    "chance_of_support": "differences",
+    "corrected": "intervals",
+    "detectable_difference": "detectable",
+    "difference": "differences",
+    "direction": "direction",
+    "interval": "intervals",
+    "intervals": "intervals",
+    "mean_difference": "differences",
+    "nll_calibration": "nll_calibration",
+}
+"""Names that are imported on first use: SciPy, which they need, takes long to import."""
 
 __all__ = [
     "COMPARABLE",
@@ -90,3 +117,15 @@ __all__ = [
     "smooth_calibration_error",
     "sweep_calibration_error",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _INFERENCE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.inference.{_INFERENCE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

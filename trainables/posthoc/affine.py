@@ -5,7 +5,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
-from scipy.optimize import minimize
 from torch import Tensor
 
 from trainables.metrics._inputs import check_labels_possible, check_logits
@@ -157,6 +156,7 @@ def minimum_by_gradient(
     **options: float,
 ) -> Tensor:
     """The same for a function that returns its value, float64 (), and gradient."""
+    from scipy.optimize import minimize  # slow to import
 
     def of_array(flat: np.ndarray) -> tuple[float, np.ndarray]:
         point = torch.from_numpy(flat.copy()).to(start.device)

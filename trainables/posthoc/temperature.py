@@ -5,7 +5,6 @@ from typing import ClassVar, Literal, Self, get_args
 
 import numpy as np
 import torch
-from scipy.optimize import brentq
 from torch import Tensor
 
 from trainables.metrics._inputs import check_labels_possible, check_logits, row_blocks
@@ -106,6 +105,8 @@ def _start(logits: Tensor, labels: Tensor, precision: float) -> float:
 
 
 def _bracketed_temperature(logits: Tensor, labels: Tensor, precision: float) -> tuple[float, bool]:
+    from scipy.optimize import brentq  # slow to import
+
     def slope(log_temperature: float) -> float:
         return _derivatives(logits, labels, math.exp(-log_temperature), precision)[0]
 

@@ -7,19 +7,22 @@ import time
 import traceback
 from typing import Any
 
-import ray
-import torch
-from ray import tune
+from trainables.runtime.collection import collection_paused
 
-from trainables.contract.config import TrialSetup
-from trainables.contract.report import Failed, TrialConfig, Waiting, to_tune
-from trainables.data.core.base import Data
-from trainables.runtime.devices import DeviceFailedError, release_memory
-from trainables.trials.runs import make_run
-from trainables.trials.trial import TrialRun
-from trainables.wrappers.ray_internals import draining_nodes
-from trainables.wrappers.warned import Warned
-from trainables.wrappers.worker import SECONDS_BETWEEN_TRIES
+with collection_paused():  # collections would take a fifteenth of the time
+    import ray
+    import torch
+    from ray import tune
+
+    from trainables.contract.config import TrialSetup
+    from trainables.contract.report import Failed, TrialConfig, Waiting, to_tune
+    from trainables.data.core.base import Data
+    from trainables.runtime.devices import DeviceFailedError, release_memory
+    from trainables.trials.runs import make_run
+    from trainables.trials.trial import TrialRun
+    from trainables.wrappers.ray_internals import draining_nodes
+    from trainables.wrappers.warned import Warned
+    from trainables.wrappers.worker import SECONDS_BETWEEN_TRIES
 
 _SECONDS_BETWEEN_QUESTIONS = 2.0  # between checks for draining nodes
 

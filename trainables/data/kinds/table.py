@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs, Stored
@@ -17,6 +15,7 @@ from trainables.data.kinds.encode import float_array, level_codes, standardised
 from trainables.plugins.arguments import few
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from torch import Tensor
 
 
@@ -30,7 +29,7 @@ class Columns:
         return int(self.table.num_rows)
 
     def __getitem__(self, rows: npt.NDArray[np.intp]) -> Columns:
-        return Columns(self.table.take(pa.array(rows)))
+        return Columns(self.table.take(rows))
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ class TableRows(Samples):
         values = [float_array(columns.table[name]) for name in numeric]
         mean, std, missing = _statistics(np.stack(values, 1)) if values else ((), (), ())
         levels = [
-            tuple(sorted(pc.unique(columns.table[name]).drop_null().to_pylist()))
+            tuple(sorted(columns.table[name].unique().drop_null().to_pylist()))
             for name in categorical
         ]
         return cls(tuple(numeric), mean, std, missing, tuple(categorical), tuple(levels))
@@ -108,7 +107,7 @@ class TableRows(Samples):
         found = []
         for name, levels in zip(self.categorical, self.levels, strict=True):
             values = raw.table[name]
-            new = values.filter(pa.array(level_codes(values, levels) == 0)).drop_null()
+            new = values.filter(level_codes(values, levels) == 0).drop_null()
             if len(new):
                 shown = few([repr(level) for level in new.unique().to_pylist()])
                 found.append(

@@ -1,13 +1,16 @@
 """Finds the files at a path, folder, pattern or URI."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TypeAlias
-
-from pyarrow import fs
+from typing import TYPE_CHECKING, TypeAlias
 
 from trainables.files.storage import open_uri
+
+if TYPE_CHECKING:
+    from pyarrow import fs
 
 PathOrUri: TypeAlias = str | os.PathLike[str]
 
@@ -25,6 +28,8 @@ def find_files(
         ValueError: The URI is malformed.
         FileNotFoundError: There is no file.
     """
+    from pyarrow import fs  # slow to import
+
     text = os.fspath(path)
     source, place, pattern = _open_place(option, text)
     if pattern:
@@ -73,6 +78,8 @@ def _cut(path: str) -> tuple[str, str]:
 def _matching(
     option: str, text: str, source: fs.FileSystem, folder: str, pattern: str
 ) -> tuple[str, ...]:
+    from pyarrow import fs  # slow to import
+
     if source.get_file_info(folder).type is not fs.FileType.Directory:
         raise FileNotFoundError(f"{option}={text}: there is no folder {folder}")
     wanted = pattern.split("/")
@@ -92,6 +99,8 @@ def _matching(
 
 
 def _files_below(source: fs.FileSystem, folder: str) -> list[str]:
+    from pyarrow import fs  # slow to import
+
     inside = source.get_file_info(fs.FileSelector(folder, recursive=True))
     return [info.path for info in inside if info.type is fs.FileType.File]
 

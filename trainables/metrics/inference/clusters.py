@@ -8,17 +8,22 @@ suggests: Student's t has the degrees of freedom that the sizes and the correlat
 imply (as in Imbens and Kolesár 2016, "Robust standard errors in small samples").
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from torch import Tensor
 
 from trainables.contract.metric_names import FEWEST_CLUSTERS
 from trainables.metrics._inputs import is_integer
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Array = NDArray[np.float64]
 
@@ -57,7 +62,7 @@ class Clusters:
         """Of the deviations of clusters in the pseudo-values, (G,); a constant for equal sizes."""
         return np.asarray((len(self) - 1) / np.maximum(self.sizes.sum() - self.sizes, _TINY))
 
-    def take(self, rows: Tensor | slice) -> "Clusters":
+    def take(self, rows: Tensor | slice) -> Clusters:
         """Of some of the rows, in their order."""
         of_row = self.of_row[rows if isinstance(rows, slice) else rows.cpu().numpy()]
         return Clusters(np.unique(of_row, return_inverse=True)[1])
@@ -103,6 +108,8 @@ class Clusters:
 
     def cell_sums(self, cell: NDArray[np.int64], values: Array, num_cells: int) -> csr_array:
         """Sums of values (N,) per cluster and cell, (G, C)."""
+        from scipy.sparse import csr_array  # slow to import
+
         return csr_array((values, (self.of_row, cell)), shape=(len(self), num_cells))
 
     def covariance(self, sums: csr_array) -> Array:

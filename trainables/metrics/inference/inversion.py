@@ -17,7 +17,6 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 from scipy.special import expit, logit, ndtri
 
 Array = NDArray[np.float64]
@@ -132,6 +131,7 @@ class _Line:
 
     def crossing(self, share: float) -> float | None:
         """The size at which a share of samples shows a larger error; None if there is none."""
+        from scipy.optimize import brentq  # slow to import
 
         def rising(size: float) -> float:  # almost linear
             return float(ndtri(np.clip(self.share_above(size), _NEVER, 1 - _NEVER)) - ndtri(share))
