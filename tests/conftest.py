@@ -3,8 +3,10 @@
 import os
 import sys
 
-# NumPy and SciPy read it when they are imported. Their second thread waits busily: in fits with
-# small matrices, as those of post-hoc methods, this takes most of the processor time.
+# NumPy, SciPy and PyTorch read them when they are imported, here and in the processes that tests
+# start. Further threads wait busily, which takes most of the processor time of fits with small
+# matrices, as those of post-hoc methods.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from collections.abc import Iterator
@@ -74,6 +76,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def faces_a_host(path: Path) -> bool:
         return any(path.is_relative_to(HERE / name) for name in HOST_FACING)
 
+    # Otherwise this long file would begin last, and other processes would wait for its end.
+    items.sort(key=lambda item: item.path != HERE / "trainables/test_simulated_gpu.py")
     for item in items:
         if faces_a_host(item.path):
             item.add_marker("host")

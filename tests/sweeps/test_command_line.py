@@ -25,8 +25,14 @@ MINIMAL = "name: small\ndataset: digits\nmodel: small_cnn\nlosses: [focal]\n"
     [
         (("run", "sweep.yaml", "--set", "training.epoch=3"), "did you mean 'epochs'"),
         (("run", "sweep.yaml", "--set", "losses=[focl]"), "did you mean 'focal'"),
-        (("run", "sweep.yaml", "--set", "tracking.uri=http://127.0.0.1:9"), "does not answer"),
-        (("run", "sweep.yaml", "--set", "tracking.uri=ftp://x"), "tracking.uri = 'ftp://x'"),
+        (
+            ("run", "sweep.yaml", "--debug", "--set", "tracking.uri=http://127.0.0.1:9"),
+            "does not answer",
+        ),
+        (
+            ("run", "sweep.yaml", "--debug", "--set", "tracking.uri=ftp://x"),
+            "tracking.uri = 'ftp://x'",
+        ),
         (
             ("run", "sweep.yaml", "--storage", "/dev/null/x"),
             "storage = '/dev/null/x' cannot be used",

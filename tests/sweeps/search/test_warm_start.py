@@ -116,7 +116,7 @@ def test_what_cannot_be_learned_from_is_reported_before_anything_starts(
     storage: Path, losses: list[str], names: str, message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        run_sweep(learning("new", *losses, warm_start=names), str(storage))
+        run_sweep(learning("new", *losses, warm_start=names), str(storage), debug=True)
     assert not SweepStore(str(storage), "new").exists()
 
 

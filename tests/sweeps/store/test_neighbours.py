@@ -113,7 +113,7 @@ def test_an_unreadable_sweep_that_is_named_is_refused(
     make_private(Path(store.trials_folder.path), monkeypatch)
     sweep = make_sweep("new", search={"sampler": "guided", key: ["named"]})
     with pytest.raises(UserError, match=r"cannot be used: Permission denied \(.*named/trials"):
-        run_sweep(sweep, str(tmp_path))
+        run_sweep(sweep, str(tmp_path), debug=True)
     assert sweep_names(str(tmp_path)) == ["named"]
 
 
@@ -123,4 +123,4 @@ def test_a_name_that_another_user_has_is_reported(
     store = new_store(tmp_path, make_sweep("private"), [baseline()])
     make_private(Path(store.folder.path), monkeypatch)
     with pytest.raises(UserError, match=r"Permission denied \(.*/private"):
-        run_sweep(make_sweep("private"), str(tmp_path))
+        run_sweep(make_sweep("private"), str(tmp_path), debug=True)
