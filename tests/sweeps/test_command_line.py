@@ -113,13 +113,29 @@ def test_lists_of_components(tmp_path: Path, command: str, names: list[str]) -> 
     assert all(name in done.stdout for name in names)
 
 
+LEARNING = """
+import torch
+import trainables.metrics, trainables.engine.training
+from trainables.contract.config import TrainingConfig
+from trainables.engine.optimizers import make_optimizer
+from trainables.losses import available_losses, make_loss
+
+for name in available_losses():
+    make_loss(name, 3)
+net = torch.nn.Linear(3, 2)
+optimizer = make_optimizer(net, make_loss("cross_entropy", 2), TrainingConfig())
+net(torch.ones(1, 3)).sum().backward()
+optimizer.step()  # would import the compiler, like the next line
+optimizer.load_state_dict(optimizer.state_dict())
+"""
+
+
 @pytest.mark.parametrize(
     ("statement", "absent"),
     [
         (
-            "from trainables.losses import *; [make_loss(name, 3) for name in available_losses()]; "
-            "import trainables.metrics, trainables.engine.training",
-            {"ray", "mlflow", "torchvision", "sklearn", "optuna", "scipy.stats"},
+            LEARNING,
+            {"ray", "mlflow", "torchvision", "sklearn", "optuna", "scipy.stats", "torch._dynamo"},
         ),
         (
             "from trainables.models import *; [model_options(name) for name in available_models()]",

@@ -1,7 +1,5 @@
 """The optimisers of trials, compared with PyTorch's own classes."""
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -41,26 +39,3 @@ def test_it_takes_the_same_steps(
             optimizer.step()
     for own, expected in zip(ours.parameters(), theirs.parameters(), strict=True):
         assert torch.equal(own, expected)
-
-
-TRAINED = """
-import sys
-import torch
-from torch import nn
-from trainables.contract.config import TrainingConfig
-from trainables.engine.optimizers import make_optimizer
-from trainables.losses import make_loss
-net = nn.Linear(3, 2)
-optimizer = make_optimizer(net, make_loss("cross_entropy", 2), TrainingConfig())
-optimizer.zero_grad()
-net(torch.ones(1, 3)).sum().backward()
-optimizer.step()
-optimizer.load_state_dict(optimizer.state_dict())
-print("torch._dynamo" in sys.modules)
-"""
-
-
-def test_it_does_not_import_the_compiler() -> None:
-    command = [sys.executable, "-c", TRAINED]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stdout == "False\n"
