@@ -12,8 +12,9 @@ import numpy.typing as npt
 
 from sweeps.evidence.scaling import cross_scaled
 from sweeps.messages.formatting import counted
+from sweeps.results.reference import best_reference, is_clearly_better
 from sweeps.search.plan import Plan
-from sweeps.search.ranking import Ranking
+from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.setting import BASELINE_LOSS
 from trainables.files.rows import ReadRows, Rows
@@ -130,13 +131,18 @@ def learning_warnings(
         f"{loss} {c.val_error:.1%}" for loss, c in {c.loss: c for c in poor}.items()
     )
     found = against[poor[0].loss]
+    head = (
+        "Nothing was learned, so do not use this result"
+        if found.value >= 0
+        else f"It is not shown that {poor[0].loss} learned anything, so do not rely on this result"
+    )
     return [
-        f"Nothing was learned, so do not use this result: the validation NLL of {poor[0].loss} "
-        f"minus that of always predicting the class frequencies is {found.value:+.4f} "
+        f"{head}: the validation NLL of {poor[0].loss} after a temperature minus that of always "
+        f"predicting the class frequencies is {found.value:+.4f} "
         f"[{found.low:+.4f}, {found.high:+.4f}]. The validation error is {errors}; always "
-        f"predicting the most frequent class has {constant.error:.1%}. Such a classifier may have "
-        f"a low calibration error and is still useless. {_on_references(references)}"
-        f"{_suggestion(poor[-1].judged[0], constant, plan)}"
+        f"predicting the most frequent class has {constant.error:.1%}. A constant classifier may "
+        "have a low calibration error and is still useless. "
+        f"{_advice(poor, constant, plan, references)}"
     ]
 
 
@@ -155,12 +161,23 @@ def _against_constant(rows: Rows) -> Difference:
     return mean_difference("nll", [losses], [constant], design)
 
 
-def _on_references(references: Sequence[ReferenceResult]) -> str:
-    known = [each for each in references if "test_error" in each.outcome]
-    if not known:
-        return ""
-    best = min(known, key=lambda each: each.outcome["test_error"])
-    return f"On the test split, {best.name} has an error of {best.outcome['test_error']:.1%}. "
+def _advice(
+    poor: Sequence[Candidate],
+    constant: ConstantClassifier,
+    plan: Plan,
+    references: Sequence[ReferenceResult],
+) -> str:
+    """What to change: the training only if a reference model is not found to fail as well."""
+    training, best = _suggestion(poor[-1].judged[0], constant, plan), best_reference(references)
+    if best is None:
+        return training
+    theirs = f"On the test split, {best.name} has an error of {best.outcome['test_error']:.1%}"
+    if is_clearly_better(best, poor[-1]) or math.isnan(poor[-1].mean("test_error")):
+        return f"{theirs}. {training}"
+    return (
+        f"{theirs}, which is not clearly better. So the inputs may say little about the labels: "
+        "check that they belong to each other, and use more samples or other inputs."
+    )
 
 
 def _suggestion(record: TrialRecord, constant: ConstantClassifier, plan: Plan) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sweeps.results.columns import shown_metrics
-from sweeps.search.ranking import Ranking
+from sweeps.search.ranking import Candidate, Ranking
 
 _Z: Final = 1.96  # half-width of a 95 % interval in standard deviations
 REFERENCE: Final = "reference"
@@ -40,21 +40,29 @@ def reference_rows(references: Sequence[ReferenceResult], objective: str) -> lis
     ]
 
 
-def reference_warnings(ranking: Ranking, references: Sequence[ReferenceResult]) -> list[str]:
-    """A warning if the baseline network has a clearly higher test error than a reference model.
+def best_reference(references: Sequence[ReferenceResult]) -> ReferenceResult | None:
+    """The reference model with the lowest test error, if any is known."""
+    known = [each for each in references if "test_error" in each.outcome]
+    return min(known, key=lambda each: each.outcome["test_error"], default=None)
+
+
+def is_clearly_better(reference: ReferenceResult, network: Candidate) -> bool:
+    """Whether its test error is lower by more than chance allows.
 
     That is, by more than the 95 % interval for two independent samples of this size. This is
     conservative, because both use the same test samples.
     """
-    baseline = ranking.baseline
-    known = [each for each in references if "test_error" in each.outcome]
-    if baseline is None or not known:
+    ours, theirs = network.mean("test_error"), reference.outcome["test_error"]
+    variance = (ours * (1 - ours) + theirs * (1 - theirs)) / reference.test_samples
+    return ours - theirs > _Z * math.sqrt(variance)
+
+
+def reference_warnings(ranking: Ranking, references: Sequence[ReferenceResult]) -> list[str]:
+    """A warning if the baseline network has a clearly higher test error than a reference model."""
+    baseline, best = ranking.baseline, best_reference(references)
+    if baseline is None or best is None or not is_clearly_better(best, baseline):
         return []
-    best = min(known, key=lambda each: each.outcome["test_error"])
     ours, theirs = baseline.mean("test_error"), best.outcome["test_error"]
-    variance = (ours * (1 - ours) + theirs * (1 - theirs)) / best.test_samples
-    if not ours - theirs > _Z * math.sqrt(variance):
-        return []
     return [
         f"The network is worse than {best.name}: its test error is {ours:.3f} with cross-entropy, "
         f"that of {best.name} {theirs:.3f}. Improve the model or its training before you use what "

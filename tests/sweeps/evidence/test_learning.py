@@ -1,5 +1,6 @@
 """If nothing was learned, every view of the result starts with a warning."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,10 +102,32 @@ def test_a_noisy_table_is_learned_though_its_error_is_high(tmp_path: Path) -> No
     records = [baseline(val_error=0.405, val_nll_scaled=0.66)]
     read = predictions(tmp_path, labels, signal=0.3)
     assert learning_warnings(ranked(records), read, SGD) == []
-    tree = ReferenceResult("gradient boosting", {"test_error": 0.379}, 1000)
-    read = predictions(tmp_path, labels)
+
+
+@pytest.mark.parametrize(
+    ("error", "advice"),
+    [
+        (0.2, "has an error of 20.0%. It was trained for 1 epoch: try"),
+        (0.39, "has an error of 39.0%, which is not clearly better. So the inputs may say little"),
+    ],
+)
+def test_training_is_suggested_if_a_reference_is_better(
+    tmp_path: Path, error: float, advice: str
+) -> None:
+    records = [baseline(val_error=0.405, test_error=0.41)]
+    tree = ReferenceResult("gradient boosting", {"test_error": error}, 1000)
+    read = predictions(tmp_path, (torch.arange(2000) % 100 < 41).long())
     (warning,) = learning_warnings(ranked(records), read, SGD, [tree])
-    assert "On the test split, gradient boosting has an error of 37.9%." in warning
+    assert f"On the test split, gradient boosting {advice}" in warning
+    assert ("training.epochs" in warning) == (error < 0.3)
+
+
+def test_a_gain_that_may_be_chance_is_not_called_nothing(tmp_path: Path) -> None:
+    labels = (torch.arange(100) % 100 < 41).long()
+    read = predictions(tmp_path, labels, signal=0.06)
+    (warning,) = learning_warnings(ranked([baseline(val_error=0.405)]), read, SGD)
+    assert warning.startswith("It is not shown that cross_entropy learned anything, so do not rely")
+    assert re.search(r"class frequencies is -0\.\d+ \[-0\.\d+, \+0\.\d+\]", warning)
 
 
 def test_a_model_of_a_rare_class_is_judged_by_its_probabilities(tmp_path: Path) -> None:
