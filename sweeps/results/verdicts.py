@@ -123,6 +123,12 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
                 "On the validation split intervals are corrected for the selection among "
                 f"{counted(each.corrected_for, 'setting')}{looks}."
             )
+    compared = {(each.ours, each.theirs, each.split, each.metric) for each in comparisons}
+    if len(compared) < len(comparisons):
+        lines.append(
+            "Of two rows with the same names, the first is about the selected setting alone; the "
+            "second, like those of other losses, is corrected for all pairs of losses."
+        )
     return list(dict.fromkeys(lines))
 
 

@@ -274,6 +274,9 @@ def test_every_sweep_that_the_test_split_judges_widens_the_interval(tmp_path: Pa
     assert often.low < once.low
     assert once.high < often.high
     assert "corrected for the 20 sweeps evaluated on it" in " ".join(basis([often]))
+    assert "Of two rows with the same names" not in " ".join(basis([often]))
+    in_pairs = replace(often, low=often.low - 0.01)
+    assert "Of two rows with the same names" in " ".join(basis([often, in_pairs]))
     of_groups = replace(often, groups=57)
     assert "Intervals are over groups and" in " ".join(basis([of_groups]))
 
