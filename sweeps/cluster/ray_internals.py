@@ -284,7 +284,8 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
 
     Why: ``TuneConfig`` has no arguments for this.
     Measured: without it, all 16 trials of ``test_a_process_that_starts_late_gets_trials`` run in
-        one process instead of two, so half of the slots stay empty (Ray 2.60).
+        one process instead of two, so half of the slots stay empty (Ray 2.60). A sweep with four
+        slots, nine trials and three finalists starts six processes instead of four.
     Upstream: ray-project/ray#36020 explains why idle processes are taken first.
     Test: tests/sweeps/cluster/test_ray_tune.py::test_finalists_reuse_the_processes_of_the_search
     Test: tests/sweeps/cluster/test_ray_tune.py::test_a_process_that_starts_late_gets_trials
