@@ -146,12 +146,13 @@ class Result:
         """Prediction sets of the finalists and of the ensemble: a table like :meth:`table`.
 
         Columns: ``label``, ``method`` (``lac``, ``aps`` or ``raps``), ``target`` (how often the
-        sets are made to hold the true class), and on the test split ``coverage`` and mean ``size``.
-        Empty before the end of the sweep, and for several labels or pixels.
+        sets are made to hold the true class), and on the test split ``coverage``, its 95 % interval
+        ``low`` and ``high``, and mean ``size``. Empty before the end of the sweep, and for several
+        labels or pixels.
         """
         return _frame(
             self._found.judgement.all_sets,
-            ["label", "method", "target", "coverage", "size"],
+            ["label", "method", "target", "coverage", "low", "high", "size"],
         )
 
     def by_label(self, split: Literal["validation", "test"] = "test") -> Any:

@@ -23,7 +23,8 @@ def judge_sets(ranking: Ranking, read: ReadRows) -> list[dict[str, Any]]:
 
     They are fitted on the validation split with cross-fitted temperatures, and measured on the test
     split. A row for each setting and method has ``target`` (the nominal coverage), ``coverage`` and
-    mean ``size``, as means over the judged seeds. None if a sample has several decisions, or there
+    its 95 % interval ``low`` and ``high`` (none with fewer than 10 groups), and mean ``size``, as
+    means over the judged seeds. None if a sample has several decisions, or there
     are too few validation samples. Raises OSError or ValueError if predictions cannot be read.
     """
     judged = [each for each in ranking.candidates if each.seeds]
@@ -69,6 +70,7 @@ def set_rows(label: str, of_seeds: Sequence[Sets]) -> list[dict[str, Any]]:
     rows = []
     for method in of_seeds[0]:
         facts = [found[method][f"{COVERAGE:g}"] for found in of_seeds]
-        measured = {key: fmean(each[key] for each in facts) for key in ("coverage", "size")}
+        shown = [key for key in ("coverage", "low", "high", "size") if key in facts[0]]
+        measured = {key: fmean(each[key] for each in facts) for key in shown}
         rows.append({"label": label, "method": method, "target": COVERAGE, **measured})
     return rows

@@ -3,9 +3,11 @@
 import json
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -126,10 +128,25 @@ def test_what_is_reported_of_both(tmp_path: Path) -> None:
         alone = {row["method"]: row["size"] for row in judge_sets(ranking, read)}
         assert list(sizes) == ["lac", "aps", "raps"]
         assert all(sizes[method] < alone[method] for method in sizes)
-        assert facts["sets"][0]["coverage"] == pytest.approx(0.9, abs=0.03)
+        first = facts["sets"][0]
+        assert first["coverage"] == pytest.approx(0.9, abs=0.03)
+        assert first["low"] < first["coverage"] < first["high"]
     judgement = Judgement(ensemble=found)
     assert [row["loss"] for row in judgement.rows] == ["ensemble", "cross_entropy × 5"]
     assert len(judgement.all_sets) == 6
+
+
+def test_prediction_sets_are_measured_by_groups(tmp_path: Path) -> None:
+    ranking, read = sweep(tmp_path)
+
+    def grouped(split: str, number: int, groups: int = 5) -> Rows:
+        rows = read(split, number)
+        return replace(rows, groups=np.arange(len(rows.labels)) % groups)
+
+    for sets in (judge_sets(ranking, grouped), judge_ensemble(ranking, grouped)[0]["sets"]):
+        assert len(sets) >= 3
+        assert all("low" not in each for each in sets)  # there are too few groups
+    assert all("low" in each for each in judge_sets(ranking, partial(grouped, groups=50)))
 
 
 def test_its_test_verdicts_are_corrected_for_other_sweeps(tmp_path: Path) -> None:
