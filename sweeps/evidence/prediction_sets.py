@@ -67,7 +67,7 @@ def one_class(rows: Rows) -> Labelled | None:
 
 def set_rows(label: str, of_seeds: Sequence[Sets]) -> list[dict[str, Any]]:
     """The rows of one setting, from the sets of its runs, see :func:`judge_sets`."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for method in of_seeds[0]:
         facts = [found[method][f"{COVERAGE:g}"] for found in of_seeds]
         shown = [key for key in ("coverage", "low", "high", "size") if key in facts[0]]
