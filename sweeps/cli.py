@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import gc
 import sys
 from contextlib import suppress
@@ -54,7 +53,6 @@ def main() -> None:
 def _collect_garbage_seldom() -> None:
     """Hundreds of modules make many objects but no garbage: collecting took a sixth of imports."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
-    atexit.register(gc.freeze)  # the interpreter's last collection would visit all modules
 
 
 def _fail(message: str, code: int) -> None:

@@ -103,6 +103,13 @@ def test_check_prints_the_plan(tmp_path: Path) -> None:
     assert "0.5 … 3.5" in done.stdout
 
 
+def test_no_library_prints_when_the_process_ends(tmp_path: Path) -> None:
+    """In a process of its own, because others end without Python's last steps."""
+    command = [sys.executable, "-m", "sweeps.cli", "check", "quickstart"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize(
     ("command", "names"),
     [("losses", ["r_aurc", "cals_alm"]), ("datasets", ["digits"]), ("models", ["resnet50_cifar"])],
