@@ -13,7 +13,7 @@ from trainables.contract.config import Criterion
 from trainables.files.rows import ReadRows, Rows
 
 if TYPE_CHECKING:
-    from trainables.export.prediction_sets import Labelled, Sets
+    from trainables.export.prediction_sets import Facts, Labelled, Sets
 
 COVERAGE: Final = 0.9
 
@@ -67,10 +67,10 @@ def one_class(rows: Rows) -> Labelled | None:
 
 def set_rows(label: str, of_seeds: Sequence[Sets]) -> list[dict[str, Any]]:
     """The rows of one setting, from the sets of its runs, see :func:`judge_sets`."""
-    rows: list[dict[str, Any]] = []
+    rows = []
     for method in of_seeds[0]:
         facts = [found[method][f"{COVERAGE:g}"] for found in of_seeds]
-        shown = [key for key in ("coverage", "low", "high", "size") if key in facts[0]]
-        measured = {key: fmean(each[key] for each in facts) for key in shown}
-        rows.append({"label": label, "method": method, "target": COVERAGE, **measured})
+        shown = {"coverage", "low", "high", "size"}
+        means: Facts = {key: fmean(each[key] for each in facts) for key in facts[0] if key in shown}
+        rows.append({"label": label, "method": method, "target": COVERAGE, **means})
     return rows
