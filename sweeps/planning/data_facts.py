@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -69,11 +70,26 @@ def data_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
     return {**facts, "can detect": summary, "chance of support": support}
 
 
-def duration_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
-    """The sweep's duration here, estimated by training the baseline for a second or two."""
+@dataclass(frozen=True)
+class Duration:
+    """How long a sweep takes on this machine.
+
+    Attributes:
+        epoch: Seconds of an epoch, measured while no other trial runs.
+        whole: Seconds of the sweep, at most.
+        slots: Number of concurrent trials.
+    """
+
+    epoch: float
+    whole: float
+    slots: int
+
+
+def duration_of(plan: Plan, dataset: Dataset) -> Duration | None:
+    """Estimated by training the baseline for a second or two; None where that is not possible."""
     sweep = plan.sweep
     if sweep.trainable is not None or sweep.encoder is not None or sweep.scaling.num_workers > 1:
-        return {}
+        return None
     import torch
 
     from trainables.engine.timing import seconds_per_epoch
@@ -81,15 +97,26 @@ def duration_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
     seconds = seconds_per_epoch(
         sweep.model.name, sweep.model.options, dataset, sweep.training.config()
     )
-    gpu = torch.cuda.is_available()
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    slots = torch.cuda.device_count() if gpu else max(1, cpus // sweep.scaling.cpus_per_worker)
+    gpus = torch.cuda.device_count()
+    slots = gpus or max(1, cpus // sweep.scaling.cpus_per_worker)
     slots = min(slots, sweep.scaling.max_concurrent or slots)
     whole = longest_duration(seconds, plan.pilot_epochs, plan.most_epochs, slots)
-    where = "GPU" if gpu else "CPU core"
+    return Duration(seconds, whole, slots)
+
+
+def duration_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
+    """The sweep's duration here, in words; see :func:`duration_of`."""
+    found = duration_of(plan, dataset)
+    if found is None:
+        return {}
+    import torch
+
+    where = "GPU" if torch.cuda.is_available() else "CPU core"
     return {
-        "time": f"about {format_seconds(seconds)} an epoch on a {where} of this machine, measured; "
-        f"at most {format_seconds(whole)} in total, with {counted(slots, 'concurrent trial')}"
+        "time": f"about {format_seconds(found.epoch)} an epoch on a {where} of this machine, "
+        f"measured; at most {format_seconds(found.whole)} in total, with "
+        f"{counted(found.slots, 'concurrent trial')}"
         + ("; less as poor trials stop" if make_stopper(plan).rungs else "")
     }
 
