@@ -101,7 +101,7 @@ def duration_of(plan: Plan, dataset: Dataset) -> Duration | None:
     gpus = torch.cuda.device_count()
     slots = gpus or max(1, cpus // sweep.scaling.cpus_per_worker)
     slots = min(slots, sweep.scaling.max_concurrent or slots)
-    whole = longest_duration(seconds, plan.pilot_epochs, plan.most_epochs, slots)
+    whole = longest_duration(seconds, plan.pilot_epochs, plan.most_epochs, slots, _crowd(cpus))
     return Duration(seconds, whole, slots)
 
 
@@ -121,7 +121,15 @@ def duration_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
     }
 
 
-def longest_duration(seconds: float, alone: int, epochs: int, slots: int) -> float:
+def _crowd(cpus: int) -> float:
+    """How many programs want each CPU now; at least 1."""
+    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    return max(1.0, load / cpus)
+
+
+def longest_duration(
+    seconds: float, alone: int, epochs: int, slots: int, crowd: float = 1.0
+) -> float:
     """An upper bound of a sweep's duration, in seconds.
 
     Args:
@@ -129,9 +137,10 @@ def longest_duration(seconds: float, alone: int, epochs: int, slots: int) -> flo
         alone: Number of epochs, among all, that are trained while no other trial runs.
         epochs: Number of all epochs, at most.
         slots: Number of concurrent trials.
+        crowd: How many programs want each CPU. The seconds of an epoch contain that already.
     """
     beside = _SLOWER_BESIDE if slots > 1 else 1.0
-    return _START_AND_END + seconds * (alone + beside * (epochs - alone) / slots)
+    return _START_AND_END * crowd + seconds * (alone + beside * (epochs - alone) / slots)
 
 
 def _sizes(dataset: Dataset) -> str:

@@ -101,3 +101,8 @@ def test_the_duration_is_an_upper_bound(
 ) -> None:
     assert longest_duration(seconds, alone, epochs, slots) > needed
     assert longest_duration(seconds, alone, epochs, slots) >= 60 + seconds * alone
+
+
+def test_start_and_end_take_longer_on_a_busy_machine() -> None:
+    quiet = longest_duration(0.1, alone=0, epochs=100, slots=2)
+    assert longest_duration(0.1, alone=0, epochs=100, slots=2, crowd=4) == quiet + 3 * 60
