@@ -29,6 +29,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # `uv run pytest` its workers would get a second environment.
 for name, value in LOCAL_SETTINGS.items():
     os.environ.setdefault(name, value)
+# A call of Ray that would start it unnoticed, which takes seconds, fails.
+os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
 
 # Several threads slow each other down on a small machine.
 torch.set_num_threads(1)

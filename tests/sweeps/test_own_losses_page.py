@@ -1,6 +1,7 @@
 """Runs the examples in docs/own_losses.md like a reader of the page."""
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -177,7 +178,9 @@ def test_a_loss_that_fails_in_training_is_reported_as_the_page_says(
         trials_uri=str(tmp_path),
         outcome_epochs=(1,),
     )
-    monkeypatch.setattr(ray, "get_gpu_ids", list)  # otherwise Ray would start
+    # Otherwise Ray would start.
+    monkeypatch.setattr(ray, "get_gpu_ids", list)
+    monkeypatch.setattr(TuneTrial, "_asked", math.inf)
     trial = TuneTrial.__new__(TuneTrial)  # like its actor, but without Ray
     trial.setup(
         TrialConfig(0, "search", Setting(f"{module}:Overconfidence", {}), seed=0).to_tune(),

@@ -5,7 +5,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ray.exceptions import OutOfMemoryError
 
 from sweeps.cluster.slots import Slots
 from sweeps.cluster.tune_hooks import QueueCallback
@@ -16,8 +15,6 @@ from sweeps.service.running import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import Noted, make_sweep, new_store, queue_of
 from trainables.contract.report import OutOfMemory, to_tune
-
-OUT_OF_MEMORY = OutOfMemoryError("1 worker(s) were killed due to the node running low on memory.")
 
 
 def a_queue(folder: Path, **sections: Any) -> tuple[TrialQueue, SweepStore]:

@@ -1,5 +1,6 @@
 """Reports of the workers of a trial, without Ray."""
 
+import math
 import re
 import warnings
 from types import SimpleNamespace
@@ -88,6 +89,7 @@ def actor(monkeypatch: pytest.MonkeyPatch, *advances: Any) -> TuneTrial:
     runs = SimpleNamespace(advance=lambda: next(left)(), close=lambda: None)
     monkeypatch.setattr(one_process, "make_run", lambda *_: runs)
     monkeypatch.setattr(one_process.ray, "get_gpu_ids", lambda: ["3"])
+    monkeypatch.setattr(TuneTrial, "_asked", math.inf)  # whether the node drains, only Ray knows
     made = TuneTrial.__new__(TuneTrial)
     made.setup(FIRST.config.to_tune(), dataset=object(), trial_setup=object())  # type: ignore[arg-type]
     return made
