@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
@@ -195,4 +196,5 @@ def _split(chosen: Candidate, split: SplitName, metric: str) -> dict[str, float]
     )
     names = (*map(MetricName, shown), *more)
     found = {str(n): chosen.mean(replace(n, split=split)) for n in names}
-    return dict(finite({**found, "groups": chosen.mean(groups_name(split))}))
+    groups = chosen.mean(groups_name(split))
+    return dict(finite({**found, "groups": groups if math.isnan(groups) else round(groups)}))

@@ -9,6 +9,7 @@ import math
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +41,7 @@ from sweeps.sweep_file.loading import load_sweep, read_sweep
 from sweeps.terminal.watching import Glimpse
 from sweeps.tracking.address import tracking_uri
 from trainables.contract.metric_names import MetricName
+from trainables.plugins.arguments import few
 
 if TYPE_CHECKING:
     from sweeps.drafting.draft import Draft
@@ -146,21 +148,29 @@ def find_best(
     server, it reads the sweeps in MLflow.
     """
     if sweep_names(storage) and not os.environ.get("MLFLOW_TRACKING_URI"):
-        place = storage
-        sweeps = stored_sweeps(storage, dataset, model)
+        place, sweeps_of = storage, partial(stored_sweeps, storage)
         read = _read_from_store(storage)
     else:
         from sweeps.tracking.reader import tracked_sweeps
 
         place = tracking_uri(storage)
-        sweeps = tracked_sweeps(place, dataset, model)
+        sweeps_of = partial(tracked_sweeps, place)
         read = _read_from_mlflow(place)
+    sweeps = sweeps_of(dataset, model)
     entries = best_settings([s for s in sweeps if objective in (None, s.objective)])
     if not entries:
         given = {"dataset": dataset, "model": model, "objective": objective}
-        wanted = " ".join(f"{key}={value}" for key, value in given.items() if value)
-        raise UserError(f"{place} has no finished sweep{f' of {wanted}' if wanted else ''} yet")
+        raise UserError(_no_best(place, given, best_settings(sweeps_of())))
     return Best(entries, read)
+
+
+def _no_best(place: str, given: dict[str, str | None], every: list[dict[str, Any]]) -> str:
+    """The message that no sweep is as `given`, with the best settings there are."""
+    wanted = " ".join(f"{key}={value}" for key, value in given.items() if value)
+    if not wanted or not every:
+        return f"{place} has no finished sweep yet"
+    there = {f"dataset={e['dataset']} model={e['model']} objective={e['objective']}" for e in every}
+    return f"{place} has no finished sweep of {wanted}; it has {few(sorted(there))}"
 
 
 def _read_from_store(storage: str) -> Callable[[dict[str, Any]], str]:

@@ -68,5 +68,6 @@ def test_what_mlflow_calls_the_runs_is_not_needed(tmp_path: Path) -> None:
     (entry,) = find_best(str(tmp_path)).entries
     assert (entry["run_id"], entry["parent_run_id"], entry["trial"]) == (None, None, 1)
     assert json.dumps(entry)
-    with pytest.raises(UserError, match="has no finished sweep of dataset=cifar10"):
+    there = "dataset=digits model=small_cnn objective=val_ece"
+    with pytest.raises(UserError, match=f"no finished sweep of dataset=cifar10; it has {there}"):
         find_best(str(tmp_path), dataset="cifar10")
