@@ -3,6 +3,7 @@
 import shutil
 import sqlite3
 from collections import OrderedDict
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import url2pathname
@@ -40,7 +41,7 @@ def test_another_shell_writes_to_the_same_server(
     assert tracking_uri_of(store, sweep.tracking.uri) == "http://me:secret@127.0.0.1:9/"
     monkeypatch.delenv("MLFLOW_TRACKING_URI")
     assert tracking_uri_of(store, sweep.tracking.uri) == f"{SERVER}/"
-    for command in (sync_sweep, resume_sweep):
+    for command in (sync_sweep, partial(resume_sweep, debug=True)):  # without Ray
         with pytest.raises(UserError, match=rf"'{SERVER}/' does not answer"):
             command("kept", str(tmp_path))
     assert not (tmp_path / "mlflow.db").exists()
@@ -56,7 +57,7 @@ def test_another_address_is_refused_and_both_are_named(
     store = begun(tmp_path, make_sweep("kept"))
     shown = (first or f"sqlite:///{tmp_path}/mlflow.db").replace("me:secret@", "")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://me:secret@other:5000")
-    for command in (sync_sweep, resume_sweep):
+    for command in (sync_sweep, partial(resume_sweep, debug=True)):  # without Ray
         with pytest.raises(UserError) as refused:
             command("kept", str(tmp_path))
         named = "MLFLOW_TRACKING_URI = 'http://other:5000': the runs of sweep 'kept' are at"
