@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from website.notebooks import DIGEST, EXAMPLES, digest_of, notebooks, printed, run
+from website.notebooks import (
+    DIGEST,
+    EXAMPLES,
+    PROCESSOR,
+    digest_of,
+    notebooks,
+    printed,
+    processor,
+    run,
+)
 
 NOTEBOOKS = sorted(EXAMPLES.glob("*.ipynb"))
 WITH_SWEEPS = {"on_a_cluster", "own_data", "quickstart", "reading_the_evidence"}
@@ -38,12 +47,13 @@ def test_notebooks_run(tmp_path: Path) -> None:
     run(books, tmp_path)
     for name, book in books.items():
         check([output for cell in book.cells for output in cell.get("outputs", ())], name)
-        for cell, before in zip(book.cells, stored[name].cells, strict=True):
-            check_alike(printed(cell), printed(before))
+        if stored[name].metadata[PROCESSOR] == processor():
+            for cell, before in zip(book.cells, stored[name].cells, strict=True):
+                check_alike(printed(cell), printed(before))
 
 
 def check_alike(text: str, stored: str) -> None:
-    """Checks that words are the same, and numbers but for what another processor rounds."""
+    """Checks that words are the same, and numbers to the digits that are shown."""
     again = "python -m website.notebooks"
     assert NUMBER.sub("#", text).split() == NUMBER.sub("#", stored).split(), again
     numbers, before = (list(map(float, NUMBER.findall(each))) for each in (text, stored))

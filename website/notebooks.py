@@ -1,12 +1,15 @@
 """Runs the notebooks in examples/ and stores their outputs: ``python -m website.notebooks``.
 
 A notebook's metadata has a digest of its code, so that a fast test notices outputs of other code. A
-slow test runs the notebooks again, and compares what they print with the stored outputs.
+slow test runs the notebooks again, and compares what they print with the stored outputs, if these
+were made by the same kind of processor: another one rounds differently, which training amplifies.
 """
 
 from __future__ import annotations
 
 import hashlib
+import platform
+import re
 import tempfile
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +18,9 @@ from tests.harness.running import START_RAY
 
 EXAMPLES: Final = Path(__file__).parents[1] / "examples"
 DIGEST: Final = "calsweep_outputs_of"  # a key of a notebook's metadata
+PROCESSOR: Final = "calsweep_outputs_by"  # likewise
 ON_RAY: Final = "on_a_cluster"
+_CPU: Final = Path("/proc/cpuinfo")
 _SECONDS: Final = 600  # for a cell
 # Sweeps that follow train in their own process: no other one starts, and results do not depend on
 # which of two trials ends first.
@@ -39,6 +44,12 @@ def digest_of(notebook: dict[str, Any]) -> str:
     """The digest of a notebook's code, from its JSON."""
     code = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
     return hashlib.sha256("\0".join(code).encode()).hexdigest()
+
+
+def processor() -> str:
+    """The kind of this machine's processor."""
+    kind = re.compile(r"^(?:vendor_id|cpu family|model|stepping)\s*: *(.*)$", re.MULTILINE)
+    return " ".join(kind.findall(_CPU.read_text())[:4]) if _CPU.exists() else platform.processor()
 
 
 def run(books: dict[str, Any], folder: Path) -> None:
@@ -97,6 +108,7 @@ def _store(name: str, notebook: Any, folder: str) -> None:
             if "execution_count" in output:
                 output.execution_count = number
     notebook.metadata[DIGEST] = digest_of(notebook)
+    notebook.metadata[PROCESSOR] = processor()
     text = nbformat.writes(notebook).replace(folder, ".")
     (EXAMPLES / f"{name}.ipynb").write_text(text + "\n", encoding="utf-8")
 
