@@ -357,14 +357,14 @@ def test_a_sweep_that_cannot_register_its_choice_says_so(
 
 @pytest.fixture
 def selected(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> Selected:
-    """A fixed ensemble in which one network counts twice."""
+    """A fixed ensemble of two networks."""
     pool = Ranking(store.load_records(), rule_of(store.load_sweep()))
     first, second = (each.trials[0] for each in pool.candidates[:2])
     known = [read_split(store, each.number, "validation") for each in (first, second)]
     found = Selected(
         "ensemble",
-        (first, first, second),
-        Ensemble((0, 0, 1), (0.8, 0.8, 1.2), 0.9),
+        (first, second),
+        Ensemble((0, 1), (0.8, 1.2), 0.9),
         Pool((first, second), [logits for logits, _ in known], known[0][1], groups=None),
         fit_mean,
     )
@@ -383,7 +383,7 @@ def test_the_ensemble_is_one_program(store: SweepStore, selected: Selected, tmp_
     assert label.startswith("ensemble of 2 networks, T = ") and label.endswith(", not recommended")
     numbers = [trial.number for trial in selected.pool.trials]
     (first, labels), (second, _) = (read_split(store, number, "test") for number in numbers)
-    mean = (2 * (first / 0.8).softmax(1) + (second / 1.2).softmax(1)) / 3
+    mean = ((first / 0.8).softmax(1) + (second / 1.2).softmax(1)) / 2
     expected = (mean.log() / 0.9).softmax(dim=1)
     rows = load_data(store.load_sweep()).test.inputs.copy()
     program = torch.export.load(str(Path(made) / "model.pt2")).module()
