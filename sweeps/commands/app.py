@@ -8,8 +8,6 @@ from typing import Annotated, Any
 import typer
 
 RUN, INSPECT, SELECT = "Run a sweep", "Inspect sweeps", "Select a setting"
-
-
 USE, AVAILABLE, CLUSTER = "Use the result", "List what is available", "Jobs on a Ray cluster"
 
 

@@ -27,6 +27,7 @@ SLOW = {
     "clustered": "--repetitions 1 --groups 12 --sizes geometric --metrics nll",
     "detectable": "--repetitions 2 --samples 100",
     "differences": "--repetitions 2 --samples 100 --pool 1000 --laws 'label noise'",
+    "durations": "texts",
     "further_sweeps": "",
     "growth": "records 3",
     "judging": "--samples 200 --classes 3 --runs 2",
@@ -43,6 +44,7 @@ SLOW = {
 }
 BY_HAND = {  # take minutes
     "tabular.posthoc": DIGITS,
+    "tabular.several": f"{DIGITS} --folder TMP --replays 1",
     "tabular.snapshots": f"{DIGITS} --seeds 1 --cycles 2",
 }
 COMMANDS = [

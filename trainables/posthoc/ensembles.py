@@ -51,7 +51,7 @@ def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = 5) -> Ens
     First, a temperature is fitted to each network. The best network is the first member. Each step
     adds the network with which the negative log-likelihood of the mean probabilities is lowest. It
     stops at `most` members, or where the loss rises by more than two of its standard errors: with
-    few samples the loss hardly tells whether a further network helps, and on new samples it nearly
+    few samples the loss hardly shows whether a further network helps, and on new samples it nearly
     always does. The candidates are the 20 best networks whose temperature is inside its range. The
     mean gets a temperature at the end, or 1 if that is not inside its range. No temperature is
     fitted during selection: with few samples, that would reward overconfident ensembles that are
