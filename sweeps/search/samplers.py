@@ -19,11 +19,16 @@ from sweeps.sweep_file.sections.search import GUIDED
 
 
 class _OneLoss(TPESampler):
-    """Draws the loss, then only the hyperparameters of that loss; TPE itself draws all."""
+    """Draws the loss, then only the hyperparameters of that loss; TPE itself draws all.
+
+    The search space lacks the loss if there is only one, as TPE omits what has one value.
+    """
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
+        if "loss" not in search_space:
+            return super().sample_relative(study, trial, search_space)
         own = {name: d for name, d in search_space.items() if name == "loss"}
         drawn = super().sample_relative(study, trial, own)
         if "loss" in drawn:
