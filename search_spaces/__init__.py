@@ -1,21 +1,19 @@
-"""Search space and published settings of each loss.
+"""Search space and published settings of each loss: :mod:`search_spaces.table`, and packages.
 
-Each loss has one module here with two constants: ``SPACE``, which maps hyperparameters to Optuna
-distributions, and ``PUBLISHED``, the settings to try first, each with a value for exactly the
-hyperparameters in ``SPACE``. If the published settings depend on the number of classes, the module
-has a function ``published(num_classes)`` instead of ``PUBLISHED``; ``num_classes`` may be None.
+A module of a package has ``SPACE``, which maps hyperparameters to Optuna distributions, and
+``PUBLISHED``, or a function ``published(num_classes)``: see :class:`~search_spaces.table.Space`.
 """
 
 import difflib
 import importlib
-import pkgutil
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
-from types import ModuleType
 from typing import Any, Final
 
 from optuna.distributions import BaseDistribution
+
+from search_spaces.table import SPACES, Space
 
 ENTRY_POINT_GROUP: Final = "calsweep.search_spaces"
 """Entry point group of search spaces in packages: ``my_loss = "my_package.my_space"``."""
@@ -23,7 +21,7 @@ ENTRY_POINT_GROUP: Final = "calsweep.search_spaces"
 
 def available_search_spaces() -> tuple[str, ...]:
     """Names of the losses that have a search space, sorted."""
-    return tuple(sorted(_modules()))
+    return tuple(sorted({*_installed(), *SPACES}))
 
 
 def search_space(loss: str) -> dict[str, BaseDistribution]:
@@ -32,7 +30,7 @@ def search_space(loss: str) -> dict[str, BaseDistribution]:
     Raises:
         ValueError: There is no search space of that name.
     """
-    return dict(_module(loss).SPACE)
+    return dict(_space(loss).ranges)
 
 
 def published_settings(loss: str, num_classes: int | None = None) -> list[dict[str, Any]]:
@@ -41,37 +39,35 @@ def published_settings(loss: str, num_classes: int | None = None) -> list[dict[s
     If the paper uses different settings for different numbers of classes, the matching one comes
     first. Errors: see :func:`search_space`.
     """
-    module = _module(loss)
-    settings = module.published(num_classes) if hasattr(module, "published") else module.PUBLISHED
+    published = _space(loss).published
+    settings = published(num_classes) if callable(published) else published
     return [dict(setting) for setting in settings]
 
 
-def _module(loss: str) -> ModuleType:
-    modules = _modules()
-    if loss not in modules:
-        close = difflib.get_close_matches(loss, modules, n=1)
+def _space(loss: str) -> Space:
+    if loss in SPACES:
+        return SPACES[loss]
+    known = available_search_spaces()
+    if loss not in known:
+        close = difflib.get_close_matches(loss, known, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ValueError(
-            f"no search space for loss {loss!r}{hint}; there are: {', '.join(sorted(modules))}"
-        )
+        raise ValueError(f"no search space for loss {loss!r}{hint}; there are: {', '.join(known)}")
+    path = _installed()[loss]
     try:
-        module = importlib.import_module(modules[loss])
+        found = vars(importlib.import_module(path))
     except Exception as error:  # importing a user's module may raise anything
         raise ValueError(
             f"the search space of loss {loss!r} cannot be imported: {error}"
         ) from error
-    if not hasattr(module, "SPACE") or not (
-        hasattr(module, "PUBLISHED") or hasattr(module, "published")
-    ):
+    published = found.get("published", found.get("PUBLISHED"))
+    if "SPACE" not in found or published is None:
         raise ValueError(
-            f"the search space of loss {loss!r}, {modules[loss]}, must have SPACE, and PUBLISHED "
-            "or published(num_classes)"
+            f"the search space of loss {loss!r}, {path}, must have SPACE, and PUBLISHED or "
+            "published(num_classes)"
         )
-    return module
+    return Space(found["SPACE"], published)
 
 
 @cache
-def _modules() -> Mapping[str, str]:
-    installed = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
-    ours = {module.name: f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)}
-    return {**installed, **ours}
+def _installed() -> Mapping[str, str]:
+    return {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}

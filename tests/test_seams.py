@@ -1,20 +1,20 @@
 """Each kind of component is added in one place, as CONTRIBUTING.md says."""
 
 import sys
-from pathlib import Path
 from typing import Self
 
 import numpy as np
 import pytest
 import torch
+from optuna.distributions import FloatDistribution
 from optuna.samplers import BaseSampler, TPESampler
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-import search_spaces
 import trainables.data
 import trainables.losses.registry
 import trainables.models
+from search_spaces.table import SPACES, Space
 from sweeps import cli
 from sweeps.planning.checks import check_sweep
 from sweeps.search.plan import Plan
@@ -100,27 +100,19 @@ def here(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_loss_is_a_class_a_line_and_a_search_space(
-    here: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(
         trainables.losses.registry.CATALOGUE.ours,  # type: ignore[arg-type]
         "tempered",
         f"{here}:Tempered",
     )
-    (tmp_path / "tempered.py").write_text(
-        "from optuna.distributions import FloatDistribution\n"
-        'SPACE = {"tau": FloatDistribution(0.5, 4.0, log=True)}\n'
-        'PUBLISHED = [{"tau": 1.0}]\n'
-    )
-    monkeypatch.setattr(search_spaces, "__path__", [*search_spaces.__path__, str(tmp_path)])
-    search_spaces._modules.cache_clear()
-    try:
-        sweep = make_sweep(losses=["tempered"])
-        check_sweep(sweep)
-        initial = SearchSpace(sweep.losses).initial_settings(10)
-        assert [setting.hyperparameters for setting in initial[1:]] == [{"tau": 1.0}]
-    finally:
-        search_spaces._modules.cache_clear()
+    space = Space({"tau": FloatDistribution(0.5, 4.0, log=True)}, [{"tau": 1.0}])
+    monkeypatch.setitem(SPACES, "tempered", space)
+    sweep = make_sweep(losses=["tempered"])
+    check_sweep(sweep)
+    initial = SearchSpace(sweep.losses).initial_settings(10)
+    assert [setting.hyperparameters for setting in initial[1:]] == [{"tau": 1.0}]
     assert isinstance(make_loss("tempered", 3, tau=2.0), Tempered)
 
 
