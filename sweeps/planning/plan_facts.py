@@ -26,9 +26,7 @@ def plan_facts(plan: Plan) -> dict[str, str]:
         **_trained_fact(plan),
         **_encoder_facts(plan),
         "trials": _stages(plan),
-        "finalists": f"at most {plan.again} more: {_finalists(plan)}{_further(plan.counts)}"
-        if plan.again
-        else "none",
+        "finalists": f"at most {plan.again} more: {_finalists(plan)}" if plan.again else "none",
         **_epoch_facts(plan),
         **_budget_facts(plan),
         "selected by": ("the Pareto front of " if plan.rule.others else "")
@@ -82,27 +80,30 @@ def _resources(scaling: ScalingSection) -> str:
 
 
 def _finalists(plan: Plan) -> str:
-    counts = plan.counts
-    finalists = counted(counts.finalists, "setting")
-    if plan.sweep.selection.per_loss:
-        finalists = f"the best setting of each loss, at most {counts.finalists},"
+    counts, most = plan.counts, min(plan.counts.finalists, plan.settings - 1)
     baseline = f"the baseline with {counted(counts.baseline, 'fresh seed')}"
-    if not counts.looks:
+    if most < 1:
         return baseline
-    return f"{finalists} with {counted(counts.first, 'fresh seed')} each and {baseline}"
+    finalists, each, further = counted(most, "setting"), " each", _further(counts)
+    first = counts.first
+    if plan.sweep.selection.per_loss:
+        finalists = f"the best setting of each loss, at most {most},"
+    elif most == 1:
+        first, each, further = counts.looks[0], "", _more_looks(counts)
+    return f"{finalists} with {counted(first, 'fresh seed')}{each} and {baseline}{further}"
 
 
 def _further(counts: SeedCounts) -> str:
-    text = ""
-    if len(counts.stages) > len(counts.looks):
-        text = f"; then the best of them has {counts.looks[0]}"
-    if len(counts.looks) > 1:
-        *more, last = counts.looks[1:]
-        text += (
-            ", and it and the baseline have "
-            f"{', '.join(map(str, more))} or {last} until the verdict is decided"
-        )
-    return text
+    best = f"; then the best of them has {counts.looks[0]}"
+    return best * (len(counts.stages) > len(counts.looks)) + _more_looks(counts)
+
+
+def _more_looks(counts: SeedCounts) -> str:
+    if len(counts.looks) == 1:
+        return ""
+    *more, last = counts.looks[1:]
+    seeds = f"{', '.join(map(str, more))} or {last}"
+    return f", and it and the baseline have {seeds} until the verdict is decided"
 
 
 def _epoch_facts(plan: Plan) -> dict[str, str]:

@@ -101,8 +101,8 @@ from tests.builders import make_sweep, shown
             {"losses": ["brier"], "scheduler": {"name": "none"}},
             {
                 "trials": "2: the baseline, 1 published, 0 searched",
-                "finalists": "at most 6 more: 3 settings with 1 fresh seed each and the "
-                "baseline with 3 fresh seeds; then the best of them has 3",
+                "finalists": "at most 6 more: 1 setting with 3 fresh seeds and the baseline with "
+                "3 fresh seeds",
                 "epochs": "at most 9 a trial",
             },
         ),
@@ -111,7 +111,7 @@ from tests.builders import make_sweep, shown
             {
                 "trials": "3: the baseline, 1 published, 1 searched; there are no other settings, "
                 "so search.trials = 50 is not met",
-                "finalists": "at most 7 more: 3 settings with 1 fresh seed each and the "
+                "finalists": "at most 7 more: 2 settings with 1 fresh seed each and the "
                 "baseline with 3 fresh seeds; then the best of them has 3",
             },
         ),
