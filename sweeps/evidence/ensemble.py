@@ -16,6 +16,7 @@ from sweeps.evidence.comparison import ERROR
 from sweeps.evidence.prediction_sets import COVERAGE, one_class, set_rows
 from sweeps.messages.formatting import counted
 from sweeps.results.columns import shown_metrics
+from sweeps.results.recommendation import mean_label
 from sweeps.results.verdicts import ENSEMBLE, SCALED, Comparison, Split, Verdict
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
@@ -265,7 +266,7 @@ def _facts(ranking: Ranking, judged: _Judged) -> dict[str, Any]:
     selected = judged.selected
     members = zip(selected.trials, selected.ensemble.temperatures, strict=True)
     is_mean = selected.name != ENSEMBLE
-    label = f"{BASELINE_LOSS} × {selected.networks}" if is_mean else ENSEMBLE
+    label = mean_label(selected.networks) if is_mean else ENSEMBLE
     return {
         "members": [
             {"trial": trial.number, "label": trial.label, "temperature": temperature}

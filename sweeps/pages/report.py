@@ -32,16 +32,16 @@ from sweeps.pages.predictions import (
 )
 from sweeps.pages.svg import svg
 from sweeps.results.columns import one_line, shown_metrics
-from sweeps.results.explanation import evaluation_rows, failure_summary, reasons
+from sweeps.results.explanation import evaluation_rows, failure_summary, result_of
 from sweeps.results.headline import headline
 from sweeps.results.importance import importances
 from sweeps.results.judgement import Judgement
-from sweeps.results.leaderboard import leaderboard
-from sweeps.results.recommendation import Recommendation, recommend
-from sweeps.results.reference import reference_rows
+from sweeps.results.leaderboard import star
+from sweeps.results.recommendation import shown_network
 from sweeps.results.refinement import refinement_rows
+from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside, best_by_loss
-from sweeps.results.verdicts import Comparison, basis, leading, short_name
+from sweeps.results.verdicts import Comparison, basis, short_name
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
@@ -76,20 +76,15 @@ def render_report(
     sample, if there are several; `skipped` lists samples, one per line.
     """
     ranking = Ranking(records, plan.rule)
-    recommended = recommend(ranking, judgement, plan.sweep.selection.ensemble == "if_supported")
+    found = result_of(ranking, plan, judgement)
     sweep_yaml = to_yaml(plan.sweep.model_dump(mode="json"))
-    rows = [
-        *leaderboard(ranking),
-        *reference_rows(judgement.references, plan.rule.objective),
-        *judgement.rows,
-    ]
     tables = {
-        "leaderboard": [_flat(row) for row in rows],
+        "leaderboard": [_flat(row) for row in found.rows],
         "trials": [_trial_values(record) for record in records],
         "verdicts": [asdict(each) for each in judgement.all_comparisons],
     }
     metrics = {name: one_line(h) for name, h in shown_metrics(plan.rule.objective).items()}
-    predictions = _Predictions(read)
+    predictions, shown = _Predictions(read), shown_network(ranking, found.recommended)
     began = time.localtime(min((r.started for r in records), default=0))
     return page(
         "pages/report.html.j2",
@@ -99,24 +94,27 @@ def render_report(
         records=records,
         when=time.strftime("%Y-%m-%d %H:%M", began),
         minutes=_minutes(records),
-        headline=headline(ranking, recommended, judgement.advice_on_ensemble) if records else None,
-        kind=_kind(recommended, judgement),
+        headline=headline(ranking, found.recommended, judgement.advice_on_ensemble)
+        if records
+        else None,
+        kind=_kind(found),
         doubts=judgement.warnings,
         verdicts=_drawn_verdicts(judgement.all_comparisons),
-        leading=_drawn_verdicts(leading(judgement.comparisons)),
+        leading=_drawn_verdicts(found.leading_comparisons),
         basis=basis(judgement.all_comparisons),
-        why=reasons(ranking, plan.sweep.training, judgement) if records else [],
+        why=found.why if records else (),
         warnings=_warnings(ranking, environment) if records else [],
         failures=failure_summary(records),
-        rows=rows,
+        found=found,
+        star=star,
         refinement=refinement_rows(ranking),
         sets=judgement.all_sets,
         metrics=metrics,
         columns=[*_FACTS, *metrics.values()],
         trials=[_trial_row(record, metrics) for record in records],
-        diagrams=[Markup(drawn) for drawn in _diagrams(ranking, predictions)],
+        diagrams=[Markup(drawn) for drawn in _diagrams(ranking, shown, predictions)],
         **_search_figures(ranking, plan),
-        on_test=_on_test(ranking, predictions, classes, labels),
+        on_test=_on_test(ranking, shown, predictions, classes, labels),
         shown_samples=shown_samples,
         skipped=skipped,
         skipped_counts=[each for each in skipped.splitlines() if each.endswith("skipped:")],
@@ -144,11 +142,11 @@ def _svg(chart: Chart) -> Markup:
     return Markup(svg(chart))
 
 
-def _kind(recommended: Recommendation | None, judgement: Judgement) -> str:
+def _kind(found: SweepResult) -> str:
     """The class of the box of the recommendation, which decides its colour."""
-    if recommended is None or judgement.warnings:
+    if found.recommended is None or found.warnings:
         return "warnings"
-    return "supported" if recommended.loss != BASELINE_LOSS else ""
+    return "supported" if found.recommended.loss != BASELINE_LOSS else ""
 
 
 def _downloads(
@@ -245,14 +243,22 @@ class _Predictions:
             )
             return None
 
+    def scaled(self, record: TrialRecord) -> Rows | None:
+        """The same with the trial's temperature."""
+        rows = self.of(record)
+        return None if rows is None else rows.scaled(record.outcome["temperature"])
 
-def _diagrams(ranking: Ranking, predictions: _Predictions) -> list[str]:
-    """Reliability diagrams of the best setting of each loss: the selected one, then by rank."""
+
+def _diagrams(ranking: Ranking, shown: TrialRecord | None, predictions: _Predictions) -> list[str]:
+    """Reliability diagrams of the best setting of each loss, the shown network's first."""
     from sweeps.pages.reliability import reliability_svg
 
-    best = ranking.best_by_loss.values()
+    def place(candidate: Candidate) -> tuple[bool, bool, bool]:
+        first = candidate.judged[0] != shown
+        return first, candidate != ranking.chosen, candidate != ranking.baseline
+
     drawings = []
-    for candidate in sorted(best, key=lambda c: (c != ranking.chosen, c != ranking.baseline)):
+    for candidate in sorted(ranking.best_by_loss.values(), key=place):
         record = candidate.judged[0]
         rows = predictions.of(record)
         if rows is not None:
@@ -262,28 +268,33 @@ def _diagrams(ranking: Ranking, predictions: _Predictions) -> list[str]:
 
 
 def _on_test(
-    ranking: Ranking, predictions: _Predictions, classes: Sequence[str], about: Sequence[str]
+    ranking: Ranking,
+    shown: TrialRecord | None,
+    predictions: _Predictions,
+    classes: Sequence[str],
+    about: Sequence[str],
 ) -> dict[str, Any] | None:
-    """Results of the selected classifier on the test split; None if its predictions are missing."""
+    """The shown network on the test split, with its temperature; None without its predictions."""
     from sweeps.pages import held_out
 
-    chosen, baseline = ranking.chosen, ranking.baseline
-    rows = predictions.of(chosen.judged[0]) if chosen is not None else None
-    if chosen is None or rows is None:
+    rows = predictions.scaled(shown) if shown is not None else None
+    if shown is None or rows is None:
         return None
     probs, labels = probabilities(rows.logits), rows.labels
     known = len(classes) == probs.shape[1]
     names = list(classes) if known else [str(index) for index in range(probs.shape[1])]
     counts = held_out.confusion(probs, labels)
-    curves = {chosen.judged[0].label: (probs, labels)}
-    theirs = predictions.of(baseline.judged[0]) if baseline not in (None, chosen) else None
-    if baseline is not None and theirs is not None:
-        curves[baseline.judged[0].label] = probabilities(theirs.logits), theirs.labels
+    curves = {shown.label: (probs, labels)}
+    for other in (ranking.chosen, ranking.baseline):
+        theirs = predictions.scaled(other.judged[0]) if other is not None else None
+        if other is not None and theirs is not None:
+            curves[other.judged[0].label] = probabilities(theirs.logits), theirs.labels
     confidence, predicted = top_label(probs)
     by_class, by_label = held_out.by_class, held_out.by_label
     parts = by_label(probs, labels, about) if about else by_class(probs, labels, names)
     return {
-        "label": chosen.judged[0].label,
+        "label": shown.label,
+        "temperature": shown.outcome["temperature"],
         "samples": len(labels) // rows.per_sample,
         "pixels": rows.cluster_size,
         "independent": rows.independent,

@@ -262,20 +262,25 @@ def result_of(
     ends: Sequence[str] = (),
 ) -> SweepResult:
     """The result of a sweep's trials, with the evidence and what ended the search."""
+    recommended = recommend(ranking, judgement, plan.sweep.selection.ensemble == "if_supported")
+    rows = (
+        *leaderboard(ranking),
+        *reference_rows(judgement.references, ranking.rule.objective),
+        *judgement.rows,
+    )
     return SweepResult(
         sweep=plan.name,
         dataset=plan.sweep.dataset.label,
         model=plan.sweep.model_label,
         objective=ranking.rule.objective,
         selected=_selected(ranking),
-        recommended=recommend(ranking, judgement, plan.sweep.selection.ensemble == "if_supported"),
+        recommended=recommended,
         verdict=None if _on_failed_finalists(ranking) else verdict(judgement.comparisons),
         failures=tuple(on_failures(ranking.records)),
         why=(*reasons(ranking, plan.sweep.training, judgement), *ends),
-        rows=(
-            *leaderboard(ranking),
-            *reference_rows(judgement.references, ranking.rule.objective),
-            *judgement.rows,
+        rows=tuple(
+            row | {"recommended": recommended is not None and recommended.is_row(row)}
+            for row in rows
         ),
         evidence=Evidence(judgement, tuple(ends)),
         candidates=judgement.candidates or len(ranking.candidates),

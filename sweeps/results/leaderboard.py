@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sweeps.results.columns import shown_metrics
+from sweeps.results.recommendation import STAR
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.setting import BASELINE_LOSS
@@ -43,6 +44,11 @@ def leaderboard(ranking: Ranking) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def star(row: Mapping[str, Any]) -> str:
+    """What precedes a row's loss in tables: a star if it is what the sweep recommends."""
+    return STAR if row.get("recommended") else ""
 
 
 def in_short(rows: Sequence[dict[str, Any]], most: int = 6) -> list[dict[str, Any]]:

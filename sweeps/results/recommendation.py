@@ -18,9 +18,18 @@ from sweeps.messages.formatting import (
 from sweeps.results.judgement import Judgement
 from sweeps.results.verdicts import SCALED, Comparison, deciding
 from sweeps.search.ranking import Candidate, Ranking
+from sweeps.search.record import TrialRecord
 from trainables.contract.setting import BASELINE_LOSS
 
 Kind = Literal["setting", "baseline", "ensemble"]
+
+STAR = "★ "
+"""Marks what is recommended."""
+
+
+def mean_label(seeds: int) -> str:
+    """The name of the mean of seeds of cross-entropy in tables."""
+    return f"{BASELINE_LOSS} × {seeds}"
 
 
 @dataclass(frozen=True)
@@ -52,6 +61,13 @@ class Recommendation:
         temperature = format_temperature(self.temperature)
         return f"Recommended: {self.name} ({where}, T = {temperature}). {self.why}"
 
+    def is_row(self, row: Mapping[str, Any]) -> bool:
+        """Whether a row of the leaderboard shows what it recommends."""
+        if self.kind != "ensemble":
+            return bool(row["trials"]) and row["loss"] == self.loss
+        is_mean = self.loss == BASELINE_LOSS
+        return bool(row["loss"] == (mean_label(len(self.trials)) if is_mean else self.loss))
+
 
 def recommend(
     ranking: Ranking, judgement: Judgement, with_ensemble: bool = False
@@ -68,6 +84,16 @@ def recommend(
         return single
     is_better = several.loss != BASELINE_LOSS or single.kind == "baseline"
     return several if is_better else single
+
+
+def shown_network(ranking: Ranking, recommended: Recommendation | None) -> TrialRecord | None:
+    """The one network to look at: the recommended one; of several, the selected setting's.
+
+    None while no setting is selected.
+    """
+    if recommended is not None and recommended.kind != "ensemble":
+        return next(r for r in ranking.records if (r.number,) == recommended.trials)
+    return None if ranking.chosen is None else ranking.chosen.judged[0]
 
 
 def words_of(candidate: Candidate) -> str:

@@ -14,6 +14,7 @@ from sweeps.evidence.learning import FirstEpochs
 from sweeps.messages.formatting import calsweep_command
 from sweeps.planning.rehearsal import Rehearsal
 from sweeps.results.explanation import failure_summary
+from sweeps.results.recommendation import shown_network
 from sweeps.results.result import Ending, SweepResult
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
@@ -94,7 +95,7 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
         ending = end_of(queue, store, dataset, progress)
         if not queue.cut_short:
             store.save_answer(ending.result.to_json())
-            keep_mistakes(store, ending.ranking, dataset)
+            keep_mistakes(store, shown_network(ending.ranking, ending.result.recommended), dataset)
     except BaseException as error:
         progress.stage("Writing to MLflow")
         writer.close(_PATIENCE_SECONDS)

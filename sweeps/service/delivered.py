@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from sweeps.errors import UserError
 from sweeps.messages.formatting import calsweep_command, counted, format_loss
 from sweeps.results.recommendation import Recommendation
@@ -117,7 +115,7 @@ def read_on_test(store: SweepStore, delivered: Delivered) -> Rows | None:
     try:
         if isinstance(networks, TrialRecord):
             rows = store.rows("test", networks.number)
-            return replace(rows, logits=rows.logits / np.float32(networks.outcome["temperature"]))
+            return rows.scaled(networks.outcome["temperature"])
         logits = networks.on_test(store.rows).logits
         rows = store.rows("test", networks.trials[0].number)
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""The selected classifier's most confident errors, stored for the report.
+"""The most confident errors of the network that the report shows, stored for the report.
 
 The data may be unavailable where the report is written.
 """
@@ -10,7 +10,7 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sweeps.search.ranking import Ranking
+from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 
 if TYPE_CHECKING:
@@ -21,8 +21,8 @@ logger = logging.getLogger("calsweep")
 _FILE = "mistakes.json"
 
 
-def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
-    """Store the most confident errors of the selected setting on the test split.
+def keep_mistakes(store: SweepStore, shown: TrialRecord | None, dataset: Data) -> None:
+    """Store the most confident errors of the network that the report shows on the test split.
 
     Nothing is stored for data that people cannot recognise, or if storing fails.
     """
@@ -31,14 +31,15 @@ def keep_mistakes(store: SweepStore, ranking: Ranking, dataset: Data) -> None:
     from sweeps.pages.held_out import mistakes  # slow imports, for reports only
     from trainables.data.core.base import OwnData
 
-    if ranking.chosen is None or isinstance(dataset, OwnData):
+    if shown is None or isinstance(dataset, OwnData):
         return
-    number = ranking.chosen.judged[0].number
     try:
-        found = mistakes(store.rows("test", number), dataset.classes, dataset.task.names)
-        rows = np.array([mistake.row for mistake in found], np.int64)
-        shown = zip(rows, map(dataset.samples.shown, dataset.test.rows(rows)), strict=True)
-        kept = {str(row): text for row, text in shown if text is not None}
+        rows = store.rows("test", shown.number).scaled(shown.outcome["temperature"])
+        found = mistakes(rows, dataset.classes, dataset.task.names)
+        numbers = np.array([mistake.row for mistake in found], np.int64)
+        texts = map(dataset.samples.shown, dataset.test.rows(numbers))
+        known = zip(numbers, texts, strict=True)
+        kept = {str(number): text for number, text in known if text is not None}
         store.folder.write(_FILE, json.dumps(kept).encode())
     except (OSError, ValueError) as error:
         logger.warning("the worst mistakes are not kept for the report: %s", error)

@@ -30,7 +30,8 @@ from sweeps.messages.formatting import (
 from sweeps.messages.redaction import redact
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric, shown_metrics
-from sweeps.results.leaderboard import in_short
+from sweeps.results.leaderboard import in_short, star
+from sweeps.results.recommendation import STAR
 from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.results.so_far import Overview
@@ -47,7 +48,7 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str, width: int
     *fractions, temperature = shown_metrics(objective).items()
     table = new_table(gap=1)
     # Two columns, or a narrower one, would break words of settings at 80 columns.
-    settings = [format_setting(row["loss"], row["hyperparameters"]) for row in rows]
+    settings = [star(row) + format_setting(row["loss"], row["hyperparameters"]) for row in rows]
     widest = max((len(word) for setting in settings for word in setting.split()), default=0)
     widest = min(widest, _WORD)
     table.add_column("loss and\nits best setting", overflow="fold", min_width=widest)
@@ -59,14 +60,13 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str, width: int
     left = width - widest - numbers - len("1.00 ") - 1
     table.add_column("", overflow="fold", min_width=8, max_width=max(8, left))
     for row, setting in zip(rows, settings, strict=True):
-        selected = row["note"] == "selected"
-        judged = row["note"] in ("baseline", "finalist", "one seed")
+        judged = row["note"] in ("selected", "baseline", "finalist", "one seed")
         table.add_row(
             setting,
             *(format_fraction(row[name]) for name, _ in fractions),
             format_temperature(row["temperature"]),
             row["note"],
-            style="bold green" if selected else None if judged else "dim",
+            style="bold green" if row.get("recommended") else None if judged else "dim",
         )
     return table
 
@@ -93,7 +93,7 @@ def print_answer(console: Console, found: SweepResult) -> None:
 
 def _print_recommendation(console: Console, found: SweepResult) -> None:
     if found.recommended is not None:
-        console.print(f"{redact(found.recommended.text)}\n", style="bold")
+        console.print(f"{STAR}{redact(found.recommended.text)}\n", style="bold")
     print_warnings(console, found.warnings)
 
 

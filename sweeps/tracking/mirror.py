@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from sweeps.results.recommendation import STAR
 from sweeps.results.result import Ending
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
@@ -45,7 +46,6 @@ from sweeps.tracking.view import TAG, leaderboard_view
 
 _RANKS = 500  # trials with a rank at most
 _SECONDS_BETWEEN_PROGRESS = 15.0
-_STAR = "★ "
 
 
 @dataclass
@@ -187,12 +187,13 @@ class Mirror:
         with self._attributed_to(None):
             own.answer(ending)
         found = dict(islice(ranks(ranking), _RANKS))
-        chosen = {record.number for record in ranking.chosen.trials} if ranking.chosen else set()
+        recommended = ending.result.recommended
+        stars = () if recommended is None else recommended.trials
         unanswered = None
         for record in ranking.records:
             try:
                 with suppress(RunRefusedError), self._attributed_to(record.number):
-                    star = _STAR if record.number in chosen else ""
+                    star = STAR if record.number in stars else ""
                     self._distinguish(record, found.get(record.number), star)
             except RunUnansweredError as error:
                 unanswered = error
@@ -207,7 +208,7 @@ class Mirror:
         if rank is not None and rank != run.rank:
             self._client.set_tag(run.id, RANK, rank)
             run.rank = rank
-        if run.name.startswith(_STAR) != bool(star):
+        if run.name.startswith(STAR) != bool(star):
             self._client.update_run(run.id, name=star + record.label)
             run.name = star + record.label
 

@@ -18,6 +18,7 @@ from sweeps.messages.formatting import (
 )
 from sweeps.messages.redaction import redact
 from sweeps.results.columns import one_line, shown_metrics
+from sweeps.results.leaderboard import star
 from sweeps.results.result import SweepResult
 from sweeps.results.so_far import so_far
 from sweeps.results.verdicts import Comparison, basis
@@ -103,7 +104,7 @@ def _table(plan: Plan, rows: Sequence[dict[str, Any]]) -> str:
     lines = [[f"{head}&ensp;" for head in heads], ["---"] * len(heads)]
     for row in rows:
         setting = format_hyperparameters(row["hyperparameters"])
-        wide = [f"{escaped_markdown(text)}&ensp;" for text in (row["loss"], setting)]
+        wide = [f"{escaped_markdown(text)}&ensp;" for text in (star(row) + row["loss"], setting)]
         values = [format_fraction(row[name]) for name in fractions]
         values.append(f"{format_temperature(row[temperature])}&ensp;")
         lines.append([*wide, *values, escaped_markdown(str(row["note"]))])

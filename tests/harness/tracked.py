@@ -10,6 +10,7 @@ from mlflow import MlflowClient
 from mlflow.entities import Run
 
 from sweeps.results.explanation import result_of
+from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.result import Ending
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
@@ -106,11 +107,14 @@ def make_mirror(
 
 
 def ending_of(
-    records: list[TrialRecord], sweep: SweepFile, store: SweepStore | None = None
+    records: list[TrialRecord],
+    sweep: SweepFile,
+    store: SweepStore | None = None,
+    judgement: Judgement = NOT_YET,
 ) -> Ending:
     """How a sweep with these trials ends; with its store, also the files about it."""
     ranking = Ranking(records, rule_of(sweep))
-    found = result_of(ranking, Plan(sweep))
+    found = result_of(ranking, Plan(sweep), judgement)
     return Ending(ranking, found) if store is None else ending(Plan(sweep), store, ranking, found)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -69,6 +69,10 @@ class Rows:
         if self.cluster_size == 1:
             return None
         return torch.arange(len(self.labels)) // self.per_sample
+
+    def scaled(self, temperature: float) -> Rows:
+        """The same rows with their logits divided by a temperature."""
+        return replace(self, logits=self.logits / np.float32(temperature))
 
     @property
     def nbytes(self) -> int:

@@ -152,13 +152,13 @@ def test_it_follows_the_recommendation_everywhere(tmp_path: Path) -> None:
     result = calsweep.load(tmp_path, sweep.name)
     assert result.warnings == tuple(warnings)
     recommended, warning, *_ = repr(result).split("\n\n")
-    assert recommended.startswith(first) and warning.startswith(said)
+    assert recommended.startswith(f"★ {first}") and warning.startswith(said)
     shown = CliRunner().invoke(app, ["show", sweep.name, "--storage", str(tmp_path)])
-    assert shown.stdout.strip().startswith(first)
+    assert shown.stdout.strip().startswith(f"★ {first}")
     assert shown.stdout.index(said) < shown.stdout.index("loss and")
     page = Path(write_report(sweep.name, str(tmp_path), str(tmp_path / "page.html"))).read_text()
     in_box = said.replace("Warning:", "<strong>Warning:</strong>")
-    assert page.index(f'<p class="advice">{first}') < page.index(in_box)
+    assert page.index(f'<p class="advice">★ {first}') < page.index(in_box)
 
 
 def first_epochs_of(record: TrialRecord) -> list[str]:

@@ -142,9 +142,19 @@ def test_the_recommendation_comes_first_in_the_colour_of_its_kind(
 ) -> None:
     main = rendered(verdict, **further).partition("<main>")[2]
     assert main.lstrip().startswith(
-        f'<section class="answer {kind}" aria-label="Result"><p class="advice">Recommended: '
+        f'<section class="answer {kind}" aria-label="Result"><p class="advice">★ Recommended: '
     )
     assert ("<strong>Warning:</strong> Nothing was learned." in main) == bool(further)
+
+
+@pytest.mark.parametrize(
+    ("verdict", "label", "starred"),
+    [("supported", "focal γ=1", "focal"), ("not supported", "cross_entropy", "cross_entropy")],
+)
+def test_it_looks_at_the_recommended_network(verdict: str, label: str, starred: str) -> None:
+    page = rendered(verdict)
+    assert re.search(rf"<h2>{label}[^<]* on the test split</h2>\n[^,]*With its temperature, ", page)
+    assert re.findall(r"★\s([a-z_]+)", page) == [starred]
 
 
 def test_commands_in_a_sentence_are_code() -> None:

@@ -108,21 +108,24 @@ def several(verdict: Verdict) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("of_setting", "of_ensemble", "kind", "trials"),
+    ("of_setting", "of_ensemble", "kind", "trials", "row"),
     [
-        ("not supported", "supported", "ensemble", (1, 4)),
-        ("not supported", "not supported", "ensemble", (0, 2, 3)),
-        ("supported", "supported", "ensemble", (1, 4)),
-        ("supported", "worse", "setting", (1,)),
+        ("not supported", "supported", "ensemble", (1, 4), "ensemble"),
+        ("not supported", "not supported", "ensemble", (0, 2, 3), "cross_entropy × 3"),
+        ("supported", "supported", "ensemble", (1, 4), "ensemble"),
+        ("supported", "worse", "setting", (1,), "focal"),
     ],
 )
 def test_several_networks_where_they_are_allowed_and_supported(
-    of_setting: Verdict, of_ensemble: Verdict, kind: str, trials: tuple[int, ...]
+    of_setting: Verdict, of_ensemble: Verdict, kind: str, trials: tuple[int, ...], row: str
 ) -> None:
     judgement = Judgement(judged(of_setting).comparisons, ensemble=several(of_ensemble))
     found = recommend(ranked([PLAIN, FOCAL]), judgement, with_ensemble=True)
     assert found is not None
     assert (found.kind, found.trials) == (kind, trials)
+    names = {"cross_entropy": 2, "focal": 1, "ensemble": 0, "cross_entropy × 3": 0}
+    rows = [{"loss": loss, "trials": {"finished": n} if n else {}} for loss, n in names.items()]
+    assert [each["loss"] for each in rows if found.is_row(each)] == [row]
     assert kind == "setting" or f"a prediction costs {len(trials)} networks." in found.why
     alone = recommended([PLAIN, FOCAL], judgement)
     assert alone.kind == ("setting" if of_setting == "supported" else "baseline")

@@ -153,7 +153,7 @@ def test_everything_delivers_what_is_recommended(
     assert np.allclose(read, expected[:3], atol=1e-5)
     about = json.loads((Path(made) / "model.json").read_text())
     assert (about["recommended"], about["why"]) == (True, result.recommended.why)
-    assert repr(result).startswith("Recommended: ")
+    assert repr(result).startswith("★ Recommended: ")
 
 
 @pytest.mark.parametrize(

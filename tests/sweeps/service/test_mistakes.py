@@ -1,4 +1,4 @@
-"""The most confident errors of the selected setting in the report."""
+"""The most confident errors of the recommended network in the report."""
 
 import base64
 import io
@@ -9,8 +9,6 @@ import pytest
 import torch
 from PIL import Image
 
-from sweeps.search.ranking import Ranking
-from sweeps.search.rules import rule_of
 from sweeps.service.mistakes import keep_mistakes, load_mistakes
 from sweeps.service.reading import write_report
 from sweeps.store.sweep_store import SweepStore
@@ -32,18 +30,18 @@ def digits() -> Dataset:
 
 @pytest.fixture
 def store(tmp_path: Path, digits: Dataset) -> SweepStore:
-    """A sweep whose choice takes the samples 3 and 5 of the test split for others, 5 surest."""
+    """The recommended network takes the test samples 3 and 5 for others, and is surest of 5."""
     labels = torch.from_numpy(digits.test.labels.copy())
     logits = 2.0 * torch.nn.functional.one_hot(labels, 10).float()
     for row, sure in ((3, 5.0), (5, 9.0)):
         logits[row, (labels[row] + 1) % 10] = sure
     store = new_store(tmp_path / "storage", SWEEP, RECORDS)
-    write_predictions(store.trial_folder(1), "test", (logits, labels))
+    write_predictions(store.trial_folder(0), "test", (logits, labels))
     return store
 
 
 def test_the_report_shows_them(store: SweepStore, digits: Dataset, tmp_path: Path) -> None:
-    keep_mistakes(store, Ranking(RECORDS, rule_of(SWEEP)), digits)
+    keep_mistakes(store, RECORDS[0], digits)
     kept = load_mistakes(store)
     assert list(kept) == [5, 3]
     page = Path(write_report("seen", str(tmp_path / "storage"), str(tmp_path / "page.html")))
@@ -64,8 +62,8 @@ def test_what_is_damaged_or_missing_is_done_without(store: SweepStore, content: 
 def test_damaged_predictions_end_no_sweep(
     store: SweepStore, digits: Dataset, caplog: pytest.LogCaptureFixture
 ) -> None:
-    store.trial_folder(1).write("predictions_test.parquet", b"PAR1 cut")
-    keep_mistakes(store, Ranking(RECORDS, rule_of(SWEEP)), digits)
+    store.trial_folder(0).write("predictions_test.parquet", b"PAR1 cut")
+    keep_mistakes(store, RECORDS[0], digits)
     assert "the worst mistakes are not kept for the report" in caplog.text
     assert load_mistakes(store) == {}
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from sweeps.messages.reporter import LOG
+from sweeps.results.recommendation import shown_network
 from sweeps.search.plan import Plan
 from sweeps.service.ending import end_of, take_look
 from sweeps.service.mistakes import keep_mistakes, load_mistakes
@@ -77,7 +78,7 @@ def test_the_end_of_a_sweep_decodes_each_file_at_most_once(
     assert {each.split for each in judgement.comparisons} == {"validation", "test"}
     assert judgement.pairs and judgement.sets and judgement.ensemble
     take_look(Plan(sweep), store, ending.ranking)
-    keep_mistakes(store, ending.ranking, data)
+    keep_mistakes(store, shown_network(ending.ranking, ending.result.recommended), data)
     assert load_mistakes(store)
     page = stored_report(store, Plan(sweep), records, judgement)
     assert "Risk–coverage curve on the test split" in page

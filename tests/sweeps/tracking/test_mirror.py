@@ -14,6 +14,7 @@ from ruamel.yaml import YAML
 
 from sweeps.results.judgement import Judgement
 from sweeps.results.result import Evidence
+from sweeps.results.verdicts import Comparison, Verdict
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.store.identity import Identity, identity_files
@@ -57,7 +58,7 @@ def test_every_trial_is_a_run_under_the_sweeps_own(
     assert sorted(runs) == [str(record.number) for record in written]
     assert {run.data.tags["mlflow.parentRunId"] for run in runs.values()} == {parent.info.run_id}
     names = {number: run.info.run_name for number, run in runs.items()}
-    assert names["0"] == "cross_entropy"
+    assert names["0"] == "★ cross_entropy"
     assert names["1"] == "focal γ=0.3333"
     assert names["6"] == "focal γ=0.3333 seed=1"
     assert parent.info.run_name == "whole"
@@ -291,11 +292,11 @@ def test_runs_sorted_by_rank_have_the_chosen_setting_first(
     )
     assert [(run.info.run_name, run.data.tags["rank"].strip()) for run in found] == [
         ("whole", "–"),
-        ("★ focal γ=0.3", "1"),
-        ("★ focal γ=0.3 seed=1", "1"),
+        ("focal γ=0.3", "1"),
+        ("focal γ=0.3 seed=1", "1"),
         ("focal γ=0.3333", "2"),
         ("focal γ=0.3333 seed=1", "2"),
-        ("cross_entropy", "3"),
+        ("★ cross_entropy", "3"),
         ("focal γ=9", "error too high"),
         ("focal γ=7", "failed"),
         ("focal γ=8", "stopped"),
@@ -367,20 +368,32 @@ def test_the_sweeps_own_run_tells_how_far_it_is_and_of_which_commit(
     assert "4 trials ended" in runs_of(fresh, "going")[""].data.tags["mlflow.note.content"]
 
 
-def test_the_selected_run_has_the_only_star(fresh: Path) -> None:
+def test_the_recommended_run_has_the_only_star(fresh: Path) -> None:
     sweep, records = make_sweep("moving"), make_records()
     store = make_store(fresh, sweep, records)
 
-    def starred(some: list[TrialRecord]) -> list[str]:
+    def starred(some: list[TrialRecord], verdict: Verdict) -> list[str]:
+        found = Comparison(
+            "focal",
+            "cross_entropy + temperature scaling",
+            "ece",
+            -0.02,
+            -0.03,
+            -0.01,
+            verdict,
+            2,
+            "test",
+        )
         mirror = Mirror(Plan(sweep), store)
         for record in some:
             mirror.show(record)
-        mirror.answer(ending_of(some, sweep))
+        mirror.answer(ending_of(some, sweep, judgement=Judgement((found,))))
         names = {number: run.info.run_name for number, run in runs_of(fresh, "moving").items()}
         return sorted(number for number, name in names.items() if name.startswith("★"))
 
-    assert starred(records[:3]) == ["1"]
-    assert starred(records) == ["2", "7"]
+    assert starred(records[:3], "not supported") == ["0"]
+    assert starred(records[:3], "supported") == ["1"]
+    assert starred(records, "supported") == ["7"]
     assert runs_of(fresh, "moving")["1"].info.run_name == "focal γ=0.3333"
 
 
