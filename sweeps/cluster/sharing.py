@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Final
 
 import ray
 from ray.util import placement_group, placement_group_table, remove_placement_group
 
 from sweeps.cluster.ray_internals import job_of_placement_group
-from sweeps.cluster.slots import ANNOUNCEMENT
 
 logger = logging.getLogger("calsweep")
 
+_ANNOUNCEMENT: Final = "calsweep:"  # prefix of the name of a sweep's placement group
 _WAITING = ("PENDING", "RESCHEDULING")
 
 
@@ -27,7 +27,7 @@ def announced(sweep: str) -> Iterator[None]:
     """
     here = ray.get_runtime_context().get_node_id()  # on another node it would keep it busy
     (node,) = (node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == here)
-    group = placement_group([{f"node:{node}": 0.001}], name=f"{ANNOUNCEMENT}{sweep}")
+    group = placement_group([{f"node:{node}": 0.001}], name=f"{_ANNOUNCEMENT}{sweep}")
     own = ray.get_runtime_context().get_job_id()
     if job_of_placement_group({"placement_group_id": group.id.hex()}) != own:
         logger.warning(
@@ -55,7 +55,7 @@ def share_of(room: int, own: str, groups: Iterable[Mapping[str, Any]]) -> int:
     """The share of the job ``own``, by Ray's table of placement groups."""
     job_of = job_of_placement_group
     groups = [group for group in groups if group["state"] != "REMOVED"]
-    sweeps = {job_of(group) for group in groups if group["name"].startswith(ANNOUNCEMENT)}
+    sweeps = {job_of(group) for group in groups if group["name"].startswith(_ANNOUNCEMENT)}
     waiting = {job_of(group) for group in groups if group["state"] in _WAITING}
     if own not in sweeps or not waiting & sweeps - {own}:
         return room

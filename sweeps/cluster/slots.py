@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Final
 
-ANNOUNCEMENT: Final = "calsweep:"  # prefix of the name of a sweep's placement group
 _KNOWN_FOR_SECONDS = 5.0
 _FIRST_REST, _LONGEST_REST = 15.0, 300.0  # seconds in which no trial begins after a shortage
 _FIRST_LIMIT = 300.0  # seconds in which fewer trials run; twice as long after each shortage

@@ -123,28 +123,19 @@ def check(
             "--no-data", help="Read the sweep file alone, neither the data nor the storage."
         ),
     ] = False,
-    gpu: Annotated[
-        str | None,
-        typer.Option(
-            "--gpu", metavar="CARD", help="Estimate memory and time on a card, such as h100."
-        ),
-    ] = None,
 ) -> None:
     """Read a sweep file and its data and print the plan, without running."""
     from sweeps.planning.checks import check_sweep
     from sweeps.planning.compared_losses import with_comparison
     from sweeps.search.plan import Plan
     from sweeps.sweep_file.loading import load_sweep
-    from sweeps.sweep_file.schema import OWN_DATA
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.plan_tables import plan_tables
 
     sweep = with_comparison(load_sweep(file, overrides or (), name), compare, seeds)
     check_sweep(sweep)
-    if gpu is not None and (no_data or sweep.dataset.name == OWN_DATA):
-        raise UserError(f"--gpu {gpu} needs data that calsweep reads; leave it out")
     earlier = {} if no_data else _facts_of_earlier(sweep, storage)
-    plan, of_data = (Plan(sweep), {}) if no_data else _facts_of_data(sweep, gpu, storage)
+    plan, of_data = (Plan(sweep), {}) if no_data else _facts_of_data(sweep, storage)
     plain_console().print(*plan_tables(plan, of_data | earlier), sep="\n")
 
 
@@ -159,7 +150,7 @@ def _facts_of_earlier(sweep: SweepFile, storage: str) -> dict[str, str]:
     return {"warm start": counted(len(trials), "suitable trial")}
 
 
-def _facts_of_data(sweep: SweepFile, gpu: str | None, storage: str) -> tuple[Plan, dict[str, str]]:
+def _facts_of_data(sweep: SweepFile, storage: str) -> tuple[Plan, dict[str, str]]:
     from sweeps.planning.data import load_data
     from sweeps.planning.data_facts import data_facts, duration_facts
     from sweeps.planning.data_fit import fit_to_data
@@ -178,10 +169,6 @@ def _facts_of_data(sweep: SweepFile, gpu: str | None, storage: str) -> tuple[Pla
             "rest."
         ) from None
     plan = Plan(fit_to_data(sweep, dataset))
-    if gpu is not None:
-        from sweeps.planning.cards import card_facts
-
-        return plan, data_facts(plan, dataset) | card_facts(gpu, plan, dataset)
     facts = data_facts(plan, dataset) | model_facts(plan.sweep, dataset)
     if sweep.search.warm_start:
         from sweeps.store.warm_starts import on_other_data

@@ -30,8 +30,8 @@ OnNotice = Callable[[str], object]
 _SECONDS_TO_STOP = 90
 _MOST_TRIES = 24  # to reconnect, two minutes with these pauses
 _SECONDS_BETWEEN_TRIES = 5.0
-JOBS: Final = "/api/jobs/"
-ENDED: Final = ("STOPPED", "SUCCEEDED", "FAILED")
+_JOBS: Final = "/api/jobs/"
+_ENDED: Final = ("STOPPED", "SUCCEEDED", "FAILED")
 _BEGUN: Final = ("Starting the first trials", "continues it")  # of a driver that is interrupted
 _PROGRESS = re.compile(r"\d+/\d+ trials\b")
 _PREFIX = "calsweep: "
@@ -162,7 +162,7 @@ def _submit(
     with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
         shipment = stage(Path.cwd(), Path(folder), sweep)
         for job in _jobs_of(name, storage, address):
-            if job.state not in ENDED:
+            if job.state not in _ENDED:
                 raise UserError(
                     f"sweep {name!r} is being run by job {job.id}; wait for it, or end it by "
                     f"`calsweep stop {job.id} --address {dashboard_url(address)}`"
@@ -186,7 +186,7 @@ def _submit(
 
 def list_jobs(address: str | None) -> list[Job]:
     """The sweeps that were submitted to a cluster, newest first."""
-    found = [_job(details) for details in ask(address, JOBS) if is_ours(details)]
+    found = [_job(details) for details in ask(address, _JOBS) if _is_ours(details)]
     return sorted(found, key=lambda job: job.started, reverse=True)
 
 
@@ -300,8 +300,8 @@ def stop(job: Job, address: str | None) -> Job:
         client.stop_job(job.id)
         until = time.monotonic() + _SECONDS_TO_STOP + 30
         while time.monotonic() < until:
-            now = _job(ask(address, f"{JOBS}{job.id}"))
-            if now.state in ENDED:
+            now = _job(ask(address, f"{_JOBS}{job.id}"))
+            if now.state in _ENDED:
                 return now
             time.sleep(0.5)
     raise SweepFailedError(f"job {job.id} was asked to stop, and is still {now.state}")
@@ -314,10 +314,10 @@ def has_begun(job: Job, address: str | None) -> bool:
 
 
 def _said(job: Job, address: str | None) -> str:
-    return str(ask(address, f"{JOBS}{job.id}/logs")["logs"])
+    return str(ask(address, f"{_JOBS}{job.id}/logs")["logs"])
 
 
-def is_ours(details: dict[str, Any]) -> bool:
+def _is_ours(details: dict[str, Any]) -> bool:
     """Whether a job that Ray lists is a sweep that was submitted."""
     known = details.get("metadata") or {}
     return bool(details.get("submission_id") and known.get("calsweep_sweep"))

@@ -14,7 +14,6 @@ from typing import Any, Final, Literal
 from sweeps.errors import UserError
 from sweeps.evidence.comparison import verdicts_in_pairs
 from sweeps.messages.formatting import MARKDOWN, finite, format_loss, markdown_table, metric_heading
-from sweeps.pages.paper_table import LATEX, NOT_PERCENT
 from sweeps.results.side_by_side import Beside
 from sweeps.results.verdicts import Verdict
 from trainables.contract.metric_names import MetricName
@@ -24,6 +23,18 @@ from trainables.files.rows import ReadRows
 Key = Literal["loss", "dataset", "model", "sweep"]
 Form = Literal["latex", "csv", "markdown", "json"]
 
+_NOT_PERCENT: Final = ("nll",)
+_LATEX: Final = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        **{character: f"\\{character}" for character in "&%$#_{}"},
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "–": "--",
+        "±": r"$\pm$",
+        "†": r"$^\dagger$",
+    }
+)
 _MARKS: Final[Mapping[Verdict | None, str]] = {"supported": "+", "worse": "-"}
 _CAPTION: Final = (
     "Test split, mean ± standard deviation over the fresh seeds of the best setting of each loss, "
@@ -144,7 +155,7 @@ def _cells(values: Sequence[Value], rows: Key, columns: Key) -> _Cells:
 
 
 def _scale(metric: str) -> tuple[float, int]:
-    return (1.0, 3) if metric.removesuffix("_scaled") in NOT_PERCENT else (100.0, 2)
+    return (1.0, 3) if metric.removesuffix("_scaled") in _NOT_PERCENT else (100.0, 2)
 
 
 def _shown(value: Value | None, bold: str) -> str:
@@ -184,7 +195,7 @@ def _latex(rows: str, heads: _Heads, names: Sequence[str], lines: _Lines) -> str
     columns = list(dict.fromkeys(column for column, _ in heads))
     widths = [sum(head[0] == column for head in heads) for column in columns]
     groups = " & ".join(
-        f"\\multicolumn{{{width}}}{{c}}{{{column.translate(LATEX)}}}"
+        f"\\multicolumn{{{width}}}{{c}}{{{column.translate(_LATEX)}}}"
         for column, width in zip(columns, widths, strict=True)
     )
     starts = [2 + sum(widths[:i]) for i in range(len(widths))]
@@ -192,9 +203,9 @@ def _latex(rows: str, heads: _Heads, names: Sequence[str], lines: _Lines) -> str
         f"\\cmidrule(lr){{{start}-{start + width - 1}}}"
         for start, width in zip(starts, widths, strict=True)
     )
-    titles = " & ".join(_title(metric).translate(LATEX) for _, metric in heads)
+    titles = " & ".join(_title(metric).translate(_LATEX) for _, metric in heads)
     body = [
-        " & ".join([name.translate(LATEX), *(_in_latex(each) for each in line)]) + r" \\"
+        " & ".join([name.translate(_LATEX), *(_in_latex(each) for each in line)]) + r" \\"
         for name, line in zip(names, lines, strict=True)
     ]
     return "\n".join(
@@ -202,7 +213,7 @@ def _latex(rows: str, heads: _Heads, names: Sequence[str], lines: _Lines) -> str
             "% needs \\usepackage{booktabs}",
             "\\begin{table*}",
             "\\centering\\small",
-            f"\\caption{{{_CAPTION.translate(LATEX)}}}",
+            f"\\caption{{{_CAPTION.translate(_LATEX)}}}",
             "\\label{tab:calibration}",
             f"\\begin{{tabular}}{{l{'r' * len(heads)}}}",
             "\\toprule",
@@ -220,5 +231,5 @@ def _latex(rows: str, heads: _Heads, names: Sequence[str], lines: _Lines) -> str
 
 
 def _in_latex(value: Value | None) -> str:
-    text = _shown(value, "{}").translate(LATEX)
+    text = _shown(value, "{}").translate(_LATEX)
     return f"\\textbf{{{text}}}" if value is not None and value.best else text

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
 from sweeps.messages.formatting import resume_command
-from sweeps.pages.paper_table import Form, paper_table
 from sweeps.results.best import best_settings
 from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside
@@ -46,8 +45,7 @@ from trainables.plugins.arguments import few
 if TYPE_CHECKING:
     from sweeps.drafting.draft import Draft
     from sweeps.pages.matplotlib_figures import FigureForm
-    from sweeps.pages.results_table import Form as TableForm
-    from sweeps.pages.results_table import Key
+    from sweeps.pages.results_table import Form, Key
 
 
 @tells_storage_faults
@@ -194,20 +192,13 @@ def overviews(storage: str) -> list[Overview]:
 
 
 @tells_storage_faults
-def paper_table_of(name: str, storage: str, form: Form) -> str:
-    store = SweepStore(storage, name)
-    plan = store.load_plan()
-    return paper_table(Ranking(store.load_records(), plan.rule), plan, form)
-
-
-@tells_storage_faults
 def results_table_of(
     names: Sequence[str],
     storage: str,
     rows: Key,
     columns: Key,
     metrics: str,
-    form: TableForm,
+    form: Form,
 ) -> str:
     """One table of several sweeps; `metrics` are names such as ``ece_scaled``, with commas.
 

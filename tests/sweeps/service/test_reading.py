@@ -76,7 +76,7 @@ def test_several_sweeps_have_a_page_of_their_own(folder: Path) -> None:
     assert "2 sweeps compared" in (folder / "page.html").read_text()
     for words, message in (
         (("done", "cut-off"), "`calsweep report --compare done cut-off` writes one page"),
-        (("--compare", "done", "cut-off", "--format", "latex"), "--format latex: with --compare"),
+        (("--compare", "done", "cut-off", "--format", "pdf"), "--format pdf: with --compare"),
     ):
         refused = calsweep(folder, "report", *words)
         assert refused.returncode == 2
