@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import io
 import sys
 from contextlib import suppress
 
@@ -13,7 +14,6 @@ from sweeps.commands import available, cluster, inspecting, running, using  # no
 from sweeps.commands.app import app
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.messages.redaction import print_traceback, redact, redact_what_python_prints
-from sweeps.terminal.encoding import print_what_they_can
 from sweeps.terminal.lasting import discard_unwritable
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
@@ -23,7 +23,7 @@ def main() -> None:
     """Run the command; turn errors into a message and an exit code."""
     _collect_garbage_seldom()
     redact_what_python_prints()
-    print_what_they_can((sys.stdout, sys.stderr))
+    _print_what_can_be_encoded()
     if is_driver_of_a_job():
         from sweeps.jobs.shipping import keep_what_was_sent
 
@@ -53,6 +53,13 @@ def main() -> None:
 def _collect_garbage_seldom() -> None:
     """Hundreds of modules make many objects but no garbage: collecting took a sixth of imports."""
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
+
+
+def _print_what_can_be_encoded() -> None:
+    """Replace other characters by ``?`` where the output is not in UTF-8, instead of an error."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
 
 
 def _fail(message: str, code: int) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import logging
 import os
 import random
-import re
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,6 +22,7 @@ logger = logging.getLogger("calsweep")
 _SECONDS_TO_ANSWER = 5.0
 _ACTORS = "ray.air.execution._internal.actor_manager:RayActorManager"
 _TUNE = "ray.tune.execution.tune_controller"
+_SHORTAGE = "running low on memory"  # in Ray's message about a killed process
 
 LOCAL_SETTINGS = {
     # Under `uv run`, Ray would build a second environment for the workers; they share ours.
@@ -339,24 +339,6 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
     finally:
         tune_controller._ObjectCache = tunes_cache
         controller._maybe_reuse_cached_actor = reuse
-
-
-_SHORTAGE = "running low on memory"
-_USED = re.compile(r"Memory usage (\d+)B exceeded")
-_KILLED = re.compile(r"pid=(\d+), actual memory used=([\d.]+)GB")
-
-
-def others_took_the_memory(said: str) -> bool:
-    """Whether the killed process had less than half of the memory of its node, by Ray's message.
-
-    Why: no exception has the numbers as fields, and a trial must not fail because another program
-        uses the memory. If Ray's message has another form, the result is False.
-    Test: tests/sweeps/test_low_memory.py::test_a_trial_killed_by_the_memory_monitor_is_retried
-    """
-    used, killed = _USED.search(said), dict(_KILLED.findall(said))
-    if used is None or not killed:
-        return False
-    return sum(map(float, killed.values())) * 2**30 < int(used[1]) / 2
 
 
 _PORTS = range(20_000, 32_000)  # below the ports that Linux and Ray assign on demand

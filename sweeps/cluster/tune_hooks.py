@@ -12,7 +12,6 @@ from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
-from sweeps.cluster.ray_internals import others_took_the_memory
 from sweeps.cluster.silence import Silence
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.trial_queue import TrialQueue
@@ -125,7 +124,7 @@ class QueueCallback(SharedWithTune, Callback):
         self._check = check
         self._nodes_drain = nodes_drain
         self._lost_nodes = lost_nodes
-        self._shortage: str | None = None  # the reason if the trial that ends next was killed
+        self._shortage = False  # whether the trial that ends next was killed
         self._warnings: set[str] = set()
 
     def on_step_end(self, iteration: int, trials: list[Trial], **_: Any) -> None:
@@ -184,7 +183,7 @@ class QueueCallback(SharedWithTune, Callback):
     def out_of_memory(self, reason: str) -> None:
         """The trial that ends next (:meth:`on_trial_error`) was killed for lack of memory."""
         logger.warning("%s", reason)
-        self._shortage = reason
+        self._shortage = True
 
     def on_trial_error(self, iteration: int, trials: list[Trial], trial: Trial, **_: Any) -> None:
         """The trial's process died.
@@ -194,14 +193,13 @@ class QueueCallback(SharedWithTune, Callback):
         """
         number = trial.config["number"]
         self._silence.ended(number)
-        running, self._shortage, shortage = self._queue.live, None, self._shortage
-        if shortage is None:
+        running, self._shortage, shortage = self._queue.live, False, self._shortage
+        if not shortage:
             # Ray announced that this node would go.
             self._queue.died(number, at_fault=not self._nodes_drain())
         else:
             # If several trials together exceed the memory, none of them alone is at fault.
-            alone = running == 1 and not others_took_the_memory(shortage)
-            self._queue.died(number, at_fault=alone)
+            self._queue.died(number, at_fault=running == 1)
             decided = self._on_shortage(running)
             self._reporter.notice(
                 f"trial {number} was killed, as its node runs low on memory; {decided}"

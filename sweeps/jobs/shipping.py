@@ -7,12 +7,10 @@ that the nodes run the version that checked the sweep.
 from __future__ import annotations
 
 import atexit
-import glob
 import json
 import math
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -95,24 +93,11 @@ def keep_what_was_sent() -> None:
     if Path.cwd().name.startswith(_COPY):
         atexit.register(shutil.rmtree, Path.cwd(), ignore_errors=True)
         return
-    _clear_away_copies()
-    copy = tempfile.mkdtemp(prefix=f"{_COPY}{socket.gethostname()}-{os.getpid()}-")
+    copy = tempfile.mkdtemp(prefix=_COPY)
     shutil.copytree(".", copy, dirs_exist_ok=True)
     os.chdir(copy)
     # With -m the working folder comes first on the path, before the folder that was sent.
     os.execv(sys.executable, [sys.executable, "-m", "sweeps.cli", *sys.argv[1:]])
-
-
-def _clear_away_copies() -> None:
-    """Delete the copies that killed jobs left behind on this machine."""
-    for copy in Path(tempfile.gettempdir()).glob(f"{_COPY}{glob.escape(socket.gethostname())}-*"):
-        pid = copy.name.split("-")[-2]
-        try:
-            os.kill(int(pid), 0)
-        except ProcessLookupError:
-            shutil.rmtree(copy, ignore_errors=True)
-        except (PermissionError, ValueError):  # belongs to another user
-            continue
 
 
 def _modules(source: Path) -> Iterator[Path]:

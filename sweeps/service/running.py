@@ -13,7 +13,6 @@ from sweeps.cluster.ray_tune import RayTune
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep, use_working_folder
 from sweeps.planning.data import data_of
-from sweeps.planning.names import names_look_right
 from sweeps.planning.resolving import resolve
 from sweeps.results.result import SweepResult
 from sweeps.service.backend import Backend, RunningSweep
@@ -131,7 +130,7 @@ def run_or_resume(sweep: SweepFile, storage: str, **options: Unpack[RunOptions])
     check_storage(storage)
     if not store.exists():
         return run_sweep(sweep, storage, **options)
-    budgets = budgets_asked(sweep, store.load_sweep(), read_given(store.folder))
+    budgets = budgets_asked(sweep, store.load_sweep(), read_given(store.folder) or sweep)
     return _resume(store, budgets, _Session(**options), given=sweep)
 
 
@@ -157,8 +156,6 @@ def _run(
     """Run or continue it; `given` is the sweep file, None if the stored one is continued."""
     backend = session.backend(sweep.scaling.num_workers)
     use_working_folder()
-    if not names_look_right(sweep):
-        check_sweep(sweep)  # before Ray starts
     with (
         Progress(
             session.console or plain_console(stderr=True, lasting=True), not session.debug

@@ -93,7 +93,7 @@ def keep_given(folder: Folder, sweep: SweepFile) -> None:
 
 def read_given(folder: Folder) -> SweepFile | None:
     """The given sweep file, with this version's defaults; None if it is missing or damaged."""
-    without = "keys that were removed from the sweep file are not noticed"
+    without = "changes of the sweep file are not noticed"
     tree = read_json(folder, _GIVEN, dict, None, without)
     try:
         return None if tree is None else parse_sweep(tree)

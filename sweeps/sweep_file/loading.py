@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -109,21 +109,18 @@ def with_other_budgets(sweep: SweepFile, overrides: Sequence[str] | Mapping[str,
     return changed
 
 
-def budgets_asked(
-    asked: SweepFile, begun: SweepFile, given: SweepFile | None = None
-) -> dict[str, Any]:
+def budgets_asked(asked: SweepFile, begun: SweepFile, given: SweepFile) -> dict[str, Any]:
     """The budgets that differ in the sweep file of a begun sweep, for :func:`with_other_budgets`.
 
     Args:
         asked: The present sweep file.
         begun: The stored one, in which data and machine have decided what was left open.
-        given: The one that was given before; None if that is unknown. Then omitted keys and
-            ``auto`` agree with any value.
+        given: The one that was given before.
 
     Raises:
         UserError: Another key differs.
     """
-    found = _differing(asked, begun) if given is None else _changed(asked, begun, given)
+    found = _changed(asked, begun, given)
     budgets = {key: found.pop(key) for key in map("search.{}".format, BUDGETS) if key in found}
     if found:
         raise UserError(
@@ -152,37 +149,6 @@ def _values(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         inner = isinstance(value, dict) and value
         values |= _values(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
     return values
-
-
-def _differing(asked: SweepFile, begun: SweepFile) -> dict[str, Any]:
-    given = asked.model_dump(mode="json", exclude_unset=True)
-    found = dict(_differences(given, begun.model_dump(mode="json")))
-    if begun.training.patience is not None:
-        found.pop("training.epochs", None)  # which the pilot has found
-    return found
-
-
-def _differences(given: Mapping[str, Any], begun: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for key, value in given.items():
-        before = begun.get(key)
-        if value is None or value in ("auto", before):
-            continue
-        if isinstance(value, dict) and isinstance(before, dict):
-            yield from ((f"{key}.{name}", other) for name, other in _differences(value, before))
-        elif not (isinstance(value, list) and isinstance(before, list) and _alike(value, before)):
-            yield key, value
-
-
-def _alike(given: list[Any], begun: list[Any]) -> bool:
-    """Whether lists of sections, such as losses, agree apart from omitted keys."""
-    return len(given) == len(begun) and all(
-        value == before
-        or (
-            (isinstance(value, dict) and isinstance(before, dict))
-            and not any(_differences(value, before))
-        )
-        for value, before in zip(given, begun, strict=True)
-    )
 
 
 def check_budgets(overrides: Sequence[str]) -> None:

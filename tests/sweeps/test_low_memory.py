@@ -9,7 +9,6 @@ import psutil
 import pytest
 from rich.console import Console
 
-from sweeps.cluster import ray_internals
 from sweeps.service.running import run_sweep
 from sweeps.sweep_file.loading import parse_sweep
 
@@ -55,9 +54,6 @@ def test_a_trial_killed_by_the_memory_monitor_is_retried(
         result = run_sweep(parse_sweep(values), str(tmp_path / "store"), console=console)
         hog.join()
     assert "was killed, as its node runs low on memory" in said.read_text()
-    log = (tmp_path / "store/sweeps/hungry/driver.log").read_text()
-    assert ray_internals._USED.search(log)
-    assert ray_internals._KILLED.search(log)
     assert {record.state for record in result.records} == {"finished"}
     for record in result.records:
         assert [entry["epoch"] for entry in record.history] == [1, 2, 3, 4]

@@ -75,29 +75,6 @@ def test_a_trial_that_ran_out_of_gpu_memory_is_retried_without_a_limit(
     assert other is None or not queue.config(other).unlimited
 
 
-SHORTAGE = """\
-2 worker(s) were killed due to the node running low on memory.
-OOM kill reason: Memory usage 8782880768B exceeded threshold of 8765894656B (34.7% of 25276514304B)
-Selected to kill: (Task: task name=TrainController.__init__, pid=972, actual memory used=0.40GB, …)
-Selected to kill: (Actor(7608): task name=ImplicitFunc, pid=824, actual memory used={taken}GB, …)
-"""  # as Ray 2.60 has it, in part
-
-
-@pytest.mark.parametrize(("taken", "state"), [("3.75", "failed"), ("0.41", "running")])
-def test_memory_of_other_programs_does_not_fail_trials(
-    tmp_path: Path, taken: str, state: str
-) -> None:
-    said = 2 * SHORTAGE.format(taken=taken)  # a chained error contains the text twice
-    queue, _ = a_queue(tmp_path)
-    callback = QueueCallback(queue)
-    for _ in range(4):
-        record = queue.next()
-        assert record is not None
-        callback.out_of_memory(said)
-        callback.on_trial_error(0, [], tune_trial(record.number))
-    assert record.state == state
-
-
 def test_fewer_trials_run_after_a_shortage_and_later_as_many_again() -> None:
     now = 0.0
     slots = Slots(lambda: 4, clock=lambda: now)

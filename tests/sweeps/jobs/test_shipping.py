@@ -4,7 +4,6 @@ import json
 import os
 import re
 import shutil
-import socket
 import subprocess
 from importlib.metadata import distribution
 from pathlib import Path
@@ -155,39 +154,3 @@ def test_a_driver_copies_only_what_was_sent_with_its_job(
     copies = [path for path in tmp_path.iterdir() if path.name.startswith(shipping._COPY)]
     assert begun == copies
     assert len(copies) == copied
-
-
-def test_copies_of_jobs_that_were_killed_are_cleared_away(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The driver of each job does this at its start; here it does not continue in its copy."""
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "tmp"))
-    (sent := tmp_path / "sent").mkdir()
-    (sent / "own.py").touch()
-    (tmp_path / "tmp").mkdir()
-    monkeypatch.setenv(
-        JOB_CONFIGURATION, json.dumps({"runtime_env": {"working_dir": "gcs://x.zip"}})
-    )
-    begun: list[list[str]] = []
-    monkeypatch.setattr("os.execv", lambda _, words: begun.append(words))
-
-    def begin() -> str:
-        monkeypatch.chdir(sent)
-        keep_what_was_sent()
-        return Path.cwd().name
-
-    mine = begin()
-    killed = subprocess.Popen(["true"])
-    killed.wait()
-    left = mine.replace(f"-{os.getpid()}-", f"-{killed.pid}-")
-    foreign = mine.replace(socket.gethostname(), "elsewhere").replace(
-        f"-{os.getpid()}-", f"-{killed.pid}-"
-    )
-    for name in (left, foreign):
-        (tmp_path / "tmp" / name).mkdir()
-        (tmp_path / "tmp" / name / "own.py").touch()
-    again = begin()
-    names = {path.name for path in (tmp_path / "tmp").iterdir()}
-    assert names == {mine, again, foreign}
-    assert (tmp_path / "tmp" / again / "own.py").exists()
-    assert len(begun) == 2

@@ -78,9 +78,9 @@ def test_a_pilot_that_was_cut_off_continues(tmp_path: Path) -> None:
 
 def test_the_epochs_that_were_found_are_no_other_sweep_file() -> None:
     begun = make_sweep("patient", training={"epochs": 4, "patience": 3})
-    assert budgets_asked(SWEEP, begun) == {}
+    assert budgets_asked(SWEEP, begun, SWEEP) == {}
     with pytest.raises(UserError, match=r"another training\.patience"):
-        budgets_asked(make_sweep("patient", training={"epochs": 10, "patience": 2}), begun)
+        budgets_asked(make_sweep("patient", training={"epochs": 10, "patience": 2}), begun, SWEEP)
 
 
 def test_two_stages_have_no_pilot() -> None:

@@ -73,7 +73,8 @@ def test_run_or_resume_starts_what_does_not_exist(
     if there_is:
         training = {"epochs": 9, "precision": "float32"}
         settled = make_sweep("birds", training=training, search={"trials": 40})
-        new_store(tmp_path, settled)
+        given = make_sweep("birds", training={"epochs": 9, "precision": "auto"})
+        new_store(tmp_path, settled, files=given_files(given))
     asked = make_sweep(
         "birds", training={"epochs": 9, "precision": "auto"}, search={"max_hours": 5, "trials": 40}
     )
@@ -94,7 +95,8 @@ def test_run_or_resume_starts_what_does_not_exist(
 def test_run_or_resume_refuses_another_sweep_of_the_name(
     tmp_path: Path, changed: dict[str, object], key: str
 ) -> None:
-    new_store(tmp_path, make_sweep("birds", training={"epochs": 9}))
+    begun = make_sweep("birds", training={"epochs": 9})
+    new_store(tmp_path, begun, files=given_files(begun))
     message = f"'birds': a sweep of this name exists, and was started with another {key}.*; put"
     with pytest.raises(UserError, match=message):
         running.run_or_resume(make_sweep("birds", **changed), str(tmp_path))
@@ -168,7 +170,7 @@ def test_removed_and_changed_keys_are_another_sweep(
 
 
 @pytest.mark.parametrize("content", [b"[", b"[1]", b'{"sections": {}}'])
-def test_without_the_given_file_only_present_keys_count(begun: SweepStore, content: bytes) -> None:
+def test_without_the_given_file_no_change_is_noticed(begun: SweepStore, content: bytes) -> None:
     begun.folder.write("given.json", content)
     running.run_or_resume(asked_again(search={"max_hours": None}), begun.storage)
     assert begun.load_sweep().search.max_hours == 1
