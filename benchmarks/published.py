@@ -14,7 +14,8 @@ from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.judging.judgement import judge
-from sweeps.judging.reading import Asked, read_predictions
+from sweeps.judging.reading import read_predictions
+from sweeps.judging.tables import Asked
 from sweeps.judging.words import METHODS, with_interval
 
 SUFFIXES = (".npz", ".npy", ".csv", ".parquet")

@@ -68,7 +68,8 @@ def judge(
 ) -> None:
     """Judge the calibration of predictions that already exist."""
     from sweeps.judging.judgement import judge as judge_models
-    from sweeps.judging.reading import Asked, read_predictions
+    from sweeps.judging.reading import read_predictions
+    from sweeps.judging.tables import Asked
 
     asked = Asked(
         logits=logits,

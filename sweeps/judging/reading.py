@@ -19,8 +19,8 @@ from sweeps.judging import names
 from sweeps.judging.classes import canonical, texts
 from sweeps.judging.inputs import Predicted, aligned, check_predicted
 from sweeps.judging.scores import Scores, full_scores, scores_by_class_name
-from sweeps.judging.single import Asked, single_score
-from sweeps.judging.tables import Table, open_table
+from sweeps.judging.single import single_score
+from sweeps.judging.tables import Asked, Table, open_table
 
 Array = npt.NDArray[Any]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -14,47 +13,12 @@ from sweeps.errors import UserError
 from sweeps.judging import names
 from sweeps.judging.classes import canonical, places, texts
 from sweeps.judging.scores import SAME, Scores, families, family, only
-from sweeps.judging.tables import Table
+from sweeps.judging.tables import Asked, Table
 
 Array = npt.NDArray[Any]
 
 _OTHER = {"1": "0", "0": "1"}
 _MOST_CLASSES = 10_000  # a predicted class has a probability of at least one over their number
-
-
-@dataclass(frozen=True)
-class Asked:
-    """What the user says about files.
-
-    Attributes:
-        logits: Whether scores are logits if their name does not say.
-        labels: A file of labels, for files without labels.
-        label: Key or column of the labels.
-        scores: Keys or columns of the scores.
-        predicted: Key or column of the predicted class.
-        confidence: Key or column of the probability of the predicted class.
-        group: Key or column of each sample's group.
-        cluster: Key or column of each sample's cluster, such as its customer.
-        model: Key or column that names the model; by default ``model``, if it exists.
-        ignore_label: Samples with this label are left out.
-    """
-
-    logits: bool = False
-    labels: str | None = None
-    label: str | None = None
-    scores: tuple[str, ...] = ()
-    predicted: str | None = None
-    confidence: str | None = None
-    group: str | None = None
-    cluster: str | None = None
-    model: str | None = None
-    ignore_label: str | None = None
-
-    @property
-    def words(self) -> set[str]:
-        """Columns of classes and names."""
-        named = (self.label, self.predicted, self.group, self.cluster, self.model)
-        return {each for each in named if each}
 
 
 def single_score(table: Table, label: str, labels: Array, asked: Asked) -> Scores:

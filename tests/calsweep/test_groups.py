@@ -10,7 +10,8 @@ import torch
 import calsweep
 from calsweep.composing import Composer
 from sweeps.errors import UserError
-from sweeps.judging.reading import Asked, read_predictions
+from sweeps.judging.reading import read_predictions
+from sweeps.judging.tables import Asked
 from sweeps.results.verdicts import Comparison
 from trainables.data.readers.arrays import load_npz
 from trainables.files.rows import Rows

@@ -13,7 +13,8 @@ import torch
 from sweeps.errors import UserError
 from sweeps.judging.inputs import Predicted
 from sweeps.judging.judgement import judge
-from sweeps.judging.reading import Asked, read_predictions
+from sweeps.judging.reading import read_predictions
+from sweeps.judging.tables import Asked
 from trainables import metrics as M
 
 FILES = Path(__file__).parent / "judge"

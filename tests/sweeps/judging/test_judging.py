@@ -19,7 +19,8 @@ from sweeps.cli import app
 from sweeps.errors import UserError
 from sweeps.judging.frames import frame_classes
 from sweeps.judging.inputs import check_predicted
-from sweeps.judging.reading import Asked, read_predictions
+from sweeps.judging.reading import read_predictions
+from sweeps.judging.tables import Asked
 from trainables import metrics as M
 from trainables.posthoc import TemperatureScaling, cross_fitted
 
