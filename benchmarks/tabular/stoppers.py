@@ -11,9 +11,8 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.tabular.replay import with_values
-from sweeps.search.entries import Entry
 from sweeps.search.plan import Plan
-from sweeps.search.record import TrialRecord
+from sweeps.search.record import Entry, TrialRecord
 from sweeps.search.stopping import NeverStop, Stopper, SuccessiveHalving, grace_period
 from trainables.contract.setting import BASELINE
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import secrets
@@ -28,8 +27,8 @@ OnNotice = Callable[[str], object]
 
 # A stopped driver first brings MLflow up to date.
 _SECONDS_TO_STOP = 90
-_MOST_TRIES = 24  # to reconnect, two minutes with these pauses
-_SECONDS_BETWEEN_TRIES = 5.0
+_MOST_TRIES = 60  # to reconnect, two minutes with these pauses
+_SECONDS_BETWEEN_LOOKS = 2.0
 _JOBS: Final = "/api/jobs/"
 _ENDED: Final = ("STOPPED", "SUCCEEDED", "FAILED")
 _BEGUN: Final = ("Starting the first trials", "continues it")  # of a driver that is interrupted
@@ -127,22 +126,16 @@ def submit_resume(
 ) -> str:
     """Continue a sweep on a cluster, with other budgets if given; see :func:`submit`."""
     from sweeps.planning.portability import check_reachable
+    from sweeps.store.sweep_store import SweepStore
     from sweeps.sweep_file.loading import check_budgets
 
     check_reachable(storage)
-    _check_exists(name, storage)
+    store = SweepStore(storage, name)  # refuses a name that no sweep can have
+    if os.path.isdir(storage):
+        store.load_sweep()
     check_budgets(overrides)  # all users of the cluster can read a job's command
     command = ["resume", name, *(f"--set={override}" for override in overrides)]
     return _submit(command, name, storage, address, None, on_notice)
-
-
-def _check_exists(name: str, storage: str) -> None:
-    """Refuse a name that no sweep has, as far as it is known on this machine."""
-    from sweeps.store.sweep_store import SweepStore
-
-    store = SweepStore(storage, name)
-    if os.path.isdir(storage):
-        store.load_sweep()
 
 
 def _submit(
@@ -233,55 +226,30 @@ def _said_in(text: str, failed: bool) -> Said:
 def logs(
     job: Job, address: str | None, follow: bool, on_notice: OnNotice = lambda _: None
 ) -> Iterator[str]:
-    """The output of a job; with ``follow``, until it ends.
+    """The output of a job; with ``follow``, what is new every few seconds, until it ends.
 
-    If contact is lost, it reconnects, and yields only what is new. SweepFailedError if it cannot.
+    If contact is lost, it reconnects. SweepFailedError if it cannot.
     """
-    if not follow:
-        yield _said(job, address)
-        return
     printed, tries = 0, 0
+    answered = False
     while True:
-        position = 0
         try:
-            for piece in _tail(job, address):
-                new = piece[max(0, printed - position) :]
-                position += len(piece)
-                if new:
-                    printed, tries = position, 0
-                    yield new
-            return
-        except (_ContactLostError, UserError) as error:
-            if not tries and isinstance(error, UserError):  # for example a wrong token
+            ended = not follow or _now(job, address).state in _ENDED  # before its last output
+            said = _said(job, address)
+        except UserError as error:
+            if not answered:  # for example a wrong token
                 raise
             tries += 1
             if tries > _MOST_TRIES:
                 raise _connection_lost(job, address, error) from None
             if tries == 1:
                 on_notice(f"the connection to {dashboard_url(address)} was lost; reconnecting")
-            time.sleep(_SECONDS_BETWEEN_TRIES)
-
-
-class _ContactLostError(Exception):
-    """The stream of a job's output has ended before the job."""
-
-
-def _tail(job: Job, address: str | None) -> Iterator[str]:
-    """The output from its beginning until the job ends."""
-    with connected_client(address) as client:
-        pieces = client.tail_job_logs(job.id)
-        loop = asyncio.new_event_loop()
-        try:
-            while True:
-                try:
-                    piece = loop.run_until_complete(anext(pieces))
-                except StopAsyncIteration:
-                    return
-                except RuntimeError as error:
-                    raise _ContactLostError(first_line(error)) from None
-                yield piece
-        finally:
-            loop.close()
+        else:
+            yield said[printed:]
+            printed, tries, answered = len(said), 0, True
+            if ended:
+                return
+        time.sleep(_SECONDS_BETWEEN_LOOKS)
 
 
 def _connection_lost(job: Job, address: str | None, error: Exception) -> SweepFailedError:
@@ -300,7 +268,7 @@ def stop(job: Job, address: str | None) -> Job:
         client.stop_job(job.id)
         until = time.monotonic() + _SECONDS_TO_STOP + 30
         while time.monotonic() < until:
-            now = _job(ask(address, f"{_JOBS}{job.id}"))
+            now = _now(job, address)
             if now.state in _ENDED:
                 return now
             time.sleep(0.5)
@@ -311,6 +279,10 @@ def has_begun(job: Job, address: str | None) -> bool:
     """Whether the sweep of a job exists, so that it can be resumed, by the job's output."""
     said = _said(job, address)
     return " resume " in job.entrypoint or any(mark in said for mark in _BEGUN)
+
+
+def _now(job: Job, address: str | None) -> Job:
+    return _job(ask(address, f"{_JOBS}{job.id}"))
 
 
 def _said(job: Job, address: str | None) -> str:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 from sweeps.messages.reporter import Reporter
 from sweeps.planning.devices import Gpu, gpu_share, inputs_per_step, memory_needed, workload_of
-from sweeps.search.entries import Entry
 from sweeps.search.plan import Plan
-from sweeps.search.record import TrialRecord
+from sweeps.search.record import Entry, TrialRecord
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Data

@@ -11,9 +11,8 @@ from collections.abc import Callable, Iterable, Sequence
 from statistics import fmean
 from typing import Final
 
-from sweeps.search.entries import Entry
 from sweeps.search.plan import Plan
-from sweeps.search.record import TrialRecord
+from sweeps.search.record import Entry, TrialRecord
 from sweeps.search.trial_queue import Listener, Past, TrialQueue
 from sweeps.sweep_file.schema import TrainingSection
 

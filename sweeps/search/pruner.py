@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from sweeps.search.entries import Entry
 from sweeps.search.plan import Plan
-from sweeps.search.record import TrialRecord
+from sweeps.search.record import Entry, TrialRecord
 from sweeps.search.stopping import is_at_chance, make_stopper
 from trainables.contract.report import NEVER_STOPPED
 

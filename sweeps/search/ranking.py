@@ -14,8 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from statistics import NormalDist, fmean
 
-from sweeps.search.entries import Entry
-from sweeps.search.record import TrialRecord
+from sweeps.search.record import Entry, TrialRecord
 from sweeps.search.rules import Limit, Rule
 from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE_LOSS, Setting

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from sweeps.messages.formatting import format_setting
-from sweeps.search.entries import CompactEntry, Entry
 from trainables.contract.report import Role, TrialConfig
 from trainables.contract.setting import Setting
 
 State = Literal["running", "finished", "stopped", "failed"]
+Entry = Mapping[str, float]
+"""The metrics of an epoch."""
 
 
 @dataclass
@@ -54,11 +55,10 @@ class TrialRecord:
         record = cls(**known_fields(cls, values))
         if not record._is_whole(number):
             raise ValueError(f"not the record of trial {number}")
-        record.history = [CompactEntry(entry) for entry in record.history]
         return record
 
     def to_file(self) -> dict[str, Any]:
-        return {**flat(self), "history": [dict(entry) for entry in self.history]}
+        return flat(self)
 
     def _is_whole(self, number: int) -> bool:
         kinds = (
@@ -153,7 +153,7 @@ class TrialRecord:
         """Append an epoch's metrics unless it exists; returns whether it was new."""
         if entry["epoch"] <= self.epochs:
             return False
-        self.history.append(CompactEntry(entry))
+        self.history.append(entry)
         return True
 
 

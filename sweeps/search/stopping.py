@@ -11,9 +11,8 @@ from typing import Protocol
 
 import numpy as np
 
-from sweeps.search.entries import Entry
 from sweeps.search.plan import Plan
-from sweeps.search.record import TrialRecord
+from sweeps.search.record import Entry, TrialRecord
 
 
 class Stopper(Protocol):

@@ -11,9 +11,8 @@ from statistics import fmean
 from typing import Any, Final
 
 from sweeps.errors import UserError
-from sweeps.search.entries import Entry
 from sweeps.search.plan import Plan
-from sweeps.search.record import TrialRecord, flat, known_fields
+from sweeps.search.record import Entry, TrialRecord, flat, known_fields
 from sweeps.search.recorded import RecordedSetting, recorded_settings
 from sweeps.store.sweep_store import SweepStore, of_each_sweep, read_json, tells_storage_faults
 from sweeps.sweep_file.schema import SweepFile

@@ -1,9 +1,9 @@
 """Contact with a job's cluster: lost and regained, and what a stopped job has left."""
 
 import socket
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,22 +14,28 @@ from sweeps.store.resuming import interrupted
 from tests.builders import make_sweep, new_store
 
 
-def following(monkeypatch: pytest.MonkeyPatch, *streams: list[str]) -> list[str]:
-    """What ``logs --follow`` prints of streams that are cut, except for the last."""
-    left = [iter(stream) for stream in streams]
+def following(monkeypatch: pytest.MonkeyPatch, *outputs: str | None) -> list[str]:
+    """What ``logs --follow`` prints of these outputs; None and later the cluster is away.
 
-    def tail(job: jobs.Job, address: str | None) -> Iterator[str]:
-        if not left:
+    The job has ended with the last one if that is no None.
+    """
+    left = list(outputs)
+
+    def ask(address: str | None, call: str) -> dict[str, Any]:
+        if not left or left[0] is None:
+            del left[:1]
             raise UserError("no Ray dashboard answers there")
-        yield from left.pop(0)
-        if left or len(streams) == 1:
-            raise jobs._ContactLostError("Connection reset by peer")
+        if call.endswith("/logs"):
+            return {"logs": left.pop(0)}
+        details = {"submission_id": "birds-1", "entrypoint": "run", "metadata": METADATA}
+        return {**details, "status": "RUNNING" if len(left) > 1 else "SUCCEEDED"}
 
-    monkeypatch.setattr(jobs, "_tail", tail)
-    monkeypatch.setattr(jobs, "_SECONDS_BETWEEN_TRIES", 0.0)
+    monkeypatch.setattr(jobs, "ask", ask)
+    monkeypatch.setattr(jobs, "_SECONDS_BETWEEN_LOOKS", 0.0)
     return list(jobs.logs(A_JOB, "http://head:8265", True, said.append))
 
 
+METADATA = {"calsweep_sweep": "birds", "calsweep_storage": "s3://b/store"}
 A_JOB = jobs.Job("birds-1", "birds", "s3://b/store", "run", "RUNNING", "", 0.0, None)
 said: list[str] = []
 
@@ -38,14 +44,14 @@ def test_a_log_that_is_followed_reconnects_and_repeats_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     said.clear()
-    printed = following(monkeypatch, ["a\n", "b\n"], ["a\nb", "\nc\n"], [], ["a\nb\nc\nd\n"])
+    printed = following(monkeypatch, "a\n", "a\nb", None, "a\nb\n", None, None, "a\nb\nc\nd\n")
     assert "".join(printed) == "a\nb\nc\nd\n"
     assert said == ["the connection to http://head:8265 was lost; reconnecting"] * 2
 
 
 def test_a_log_whose_cluster_is_gone_says_how_to_go_on(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SweepFailedError) as lost:
-        following(monkeypatch, ["a\n"])
+        following(monkeypatch, "a\n", None)
     place = "--address http://head:8265"
     assert f"`calsweep logs birds-1 --follow {place}` follows it" in str(lost.value)
     assert f"`calsweep resume birds --storage s3://b/store {place}` cont" in str(lost.value)

@@ -89,7 +89,7 @@ def test_run_or_resume_starts_what_does_not_exist(
         ({"losses": ["focal"]}, "losses"),
         ({"losses": ["focal", {"name": "mbls", "hyperparameters": {"lam": 0.3}}]}, "losses"),
         ({"dataset": {"name": "digits", "train_samples": 100}}, r"dataset\.train_samples"),
-        ({"search": {"sampler": "random"}}, r"search\.sampler"),
+        ({"search": {"sampler": "random"}}, r".*search\.sampler"),  # and its usual trials
     ],
 )
 def test_run_or_resume_refuses_another_sweep_of_the_name(
