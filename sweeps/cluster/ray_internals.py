@@ -264,7 +264,7 @@ def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
 def job_of_placement_group(group: Mapping[str, Any]) -> str:
     """Id of the job that made a placement group of Ray's table: the end of the group's own id.
 
-    If a later version of Ray makes other ids, a driver takes all room; the log says so.
+    If a later version of Ray makes other ids, a driver takes all room.
 
     Why: the table names no job, and Ray's state API needs its dashboard. Without it the first sweep
         on a cluster would keep its processes, and a second one would wait for its end.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any, Final
@@ -11,8 +10,6 @@ import ray
 from ray.util import placement_group, placement_group_table, remove_placement_group
 
 from sweeps.cluster.ray_internals import job_of_placement_group
-
-logger = logging.getLogger("calsweep")
 
 _ANNOUNCEMENT: Final = "calsweep:"  # prefix of the name of a sweep's placement group
 _WAITING = ("PENDING", "RESCHEDULING")
@@ -28,12 +25,6 @@ def announced(sweep: str) -> Iterator[None]:
     here = ray.get_runtime_context().get_node_id()  # on another node it would keep it busy
     (node,) = (node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == here)
     group = placement_group([{f"node:{node}": 0.001}], name=f"{_ANNOUNCEMENT}{sweep}")
-    own = ray.get_runtime_context().get_job_id()
-    if job_of_placement_group({"placement_group_id": group.id.hex()}) != own:
-        logger.warning(
-            "this version of Ray does not show the job of a placement group: several sweeps on one "
-            "cluster do not share it equally"
-        )
     try:
         yield
     finally:

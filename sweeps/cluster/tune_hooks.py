@@ -69,7 +69,7 @@ class QueueSearcher(SharedWithTune, Searcher):
 
 
 class QueueScheduler(SharedWithTune, FIFOScheduler):
-    """Stops the trials that :class:`~sweeps.search.pruner.Pruner` prunes."""
+    """Stops the trials that :class:`~sweeps.search.stopping.Pruner` prunes."""
 
     def __init__(self, queue: TrialQueue) -> None:
         super().__init__()

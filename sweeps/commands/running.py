@@ -144,7 +144,7 @@ def _facts_of_earlier(sweep: SweepFile, storage: str) -> dict[str, str]:
     if not sweep.search.warm_start:
         return {}
     from sweeps.search.warm_start import earlier_trials
-    from sweeps.store.warm_starts import sweeps_to_learn_from
+    from sweeps.store.earlier_sweeps import sweeps_to_learn_from
 
     trials = earlier_trials(sweep, sweeps_to_learn_from(sweep, storage))
     return {"warm start": counted(len(trials), "suitable trial")}
@@ -152,9 +152,8 @@ def _facts_of_earlier(sweep: SweepFile, storage: str) -> dict[str, str]:
 
 def _facts_of_data(sweep: SweepFile, storage: str) -> tuple[Plan, dict[str, str]]:
     from sweeps.planning.data import load_data
-    from sweeps.planning.data_facts import data_facts, duration_facts
+    from sweeps.planning.data_facts import data_facts, duration_facts, model_facts
     from sweeps.planning.data_fit import fit_to_data
-    from sweeps.planning.model_facts import model_facts
     from sweeps.search.plan import Plan
     from sweeps.sweep_file.schema import OWN_DATA
 
@@ -171,7 +170,7 @@ def _facts_of_data(sweep: SweepFile, storage: str) -> tuple[Plan, dict[str, str]
     plan = Plan(fit_to_data(sweep, dataset))
     facts = data_facts(plan, dataset) | model_facts(plan.sweep, dataset)
     if sweep.search.warm_start:
-        from sweeps.store.warm_starts import on_other_data
+        from sweeps.store.earlier_sweeps import on_other_data
 
         if lines := on_other_data(sweep.search.warm_start, dataset.digest(), storage):
             facts["other data"] = "\n".join(lines)

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from sweeps.jobs.jobs import Job, Said
 from sweeps.messages.redaction import redact
-from sweeps.terminal.style import facts_table, new_table
+from sweeps.terminal.console import facts_table, new_table
 
 
 def jobs_table(jobs: Sequence[Job]) -> Table:

@@ -117,7 +117,7 @@ def _labels(table: Table, label: str | None, scores: Scores | None) -> Labels:
             "or column label, labels or y_true, --label NAME, or --labels FILE"
         )
     values = {each: table.column(each) for each in found}
-    unlike = [found[0], *(each for each in found[1:] if not _alike(values, each, found[0]))]
+    unlike = [found[0], *(each for each in found[1:] if not _same(values[each], values[found[0]]))]
     if len(unlike) > 1 and scores is not None:
         guesses = scores.predicted()
         unlike = [each for each in unlike if not _same(values[each], guesses)]
@@ -127,10 +127,6 @@ def _labels(table: Table, label: str | None, scores: Scores | None) -> Labels:
             "labels; say which: --label NAME"
         )
     return Labels.of(unlike[0], values[unlike[0]])
-
-
-def _alike(values: dict[str, Array], one: str, other: str) -> bool:
-    return _same(values[one], values[other])
 
 
 def _same(one: Array, other: Array) -> bool:

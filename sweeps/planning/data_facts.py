@@ -1,4 +1,4 @@
-"""Facts about a sweep's data before training, such as which differences they can show."""
+"""Facts about a sweep's data and model before training: what they can show, how long it takes."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sweeps.errors import first_line
 from sweeps.messages.formatting import counted, format_seconds, metric_heading, shortened
 from sweeps.search.plan import Plan
 from sweeps.search.stopping import make_stopper
+from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName
 
 if TYPE_CHECKING:
@@ -68,6 +70,24 @@ def data_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
         f"by {len(dataset.test):,} test samples (at an error of 0.1)"
     )
     return {**facts, "can detect": summary, "chance of support": support}
+
+
+def model_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
+    """Tries the export with untrained weights; empty for a custom loop, whose model is unknown."""
+    if sweep.trainable is not None:
+        return {}
+    from trainables.export.calibrated import CalibratedClassifier
+    from trainables.export.exported import export_program
+    from trainables.models import model_for, without_weights
+
+    name, options = sweep.model.name, sweep.model.options
+    model = model_for(dataset, name, without_weights(name, options))
+    classifier = CalibratedClassifier(model, dataset.samples, 1.0, dataset.classes, dataset.task)
+    try:
+        export_program(classifier, dataset.train.rows(slice(2)))
+    except ValueError as error:
+        return {"export": shortened(f"not possible after training: {first_line(error)}")}
+    return {"export": "possible, as a program that needs only PyTorch"}
 
 
 @dataclass(frozen=True)

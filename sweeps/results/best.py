@@ -12,7 +12,7 @@ from sweeps.results.columns import objective_metric
 from sweeps.results.leaderboard import front_rows
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.search.rules import Limit, Rule
+from sweeps.search.rules import Rule
 from trainables.contract.metric_names import MetricName, SplitName, Statistic, groups_name
 from trainables.files.digests import digest_of
 
@@ -28,8 +28,7 @@ class TrackedSweep:
     Attributes:
         data: Digest of the data.
         model_options: Its options, ``,width=8``.
-        guard: How far the validation error may exceed the baseline's.
-        others: Further objectives.
+        rule: By which it selected.
         candidates: Number of settings it selected from, including those of earlier sweeps on the
             same data; None if unknown.
         verdict: Whether the selected setting beats cross-entropy with a temperature; None if
@@ -45,19 +44,12 @@ class TrackedSweep:
     data: str
     model: str
     model_options: str
-    objective: str
-    guard: float
+    rule: Rule
     verdict: str | None
     records: list[TrialRecord]
     run_ids: dict[int, str]
     parent_id: str | None
-    constraints: tuple[Limit, ...] = ()
-    others: tuple[str, ...] = ()
     candidates: int | None = None
-
-    @property
-    def rule(self) -> Rule:
-        return Rule(self.objective, self.guard, self.constraints, self.others)
 
     @property
     def full_names(self) -> dict[str, str]:
@@ -161,14 +153,14 @@ def _entry(
     sweep: TrackedSweep, chosen: Candidate, front: list[dict[str, Any]], ambiguous: set[str]
 ) -> dict[str, Any]:
     trial = chosen.trials[0]
-    metric = objective_metric(sweep.objective)
+    metric = objective_metric(sweep.rule.objective)
     full = sweep.full_names
     return {
         "dataset": full["dataset"] if sweep.dataset in ambiguous else sweep.dataset,
         "data": sweep.data,
         "model": full["model"] if sweep.model in ambiguous else sweep.model,
         "sweep": sweep.name,
-        "objective": sweep.objective,
+        "objective": sweep.rule.objective,
         "loss": chosen.loss,
         "hyperparameters": trial.hyperparameters,
         "seed": trial.seed,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
@@ -197,21 +197,27 @@ def _on_the_test_split(chosen: Candidate, metric: str) -> str:
 
 def _on_evaluation_sets(chosen: Candidate) -> list[str]:
     lines = []
-    for key in chosen.judged[0].outcome:
+    for name, shown in _evaluation_sets(chosen):
+        if "AUROC" in shown:
+            key = shown["AUROC"]
+            found = f"Its confidence separates {name} from the test split with an AUROC of"
+        else:
+            key, found = shown["ECE"], f"On the shift set {name}: ECE"
+        scaled = chosen.mean(f"{key}_scaled")
+        line = f"{found} {chosen.mean(key):.4f}, after temperature scaling {scaled:.4f}"
+        error = f", error {chosen.mean(shown['error']):.4f}" if "error" in shown else ""
+        lines.append(f"{line}{error}.")
+    return lines
+
+
+def _evaluation_sets(candidate: Candidate) -> Iterator[tuple[str, dict[str, str]]]:
+    """The name of each set of ``evaluation``, and the metrics to show by heading."""
+    for key in candidate.judged[0].outcome:
         if shift := _SHIFT.match(key):
             name = " of severity ".join(part for part in shift.groups() if part)
-            lines.append(
-                f"On the shift set {name}: ECE {chosen.mean(key):.4f}, after temperature scaling "
-                f"{chosen.mean(f'{key}_scaled'):.4f}, error "
-                f"{chosen.mean(key.removesuffix('ece') + 'error'):.4f}."
-            )
+            yield name, {"ECE": key, "error": key.removesuffix("ece") + "error"}
         elif ood := _OOD.match(key):
-            lines.append(
-                f"Its confidence separates {ood[1]} from the test split with an AUROC of "
-                f"{chosen.mean(key):.4f}, after temperature scaling "
-                f"{chosen.mean(f'{key}_scaled'):.4f}."
-            )
-    return lines
+            yield ood[1], {"AUROC": key}
 
 
 def evaluation_rows(ranking: Ranking) -> list[dict[str, Any]]:
@@ -222,14 +228,7 @@ def evaluation_rows(ranking: Ranking) -> list[dict[str, Any]]:
     """
     chosen, baseline = ranking.chosen, ranking.baseline
     rows: list[dict[str, Any]] = []
-    for key in chosen.judged[0].outcome if chosen is not None else ():
-        if shift := _SHIFT.match(key):
-            name = " of severity ".join(part for part in shift.groups() if part)
-            shown = {"ECE": key, "error": key.removesuffix("ece") + "error"}
-        elif ood := _OOD.match(key):
-            name, shown = ood[1], {"AUROC": key}
-        else:
-            continue
+    for name, shown in _evaluation_sets(chosen) if chosen is not None else ():
         for metric, column in shown.items():
             numbers = [
                 math.nan if each is None else each.mean(f"{column}{ending}")

@@ -14,8 +14,8 @@ from sweeps.search.budget import Budget
 from sweeps.search.encoder_plan import EncoderPlan
 from sweeps.search.finalist_plan import FinalistPlan, TakeLook
 from sweeps.search.plan import Plan
-from sweeps.search.pruner import Pruner
 from sweeps.search.record import Entry, State, TrialRecord
+from sweeps.search.stopping import Pruner
 from sweeps.search.suggestions import Known, Suggestions
 from trainables.contract.report import Role, TrialConfig
 from trainables.contract.setting import Setting

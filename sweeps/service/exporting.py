@@ -19,9 +19,9 @@ from sweeps.messages.formatting import format_temperature
 from sweeps.messages.redaction import redact
 from sweeps.planning.checks import use_working_folder
 from sweeps.search.plan import Plan
-from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.service.delivered import RECOMMENDED, Delivered, Wanted, deliver, read_on_test
+from sweeps.service.stored import ranked
 from sweeps.service.trained import load_ensemble, load_same_data, load_trained
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.registered_models import ModelToRegister
@@ -80,6 +80,7 @@ def export_model(
     if onnx:
         _check_onnx_is_there()
     store, plan, ranking = ranked(name, storage)
+    use_working_folder()
     delivered = deliver(store, plan, ranking, wanted)
     builder = Builder(store, plan, load_same_data(store, plan))
     built = builder.build(delivered)
@@ -108,14 +109,6 @@ def reads_files(folder: str) -> bool:
     """Whether :func:`predict` can use the folder that :func:`export_model` wrote."""
     about = json.loads((Path(folder) / _ABOUT).read_bytes())
     return len(about["outputs"]) == 1  # otherwise it classifies pixels
-
-
-def ranked(name: str, storage: str) -> tuple[SweepStore, Plan, Ranking]:
-    """A sweep of the storage, its file, and the ranking of its trials."""
-    store = SweepStore(storage, name)
-    plan = store.load_plan()
-    use_working_folder()
-    return store, plan, Ranking(store.load_records(), plan.rule)
 
 
 class Builder:

@@ -9,9 +9,7 @@ from urllib.parse import urlsplit
 
 from sweeps.messages.redaction import redact
 from sweeps.messages.reporter import Reporter
-from sweeps.results.recommendation import Recommendation
-from sweeps.search.ranking import Ranking
-from sweeps.service.stored import result_so_far
+from sweeps.service.stored import ranked, result_so_far
 from sweeps.store.state import ended_state, failure_of
 from sweeps.store.sweep_store import SweepStore
 
@@ -48,7 +46,9 @@ def message_of(store: SweepStore) -> dict[str, Any]:
     """How a sweep has ended; ``text`` says it in words, which chat services show."""
     state = ended_state(store)
     reason = failure_of(store) or ""
-    recommended = _recommended(store) if state == "finished" else None
+    recommended = None
+    if state == "finished":
+        recommended = result_so_far(*ranked(store.name, store.storage))[0].recommended
     further = recommended.text if recommended else reason
     text = f"Sweep {store.name} {_ENDED[state]}. {further}"
     return {
@@ -59,8 +59,3 @@ def message_of(store: SweepStore) -> dict[str, Any]:
         "recommended": recommended.name if recommended else None,
         "text": redact(text.strip()),
     }
-
-
-def _recommended(store: SweepStore) -> Recommendation | None:
-    plan = store.load_plan()
-    return result_so_far(store, plan, Ranking(store.load_records(), plan.rule))[0].recommended

@@ -23,6 +23,7 @@ from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.service.stored import (
     load_evidence,
+    ranked,
     read_stored_file,
     result_so_far,
     stored_report,
@@ -51,16 +52,14 @@ if TYPE_CHECKING:
 @tells_storage_faults
 def read_answer(name: str, storage: str) -> tuple[SweepResult, bool]:
     """The result of a sweep, and whether it is final."""
-    store = SweepStore(storage, name)
-    plan = store.load_plan()
-    records = store.load_records()
-    if not records:
+    store, plan, ranking = ranked(name, storage)
+    if not ranking.records:
         begin = resume_command(name, storage)
         raise UserError(f"sweep {name!r} has no trial yet; {begin} begins")
-    for record in records:
+    for record in ranking.records:
         if record.state == "running" and (done := store.epochs_done(record.number)):
             record.history = [{"epoch": done}]  # the record of a trial is written when it ends
-    return result_so_far(store, plan, Ranking(records, plan.rule))
+    return result_so_far(store, plan, ranking)
 
 
 @tells_storage_faults
@@ -118,13 +117,10 @@ def look_at(name: str, storage: str) -> Glimpse:
 def side_by_side(names: Sequence[str], storage: str) -> list[Beside]:
     found = []
     for name in names:
-        store = SweepStore(storage, name)
-        plan = store.load_plan()
-        records = store.load_records()
-        if not records:
+        store, plan, ranking = ranked(name, storage)
+        if not ranking.records:
             raise UserError(f"sweep {name!r} has no trial yet")
-        verdict = store.verdict
-        found.append(Beside(plan.sweep, Ranking(records, plan.rule), verdict))
+        found.append(Beside(plan.sweep, ranking, store.verdict))
     return found
 
 
@@ -155,7 +151,7 @@ def find_best(
         sweeps_of = partial(tracked_sweeps, place)
         read = _read_from_mlflow(place)
     sweeps = sweeps_of(dataset, model)
-    entries = best_settings([s for s in sweeps if objective in (None, s.objective)])
+    entries = best_settings([s for s in sweeps if objective in (None, s.rule.objective)])
     if not entries:
         given = {"dataset": dataset, "model": model, "objective": objective}
         raise UserError(_no_best(place, given, best_settings(sweeps_of())))
@@ -310,9 +306,7 @@ def write_figures(
     """
     from sweeps.pages.matplotlib_figures import figures_of  # matplotlib takes a second
 
-    store = SweepStore(storage, name)
-    plan = store.load_plan()
-    ranking = Ranking(store.load_records(), plan.rule)
+    store, plan, ranking = ranked(name, storage)
     if not ranking.records:
         raise UserError(f"sweep {name!r} has no trial yet")
     try:
@@ -330,7 +324,6 @@ def write_figures(
 @tells_storage_faults
 def write_report(name: str, storage: str, output: str | None = None) -> str:
     """Write the report of a sweep, by default ``<name>-report.html``; returns its path."""
-    store = SweepStore(storage, name)
-    plan = store.load_plan()
-    page = stored_report(store, plan, store.load_records(), load_evidence(store).judgement)
+    store, plan, ranking = ranked(name, storage)
+    page = stored_report(store, plan, ranking.records, load_evidence(store).judgement)
     return write_text(page, output or f"{name}-report.html")

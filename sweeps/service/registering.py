@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError
-from sweeps.evidence.succession import compare_with_champion
+from sweeps.evidence.comparison import compare_with_champion
 from sweeps.messages.formatting import calsweep_command, counted
+from sweeps.planning.checks import use_working_folder
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.service.delivered import Delivered, deliver, read_on_test
-from sweeps.service.exporting import Builder, ranked
-from sweeps.service.stored import result_so_far, sweeps_on_test_split
+from sweeps.service.exporting import Builder
+from sweeps.service.stored import ranked, result_so_far, sweeps_on_test_split
 from sweeps.service.trained import load_same_data
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import check_answers
@@ -85,6 +86,7 @@ def promote(name: str, storage: str) -> str:
 
 def _tracked(name: str, storage: str) -> tuple[SweepStore, Plan, Ranking]:
     store, plan, ranking = ranked(name, storage)
+    use_working_folder()
     check_answers(tracking_uri_of(store, plan.sweep.tracking.uri))
     return store, plan, ranking
 

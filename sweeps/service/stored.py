@@ -75,6 +75,13 @@ def _has_evaluated(own: Identity, other: SweepStore) -> bool:
     return any(r.state == "finished" and r.role != "encoder" for r in other.load_records())
 
 
+def ranked(name: str, storage: str) -> tuple[SweepStore, Plan, Ranking]:
+    """A sweep of the storage, its plan, and the ranking of its trials."""
+    store = SweepStore(storage, name)
+    plan = store.load_plan()
+    return store, plan, Ranking(store.load_records(), plan.rule)
+
+
 def load_evidence(store: SweepStore) -> Evidence:
     kept = store.load_answer()
     if kept is None:
@@ -131,10 +138,7 @@ def _about(store: SweepStore, plan: Plan) -> TrackedSweep:
         data=identity.digest if identity is not None else data_unlike_all(store.sweep_id()),
         model=plan.sweep.model_label,
         model_options=plan.sweep.trained.options_in_words,
-        objective=plan.rule.objective,
-        guard=plan.search.guard,
-        constraints=plan.rule.constraints,
-        others=plan.rule.others,
+        rule=plan.rule,
         verdict=store.verdict,
         records=[],
         run_ids=trials,

@@ -178,8 +178,6 @@ class SweepStore:
     def change(self, sweep: SweepFile) -> None:
         """Rewrite the resolved sweep file if it has changed; UserError if that fails."""
         try:
-            if self._format() != _FORMAT:
-                self.folder.write("format", _FORMAT)
             if sweep != self.load_sweep():
                 self.folder.write("sweep.yaml", dump_sweep(sweep).encode())
         except OSError as error:
@@ -208,12 +206,8 @@ class SweepStore:
             raise UserError(storage_fault(self.storage, error)) from None
         return read_resolved(text, self.name)
 
-    def _format(self) -> bytes:
-        """Format of its files; empty for sweeps of older versions."""
-        return (self.folder.read_if_exists("format") or b"").strip()
-
     def _check_format(self) -> None:
-        found = self._format()
+        found = (self.folder.read_if_exists("format") or b"").strip()
         if found.isdigit() and int(found) > int(_FORMAT):
             raise UserError(
                 f"sweep {self.name!r} in {self.storage} was written by a newer calsweep (format "

@@ -37,8 +37,7 @@ from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.results.so_far import Overview
 from sweeps.results.verdicts import READING, Comparison, basis, short_name
 from sweeps.sweep_file.loading import FIRST_LINE, read_resolved, to_yaml
-from sweeps.terminal.console import plain_console
-from sweeps.terminal.style import new_table
+from sweeps.terminal.console import new_table, plain_console
 
 _WORD = 28  # characters available for the longest word of a setting
 

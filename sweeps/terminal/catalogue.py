@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.table import Table
 
 from sweeps.messages.formatting import format_value, markdown_table
-from sweeps.terminal.style import new_table
+from sweeps.terminal.console import new_table
 
 
 def losses_rows() -> list[dict[str, str]]:

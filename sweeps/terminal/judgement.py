@@ -10,7 +10,7 @@ from rich.table import Table
 
 from sweeps.judging import words
 from sweeps.messages.formatting import metric_heading
-from sweeps.terminal.style import new_table
+from sweeps.terminal.console import new_table
 
 _CLASSES = ("predicted class", "true", "predicted", "confidence", "accuracy", "gap", "")
 

@@ -8,7 +8,7 @@ from rich.console import RenderableType
 
 from sweeps.planning.plan_facts import describe_range, plan_facts
 from sweeps.search.plan import ANY_NUMBER_OF_CLASSES, Plan
-from sweeps.terminal.style import facts_table, new_table
+from sweeps.terminal.console import facts_table, new_table
 
 
 def plan_tables(plan: Plan, of_data: Mapping[str, str] | None = None) -> list[RenderableType]:

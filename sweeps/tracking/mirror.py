@@ -273,7 +273,7 @@ class Mirror:
             deleted=deleted(run),
         )
         known = self._runs.get(number, _TrialRun(deleted=True))
-        # An earlier version may have created two runs, one of them empty.
+        # Two processes may have created two runs, one of them empty.
         if (not found.deleted, len(found.params)) >= (not known.deleted, len(known.params)):
             self._runs[number] = found
 

@@ -76,10 +76,12 @@ def _about(run: Any) -> TrackedSweep:
         data=params.get("dataset_digest") or data_unlike_all(run.data.tags["calsweep.sweep_id"]),
         model=params["model"],
         model_options=params["model_options"],
-        objective=params["objective"],
-        guard=float(params["guard"]),
-        others=tuple(params.get("other_objectives", "").split()),
-        constraints=tuple(Limit(**each) for each in json.loads(params.get("constraints", "[]"))),
+        rule=Rule(
+            params["objective"],
+            float(params["guard"]),
+            tuple(Limit(**each) for each in json.loads(params.get("constraints", "[]"))),
+            tuple(params.get("other_objectives", "").split()),
+        ),
         verdict=run.data.tags.get("verdict"),
         candidates=int(run.data.tags.get("candidates", 0)) or None,
         records=[],
@@ -101,8 +103,7 @@ def _with_trials(client: Any, sweep: TrackedSweep, experiment: str) -> TrackedSw
 def _all_metrics(client: Any, run_id: str) -> dict[str, float]:
     """A trial's metrics with the ends of their intervals.
 
-    Empty before the trial's files are there, and for one that an earlier version wrote: its run has
-    them all.
+    Empty before the trial's files are there.
     """
     from mlflow.exceptions import MlflowException
 
@@ -127,12 +128,11 @@ def _deciding_runs(client: Any, sweep: TrackedSweep, experiment: str) -> list[An
     others = _pages(client, where, f"{own} and tags.role != 'search'", [])
     runs = [run for page in others for run in page]
     finished = f"{own} and tags.role = 'search' and tags.state = 'finished'"
-    order = [f"metrics.`{sweep.objective}` ASC", "attributes.start_time ASC"]
+    order = [f"metrics.`{sweep.rule.objective}` ASC", "attributes.start_time ASC"]
     for page in _pages(client, where, finished, order):
         runs += page
-        if not sweep.others and _decided(
-            [_record(run) for run in runs if _is_written(run)], sweep.rule
-        ):
+        known = [_record(run) for run in runs if _is_written(run)]
+        if not sweep.rule.others and _decided(known, sweep.rule):
             break
     return [run for run in runs if _is_written(run)]
 

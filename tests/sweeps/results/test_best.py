@@ -11,6 +11,7 @@ from sweeps.planning.checks import check_sweep
 from sweeps.results.best import TrackedSweep, as_sweep_file, best_settings
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
+from sweeps.search.rules import Rule
 from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.loading import parse_sweep, to_yaml
@@ -19,17 +20,16 @@ from tests.builders import baseline, finalist, make_sweep, shown
 from trainables.contract.setting import BASELINE, Setting
 
 
-def tracked(records: list[TrialRecord], **values: Any) -> TrackedSweep:
+def tracked(records: list[TrialRecord], objective: str = "val_ece", **values: Any) -> TrackedSweep:
     known = {
         "name": "a",
         "dataset": "digits",
         "data": f"of {values.get('dataset', 'digits')}",
         "model": "small_cnn",
         "model_options": "",
-        "objective": "val_ece",
-        "guard": 0.01,
         "verdict": None,
         "parent_id": "p",
+        "rule": Rule(objective, 0.01),
         **values,
     }
     return TrackedSweep(

@@ -7,7 +7,7 @@ import mlflow
 import numpy as np
 import pytest
 
-from sweeps.evidence.succession import compare_with_champion
+from sweeps.evidence.comparison import compare_with_champion
 from sweeps.planning.data import load_data
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement

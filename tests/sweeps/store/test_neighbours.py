@@ -11,8 +11,8 @@ from sweeps.errors import UserError
 from sweeps.service.reading import find_best, overviews
 from sweeps.service.running import run_sweep
 from sweeps.service.stored import sweeps_on_test_split
+from sweeps.store.earlier_sweeps import recorded_for
 from sweeps.store.identity import Identity, identity_files
-from sweeps.store.recorded_sweeps import recorded_for
 from sweeps.store.sweep_store import SweepStore, sweep_names
 from tests.builders import baseline, make_sweep, new_store, trial
 from trainables.files.storage import Folder

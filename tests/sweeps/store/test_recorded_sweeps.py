@@ -8,7 +8,7 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.search.recorded import recorded_settings
-from sweeps.store.recorded_sweeps import read_recorded, recorded_files, recorded_for
+from sweeps.store.earlier_sweeps import read_recorded, recorded_files, recorded_for
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, finalist, make_sweep, new_store, trial
 

@@ -376,13 +376,6 @@ def test_a_sweep_of_a_newer_version_is_refused_in_one_sentence(tmp_path: Path) -
     assert overviews(str(tmp_path)) == []
 
 
-def test_a_resume_marks_what_an_older_version_began(tmp_path: Path) -> None:
-    store = new_store(tmp_path, make_sweep("kept"))
-    store.folder.delete("format")
-    store.change(store.load_sweep())
-    assert store.folder.read("format") == b"1"
-
-
 def test_of_two_that_start_one_sweep_at_once_one_begins_it(tmp_path: Path) -> None:
     sweep = make_sweep("twice")
     first = SweepStore(str(tmp_path), "twice")

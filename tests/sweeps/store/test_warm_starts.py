@@ -6,8 +6,8 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.planning.data import load_data
+from sweeps.store.earlier_sweeps import on_other_data, sweeps_to_learn_from
 from sweeps.store.identity import identify, identity_files
-from sweeps.store.warm_starts import on_other_data, sweeps_to_learn_from
 from tests.builders import baseline, make_sweep, new_store, trial
 
 

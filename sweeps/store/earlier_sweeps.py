@@ -1,4 +1,8 @@
-"""Recorded settings of the finished sweeps of a storage, for guided searches."""
+"""What a new sweep learns from earlier ones of the storage.
+
+A guided search starts from the recorded settings of finished sweeps (``search.learn_from``),
+another one from the trials of the sweeps in ``search.warm_start``.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from sweeps.errors import UserError
 from sweeps.search.plan import Plan
 from sweeps.search.record import Entry, TrialRecord, flat, known_fields
 from sweeps.search.recorded import RecordedSetting, recorded_settings
+from sweeps.store.identity import read_identity
 from sweeps.store.sweep_store import SweepStore, of_each_sweep, read_json, tells_storage_faults
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import BASELINE, Setting
@@ -96,3 +101,33 @@ def _of_named(name: str, storage: str, model: str) -> list[RecordedSetting]:
 def _of_sweep(earlier: str, store: SweepStore, model: str) -> list[RecordedSetting]:
     weight = _SAME_MODEL if earlier == model else 1.0
     return [replace(each, weight=weight) for each in settings_of(store.name, store.load_records())]
+
+
+@tells_storage_faults
+def sweeps_to_learn_from(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]]:
+    """Their trials by name; UserError if there is no such sweep."""
+    found = {}
+    for name in sweep.search.warm_start:
+        store = SweepStore(storage, name)
+        try:
+            store.load_sweep()
+        except UserError as error:
+            raise UserError(f"search.warm_start: {error}") from None
+        found[name] = store.load_records()
+    return found
+
+
+@tells_storage_faults
+def on_other_data(names: Sequence[str], data: str, storage: str) -> list[str]:
+    """A sentence for each of these sweeps that was run on other data than those of this digest."""
+    lines = []
+    for name in names:
+        store = SweepStore(storage, name)
+        identity = read_identity(store.folder)
+        if identity is not None and identity.digest != data:
+            label = store.load_sweep().dataset.label
+            lines.append(
+                f"search.warm_start = {name} was run on other data ({label}, digest "
+                f"{identity.digest}; here {data}): what was good there may not be good here"
+            )
+    return lines
