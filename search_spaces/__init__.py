@@ -1,19 +1,21 @@
-"""Search space and published settings of each loss: :mod:`search_spaces.table`, and packages.
+"""Search space and published settings of each loss.
 
-A module of a package has ``SPACE``, which maps hyperparameters to Optuna distributions, and
-``PUBLISHED``, or a function ``published(num_classes)``: see :class:`~search_spaces.table.Space`.
+Each loss has one module here with two constants: ``SPACE``, which maps hyperparameters to Optuna
+distributions, and ``PUBLISHED``, the settings to try first, each with a value for exactly the
+hyperparameters in ``SPACE``. If the published settings depend on the number of classes, the module
+has a function ``published(num_classes)`` instead of ``PUBLISHED``; ``num_classes`` may be None.
 """
 
 import difflib
 import importlib
+import pkgutil
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
+from types import ModuleType
 from typing import Any, Final
 
 from optuna.distributions import BaseDistribution
-
-from search_spaces.table import SPACES, Space
 
 ENTRY_POINT_GROUP: Final = "calsweep.search_spaces"
 """Entry point group of search spaces in packages: ``my_loss = "my_package.my_space"``."""
@@ -21,7 +23,7 @@ ENTRY_POINT_GROUP: Final = "calsweep.search_spaces"
 
 def available_search_spaces() -> tuple[str, ...]:
     """Names of the losses that have a search space, sorted."""
-    return tuple(sorted({*_installed(), *SPACES}))
+    return tuple(sorted(_modules()))
 
 
 def search_space(loss: str) -> dict[str, BaseDistribution]:
@@ -30,7 +32,7 @@ def search_space(loss: str) -> dict[str, BaseDistribution]:
     Raises:
         ValueError: There is no search space of that name.
     """
-    return dict(_space(loss).ranges)
+    return dict(_module(loss).SPACE)
 
 
 def published_settings(loss: str, num_classes: int | None = None) -> list[dict[str, Any]]:
@@ -39,35 +41,37 @@ def published_settings(loss: str, num_classes: int | None = None) -> list[dict[s
     If the paper uses different settings for different numbers of classes, the matching one comes
     first. Errors: see :func:`search_space`.
     """
-    published = _space(loss).published
-    settings = published(num_classes) if callable(published) else published
+    module = _module(loss)
+    settings = module.published(num_classes) if hasattr(module, "published") else module.PUBLISHED
     return [dict(setting) for setting in settings]
 
 
-def _space(loss: str) -> Space:
-    if loss in SPACES:
-        return SPACES[loss]
-    known = available_search_spaces()
-    if loss not in known:
-        close = difflib.get_close_matches(loss, known, n=1)
+def _module(loss: str) -> ModuleType:
+    modules = _modules()
+    if loss not in modules:
+        close = difflib.get_close_matches(loss, modules, n=1)
         hint = f" (did you mean {close[0]!r}?)" if close else ""
-        raise ValueError(f"no search space for loss {loss!r}{hint}; there are: {', '.join(known)}")
-    path = _installed()[loss]
+        raise ValueError(
+            f"no search space for loss {loss!r}{hint}; there are: {', '.join(sorted(modules))}"
+        )
     try:
-        found = vars(importlib.import_module(path))
+        module = importlib.import_module(modules[loss])
     except Exception as error:  # importing a user's module may raise anything
         raise ValueError(
             f"the search space of loss {loss!r} cannot be imported: {error}"
         ) from error
-    published = found.get("published", found.get("PUBLISHED"))
-    if "SPACE" not in found or published is None:
+    if not hasattr(module, "SPACE") or not (
+        hasattr(module, "PUBLISHED") or hasattr(module, "published")
+    ):
         raise ValueError(
-            f"the search space of loss {loss!r}, {path}, must have SPACE, and PUBLISHED or "
-            "published(num_classes)"
+            f"the search space of loss {loss!r}, {modules[loss]}, must have SPACE, and PUBLISHED "
+            "or published(num_classes)"
         )
-    return Space(found["SPACE"], published)
+    return module
 
 
 @cache
-def _installed() -> Mapping[str, str]:
-    return {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
+def _modules() -> Mapping[str, str]:
+    installed = {point.name: point.value for point in entry_points(group=ENTRY_POINT_GROUP)}
+    ours = {module.name: f"{__name__}.{module.name}" for module in pkgutil.iter_modules(__path__)}
+    return {**installed, **ours}

@@ -1,19 +1,19 @@
 """Each kind of component is added in one place, as CONTRIBUTING.md says."""
 
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from optuna.distributions import FloatDistribution
 from optuna.samplers import BaseSampler, TPESampler
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
+import search_spaces
 import trainables.data
 import trainables.losses.registry
 import trainables.models
-from search_spaces.table import SPACES, Space
 from sweeps import cli
 from sweeps.planning.checks import check_sweep
 from sweeps.search.plan import Plan
@@ -98,19 +98,27 @@ def here(monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_loss_is_a_class_a_line_and_a_search_space(
-    here: str, monkeypatch: pytest.MonkeyPatch
+    here: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(
         trainables.losses.registry.CATALOGUE.ours,  # type: ignore[arg-type]
         "tempered",
         f"{here}:Tempered",
     )
-    space = Space({"tau": FloatDistribution(0.5, 4.0, log=True)}, [{"tau": 1.0}])
-    monkeypatch.setitem(SPACES, "tempered", space)
-    sweep = make_sweep(losses=["tempered"])
-    check_sweep(sweep)
-    initial = SearchSpace(sweep.losses).initial_settings(10)
-    assert [setting.hyperparameters for setting in initial[1:]] == [{"tau": 1.0}]
+    (tmp_path / "tempered.py").write_text(
+        "from optuna.distributions import FloatDistribution\n"
+        'SPACE = {"tau": FloatDistribution(0.5, 4.0, log=True)}\n'
+        'PUBLISHED = [{"tau": 1.0}]\n'
+    )
+    monkeypatch.setattr(search_spaces, "__path__", [*search_spaces.__path__, str(tmp_path)])
+    search_spaces._modules.cache_clear()
+    try:
+        sweep = make_sweep(losses=["tempered"])
+        check_sweep(sweep)
+        initial = SearchSpace(sweep.losses).initial_settings(10)
+        assert [setting.hyperparameters for setting in initial[1:]] == [{"tau": 1.0}]
+    finally:
+        search_spaces._modules.cache_clear()
     assert isinstance(make_loss("tempered", 3, tau=2.0), Tempered)
 
 

@@ -170,7 +170,7 @@ def test_installed_packages_may_add_spaces(monkeypatch: pytest.MonkeyPatch) -> N
         ]
 
     monkeypatch.setattr(search_spaces, "entry_points", entry_points)
-    search_spaces._installed.cache_clear()
+    search_spaces._modules.cache_clear()
     try:
         assert search_space("doubled") == {"factor": FloatDistribution(1, 2)}
         assert published_settings("doubled") == [{"factor": 1.5}]
@@ -181,7 +181,7 @@ def test_installed_packages_may_add_spaces(monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(ValueError, match=r"loss 'wrong', json, must have SPACE, and PUBLISHED"):
             search_space("wrong")
     finally:
-        search_spaces._installed.cache_clear()
+        search_spaces._modules.cache_clear()
 
 
 def test_needs_neither_torch_nor_ray() -> None:
