@@ -108,6 +108,7 @@ def test_some_commands_are_there() -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
+@pytest.mark.filterwarnings("ignore")
 def test_the_pages_programs_run(tmp_path: Path) -> None:
     found = [blocks(ROOT / page, "python") for page in PROGRAMS]
     assert all(found)

@@ -45,13 +45,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
-@pytest.fixture(scope="module")
-def workplace(folder: None, ray_session: None) -> None:
-    """Where sweeps run."""
+@pytest.fixture
+def without_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sweeps train in this process."""
+    monkeypatch.setattr("calsweep.estimator.run", partial(calsweep.run, debug=True))
 
 
 @pytest.mark.slow
-def test_it_learns_in_a_pipeline_and_in_cross_validation(workplace: None) -> None:
+def test_it_learns_in_a_pipeline_and_in_cross_validation(ray_session: None) -> None:
     samples, labels = load_iris(return_X_y=True)
     names = np.array(["setosa", "versicolor", "virginica"])[labels]
     pipeline = make_pipeline(StandardScaler(), clone(SMALL))
@@ -83,7 +84,7 @@ def test_it_learns_in_a_pipeline_and_in_cross_validation(workplace: None) -> Non
 
 
 @pytest.mark.slow
-def test_a_frame_with_words_in_it(workplace: None, tmp_path: Path) -> None:
+def test_a_frame_with_words_in_it(without_ray: None, tmp_path: Path) -> None:
     frame = pd.DataFrame({"hue": ["red", "blue"] * 60, "size": np.arange(120.0)})
     labels = np.array([-1, 7])[(frame["hue"] == "red").to_numpy().astype(int)]
     # With its own MLflow and reference models, as by default.
@@ -96,7 +97,7 @@ def test_a_frame_with_words_in_it(workplace: None, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_frame_may_have_missing_values(workplace: None) -> None:
+def test_a_frame_may_have_missing_values(without_ray: None) -> None:
     values = np.random.default_rng(0).normal(size=(120, 3))
     labels = (values[:, 0] > 0).astype(int)
     frame = pd.DataFrame(values, columns=["a", "b", "c"]).mask(values > 1.5)
@@ -114,12 +115,11 @@ def test_weights_are_requested_by_metadata_routing() -> None:
             pipeline.fit(np.eye(40), np.arange(40) % 2, sample_weight=weights)
 
 
-def test_groups_are_the_unit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_are_the_unit(tmp_path: Path, without_ray: None) -> None:
     random = np.random.default_rng(0)
     customers = np.repeat(np.arange(90), random.integers(2, 9, 90))
     labels = (np.arange(90) % 2)[customers]
     samples = labels[:, None] + random.normal(size=(90, 3))[customers]
-    monkeypatch.setattr("calsweep.estimator.run", partial(calsweep.run, debug=True))  # no Ray
     kept = {"storage": str(tmp_path), "test_size": 0.3, "epochs": 1, "trials": 1}
     pipeline = make_pipeline(StandardScaler(), clone(SMALL).set_params(**kept))
     with pytest.raises(ValueError, match=r"groups have shape \(9,\)"):
@@ -166,7 +166,7 @@ def test_what_is_wrong_is_a_value_error() -> None:
         clone(SMALL).set_params(losses=["focall"]).fit(np.eye(40), np.arange(40) % 2)
 
 
-# Those of scikit-learn's checks that run no sweep. The others run some fifty, in one Ray session.
+# Those of scikit-learn's checks that run no sweep. The others run some fifty.
 WITHOUT_FIT = {
     "check_all_zero_sample_weights_error",
     "check_classifiers_one_label",
@@ -254,8 +254,6 @@ def _checks() -> list[Any]:
 def test_scikit_learns_own_checks(
     estimator: CalibratedClassifierSweep,
     check: partial[None],
-    request: pytest.FixtureRequest,
+    without_ray: None,
 ) -> None:
-    if check.func.__name__ not in WITHOUT_FIT:
-        request.getfixturevalue("workplace")
     check(estimator)

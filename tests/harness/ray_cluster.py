@@ -101,6 +101,7 @@ class RayCluster:
         variables: Environment variables of all nodes.
         of_nodes: The same, of all but the head.
         object_store: One that the variables lead to.
+        dashboard: Whether the head has one, which jobs and lists of sweeps need.
     """
 
     def __init__(
@@ -110,8 +111,9 @@ class RayCluster:
         variables: Mapping[str, str] | None = None,
         of_nodes: Mapping[str, str] | None = None,
         object_store: ObjectStore | None = None,
+        dashboard: bool = True,
     ) -> None:
-        self.object_store = object_store
+        self.object_store, self.dashboard = object_store, dashboard
         self.port, self.dashboard_port = free_port(), free_port()
         self.temporary = tempfile.mkdtemp(prefix="rc")
         self._logs = 0
@@ -145,13 +147,14 @@ class RayCluster:
         return f"127.0.0.1:{self.port}"
 
     def start_head(self) -> Node:
-        """Start the head, on the same ports as before, and wait until its dashboard answers."""
+        """Start the head, on the same ports as before, and wait until any dashboard answers."""
         self.head = self._start(
             [
                 "--head",
                 "--node-ip-address=127.0.0.1",
                 f"--port={self.port}",
                 f"--num-cpus={self.head_cpus}",
+                f"--include-dashboard={str(self.dashboard).lower()}",
                 "--dashboard-host=127.0.0.1",
                 f"--dashboard-port={self.dashboard_port}",
                 f"--ray-client-server-port={free_port()}",
@@ -161,7 +164,7 @@ class RayCluster:
             self.environment,
         )
         until = time.monotonic() + _START_SECONDS
-        while not self._answers():
+        while self.dashboard and not self._answers():
             assert time.monotonic() < until, "the head's dashboard does not answer"
             time.sleep(0.3)
         return self.head

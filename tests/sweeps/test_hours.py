@@ -1,12 +1,12 @@
 """The time budget of a sweep ends while trials run."""
 
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from sweeps.cluster.connection import connected
 from sweeps.errors import SweepFailedError, UserError
+from sweeps.search import clock
 from sweeps.search.plan import Plan
 from sweeps.service.running import resume_sweep, run_sweep
 from sweeps.store.resuming import load_records
@@ -28,10 +28,22 @@ def slow_net(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifi
 """
 
 
+def epochs_kept(storage: Path) -> int:
+    """The latest epoch of a checkpoint in the storage."""
+    names = [path.name for path in storage.glob("sweeps/late/trials/*/checkpoints/epoch_*.pt")]
+    return max((int(name.split("_")[1].split("-")[0]) for name in names), default=0)
+
+
+def two_hours_per_epoch(storage: Path) -> Callable[[], float]:
+    """The driver's clock, which advances by two hours whenever another epoch is kept."""
+    system = clock.time
+    return lambda: system() + 7200 * epochs_kept(storage)
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_what_runs_when_the_hours_are_over_continues_after_a_resume(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ray_session: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "slow.py").write_text(SLOW_NET)
@@ -41,28 +53,30 @@ def test_what_runs_when_the_hours_are_over_continues_after_a_resume(
         model={"name": "slow:slow_net"},
         losses=["label_smoothing"],
         training={"epochs": 2000, "batch_size": 64},
-        search={"trials": 2, "max_hours": 40 / 3600},
+        search={"trials": 2, "max_hours": 1},
         scheduler={"name": "none"},
         selection={"finalists": 0},
     )
     storage = str(tmp_path / "store")
-    with connected(None):  # one Ray for the three drivers
-        begun = time.time()
-        spent = r"no trial has finished: search.max_hours = 0.01111 is spent: 0 of 2 trials"
-        with pytest.raises(SweepFailedError, match=spent):
-            run_sweep(sweep, storage)
-        store = SweepStore(storage, "late")
-        sweep = store.load_sweep()
-        records = load_records(Plan(sweep), store, print)  # with the epochs of their checkpoints
-        assert {record.state for record in records} == {"running"}
-        assert any(record.epochs for record in records)
-        with pytest.raises(SweepFailedError, match=spent):  # time before the resume counts
-            resume_sweep("late", storage)
-        with pytest.raises(UserError, match=r"only budgets can be changed; allowed: search.trials"):
-            resume_sweep("late", storage, overrides=["training.epochs=3"])
-        with pytest.raises(SweepFailedError, match=r"search.max_hours = 0.02 is spent"):
-            resume_sweep("late", storage, overrides=["search.max_hours=0.02"])
-        again = load_records(Plan(sweep), store, print)
-        for before, after in zip(records, again, strict=False):
-            assert after.started == before.started >= begun
-            assert after.epochs > before.epochs
+    monkeypatch.setattr(clock, "time", two_hours_per_epoch(Path(storage)))
+    begun = clock.time()
+    spent = r"no trial has finished: search.max_hours = 1 is spent: 0 of 2 trials"
+    with pytest.raises(SweepFailedError, match=spent):
+        run_sweep(sweep, storage)
+    store = SweepStore(storage, "late")
+    sweep = store.load_sweep()
+    records = load_records(Plan(sweep), store, print)  # with the epochs of their checkpoints
+    assert {record.state for record in records} == {"running"}
+    assert any(record.epochs for record in records)
+    with pytest.raises(SweepFailedError, match=spent):  # time before the resume counts
+        resume_sweep("late", storage)
+    with pytest.raises(UserError, match=r"only budgets can be changed; allowed: search.trials"):
+        resume_sweep("late", storage, overrides=["training.epochs=3"])
+    further = 1 + 2 * epochs_kept(Path(storage))
+    with pytest.raises(SweepFailedError, match=rf"search.max_hours = {further} is spent"):
+        resume_sweep("late", storage, overrides=[f"search.max_hours={further}"])
+    again = load_records(Plan(sweep), store, print)
+    assert max(record.epochs for record in again) > max(record.epochs for record in records)
+    for before, after in zip(records, again, strict=False):
+        assert after.started == before.started >= begun
+        assert after.epochs >= before.epochs

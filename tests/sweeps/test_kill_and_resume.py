@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -66,6 +67,13 @@ def in_the_finals(store: SweepStore) -> bool:
     return (store.trial_folder(9) / "checkpoints").exists()
 
 
+MOMENTS: list[tuple[Callable[[SweepStore], bool], signal.Signals, tuple[str, ...]]] = [
+    (in_the_first_trial, signal.SIGKILL, ()),
+    (in_the_search, signal.SIGINT, ("--debug",)),  # gives what Ray gives, and sooner
+    (in_the_finals, signal.SIGHUP, ()),
+]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
@@ -75,22 +83,18 @@ def test_a_sweep_killed_again_and_again_resumes_to_the_same_trials(
     store = SweepStore(str(tmp_path / "calsweep-store"), "fragile")
     command = ("run", "sweep.yaml")
     ended_before: dict[int, float | None] = {}
-    for moment, number in (
-        (in_the_first_trial, signal.SIGKILL),
-        (in_the_search, signal.SIGINT),
-        (in_the_finals, signal.SIGHUP),
-    ):
-        process = start_calsweep(tmp_path, *command, output=tmp_path / "said.txt")
+    for moment, sent, options in MOMENTS:
+        process = start_calsweep(tmp_path, *command, *options, output=tmp_path / "said.txt")
         deadline = time.monotonic() + 200
         while not moment(store):
             assert process.exitcode is None, (tmp_path / "said.txt").read_text()[-3000:]
             assert time.monotonic() < deadline
             time.sleep(0.02)
-        send_signal(process, number)
-        assert exit_code(process, 90) == (-9 if number == signal.SIGKILL else 130)
+        send_signal(process, sent)
+        assert exit_code(process, 90) == (-9 if sent == signal.SIGKILL else 130)
         ended_before |= {r.number: r.ended for r in store.load_records() if r.state != "running"}
         command = ("resume", "fragile")
-    finish(tmp_path, *command)
+    finish(tmp_path, *command, "--debug")
 
     said = (tmp_path / "said.txt").read_text()
     assert said.count("calsweep: interrupted; `calsweep resume fragile") == 2

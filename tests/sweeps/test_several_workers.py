@@ -164,7 +164,7 @@ def test_an_interrupted_sweep_releases_its_placement_groups(workplace: Path) -> 
 def another_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Another Ray on this machine, which a sweep has to leave alone."""
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:1")  # sweeps set it there
-    other = RayCluster()
+    other = RayCluster(dashboard=False)
     yield
     other.stop()
 

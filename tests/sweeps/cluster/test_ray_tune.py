@@ -1,4 +1,4 @@
-"""Ray Tune as backend: processes that die, are reused, start late or are interrupted."""
+"""Ray Tune as backend: processes that die, are reused or start late."""
 
 import time
 from collections.abc import Iterator
@@ -9,7 +9,6 @@ import pytest
 
 from sweeps.service.course import EndedSweep
 from tests.harness import small_sweeps
-from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.recording_losses import RECORDING, recorded_processes
 from tests.harness.small_sweeps import OWN_LOSSES, of
 from tests.harness.workplace import workplace_of
@@ -114,13 +113,3 @@ def test_a_process_that_starts_late_gets_trials(
         scaling={"max_concurrent": 2},
     )
     assert len(set(recorded_processes(workplace))) == 2
-
-
-def test_an_interrupted_sweep_leaves_no_process_behind(workplace: Path) -> None:
-    """Even if the traceback is kept alive, as in a notebook."""
-    caught = interrupted(
-        lambda: run(workplace, "cut", training={"epochs": 500}, scaling={"max_concurrent": 2}),
-        workplace / "store/sweeps/cut",
-    )
-    assert "calsweep resume cut" in str(caught.value)
-    wait_for_cpus()

@@ -16,6 +16,7 @@ from sweeps.jobs.client import ask, dashboard_url
 from sweeps.jobs.jobs import submit_resume
 from sweeps.jobs.shipping import SWEEP_FILE, stage
 from sweeps.planning.portability import check_reachable
+from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from tests.harness import command
@@ -57,6 +58,7 @@ SWEEP = {
     "search": {"trials": TRIALS, "sampler": "tpe"},
     "selection": {"finalists": 0},
     "scheduler": {"name": "none"},
+    "scaling": {"max_concurrent": 1},  # one process to start
     "tracking": {"experiment": "far-away"},
 }
 
@@ -160,7 +162,7 @@ def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace
     def finished() -> dict[int, float | None]:
         return {r.number: r.ended for r in sweep.load_records() if r.state == "finished"}
 
-    # The baseline finishes; all others wait until `hold` is deleted.
+    # The baseline finishes; the next one waits until `hold` is deleted.
     wait_for(
         lambda: bool(finished()) and (workplace / "code_used").exists(),
         lambda: calsweep(workplace, "logs", job, *at).stdout,
@@ -173,7 +175,7 @@ def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace
     for fact in (r"state +RUNNING", command_run, rf"progress +\d/{TRIALS} trials · "):
         assert re.search(fact, running)
     there = calsweep(workplace, "list", *at).stdout
-    assert re.search(rf"remote +{job} +running +\S+ \S+ +[12] +\d+\n", there), there
+    assert re.search(rf"remote +{job} +running +\S+ \S+ +1 +\d+\n", there), there
     taken = calsweep(workplace, "submit", "sweep.yaml", *place)
     assert (taken.returncode, "a sweep of this name exists" in taken.stderr) == (2, True)
     twice = calsweep(workplace, "resume", "remote", *place)
@@ -437,14 +439,24 @@ def test_a_driver_with_a_wrong_token_ends_at_once(
 
 
 @pytest.mark.slow
-def test_the_cluster_goes_away(cluster: RayCluster, workplace: Path) -> None:
-    """The last test of the cluster, because it stops the cluster."""
-    (workplace / "hold").touch()
-    place = ("--address", cluster.url, "--storage", str(workplace / "store"))
-    sent = calsweep(workplace, "submit", "sweep.yaml", "--name", "lost", *place)
+@pytest.mark.timeout(900)
+def test_the_cluster_goes_away_and_a_recreated_job_loses_nothing(
+    cluster: RayCluster, workplace: Path
+) -> None:
+    """The last test of the cluster, as another one takes its place, like pods of Kubernetes."""
+    hold = workplace / "hold"
+    hold.touch()
+    store, sweep = str(workplace / "store"), SweepStore(str(workplace / "store"), "lost")
+    at = ("--address", cluster.url)
+    sent = calsweep(workplace, "submit", "sweep.yaml", "--name", "lost", *at, "--storage", store)
     assert sent.returncode == 0, sent.stderr
+
+    def finished() -> dict[int, TrialRecord]:
+        return {r.number: r for r in sweep.load_records() if r.state == "finished"}
+
+    wait_for(lambda: bool(finished()), lambda: calsweep(workplace, "logs", "lost", *at).stdout)
     with subprocess.Popen(
-        [command.CALSWEEP, "logs", "lost", "--follow", *place[:2]],
+        [command.CALSWEEP, "logs", "lost", "--follow", *at],
         cwd=workplace,
         env=environment(workplace),
         stdout=subprocess.PIPE,
@@ -458,6 +470,19 @@ def test_the_cluster_goes_away(cluster: RayCluster, workplace: Path) -> None:
         said = following.stderr.readline()
         following.terminate()
     assert said == f"the connection to {cluster.url} was lost; reconnecting\n"
+
+    before = finished()
+    assert 0 < len(before) < TRIALS
+    hold.unlink()
+    cluster.start_head()
+    place = ("--address", cluster.address, "--storage", store)  # as in deploy/rayjob.yaml
+    for _ in range(2):  # the second time, everything exists
+        run = calsweep(workplace, "run", "sweep.yaml", "--name", "lost", "--or-resume", *place)
+        assert run.returncode == 0, run.stderr
+        after = finished()
+        assert len(after) == TRIALS
+        assert {number: after[number] for number in before} == before
+    assert sweep.load_answer() is not None
 
 
 def test_a_sweep_that_does_not_exist_is_not_resumed_as_a_job(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.service.course import EndedSweep
 from sweeps.service.running import resume_sweep, run_sweep
 from tests.builders import make_sweep
-from tests.harness.interrupting import interrupted
+from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.small_sweeps import OWN_LOSSES, of, run
 from tests.harness.workplace import workplace_of
 from trainables.contract.report import COSTS
@@ -119,7 +119,10 @@ def test_an_interrupted_sweep_continues_from_its_checkpoints(
     options |= {"selection": {"finalists": 0}, "training": {"epochs": 40, "batch_size": 8}}
     options |= {"scheduler": {"name": "none"}}
     folder = workplace / f"store/sweeps/{name}"
-    interrupted(lambda: run(workplace, name, debug, **options), folder)
+    caught = interrupted(lambda: run(workplace, name, debug, **options), folder)
+    assert f"calsweep resume {name}" in str(caught.value)
+    if not debug:  # even if the traceback is kept alive, as in a notebook
+        wait_for_cpus()
     records = resume_sweep(name, str(workplace / "store"), debug=debug).records
     assert {(record.state, record.epochs) for record in records} <= {
         ("finished", 40),

@@ -17,6 +17,7 @@ import pandas as pd
 import pytest
 import requests
 import torch
+from mlflow.pyfunc.scoring_server import invocations
 from sklearn.datasets import load_digits
 
 from calsweep import load as load_result
@@ -35,14 +36,17 @@ from trainables.export.calibrated import CalibratedClassifier
 from trainables.export.raw_samples import describe_samples
 
 ALONE = """
-import json, pickle, sys
+import json, os, pickle, sys
 import numpy as np, torch
-from encode import encode
-about = json.load(open("model.json", encoding="utf-8"))
-raw = pickle.load(open("raw.pickle", "rb"))
-rows = torch.from_numpy(encode(about["samples"], raw))
-probs = torch.export.load("model.pt2").module()(rows)
-np.save("probs.npy", probs.detach().numpy())
+for folder in sys.argv[1:]:
+    os.chdir(folder)
+    sys.modules.pop("encode", None)
+    from encode import encode
+    about = json.load(open("model.json", encoding="utf-8"))
+    raw = pickle.load(open("raw.pickle", "rb"))
+    rows = torch.from_numpy(encode(about["samples"], raw))
+    probs = torch.export.load("model.pt2").module()(rows)
+    np.save("probs.npy", probs.detach().numpy())
 print([name for name in sys.modules if name.startswith(("trainables", "sweeps", "mlflow"))])
 """
 FRAME = pd.DataFrame(
@@ -115,12 +119,10 @@ def _loops() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def trained(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> SweepStore:
-    folder = tmp_path_factory.mktemp(request.param)
-    return train_sweep(folder / "store", sweep_of(request.param, folder), [])
-
-
-EACH_KIND = pytest.mark.parametrize("trained", KINDS, indirect=True)
+def trained(tmp_path_factory: pytest.TempPathFactory) -> dict[str, SweepStore]:
+    """A sweep of each kind."""
+    folders = {kind: tmp_path_factory.mktemp(kind) for kind in KINDS}
+    return {kind: train_sweep(f / "store", sweep_of(kind, f), []) for kind, f in folders.items()}
 
 
 def predicted(store: SweepStore, raw: Any) -> npt.NDArray[np.float32]:
@@ -169,20 +171,27 @@ def test_values_that_cannot_be_encoded() -> None:
 
 @UNSEEN
 @pytest.mark.slow
-@EACH_KIND
-def test_the_folder_encodes_raw_samples_without_calsweep(
-    tmp_path: Path, trained: SweepStore
+def test_folders_encode_raw_samples_without_calsweep(
+    tmp_path: Path, trained: dict[str, SweepStore]
 ) -> None:
-    folder, _ = export_model(trained.name, trained.storage, str(tmp_path / "model"))
-    raw = raw_samples(trained.name)
-    pd.to_pickle(raw, Path(folder) / "raw.pickle")
-    done = subprocess.run(
-        [sys.executable, "-c", ALONE], cwd=folder, capture_output=True, text=True, check=False
+    folders = []
+    for kind, store in trained.items():
+        folder, _ = export_model(kind, store.storage, str(tmp_path / kind))
+        pd.to_pickle(raw_samples(kind), Path(folder) / "raw.pickle")
+        assert "from encode import encode" in (Path(folder) / "README.md").read_text()
+        folders.append(folder)
+    done = subprocess.run(  # in the current folder, as from its README
+        [sys.executable, "-c", ALONE, *folders],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert (done.returncode, done.stdout) == (0, "[]\n"), done.stderr
-    expected = predicted(trained, raw)
-    np.testing.assert_allclose(np.load(Path(folder) / "probs.npy"), expected, atol=1e-5)
-    assert "from encode import encode" in (Path(folder) / "README.md").read_text()
+    for (kind, store), folder in zip(trained.items(), folders, strict=True):
+        expected = predicted(store, raw_samples(kind))
+        found = np.load(Path(folder) / "probs.npy")
+        np.testing.assert_allclose(found, expected, atol=1e-5, err_msg=kind)
 
 
 def registered(store: SweepStore) -> str:
@@ -199,7 +208,15 @@ def requested(raw: Any) -> dict[str, Any]:
     return {"dataframe_records": json.loads(raw.to_json(orient="records"))}
 
 
-def answer_of(model: str, body: dict[str, Any], log: Path) -> requests.Response:
+def answer_of(model: mlflow.pyfunc.PyFuncModel, body: dict[str, Any]) -> str:
+    """The reply to one request, by the function that `mlflow models serve` calls."""
+    schema = model.metadata.get_input_schema()
+    reply = invocations(json.dumps(body), "application/json", model, schema)
+    assert reply.status == 200, reply.response
+    return str(reply.response)
+
+
+def answer_of_server(model: str, body: dict[str, Any], log: Path) -> str:
     """The reply of `mlflow models serve` to one request."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -221,7 +238,9 @@ def answer_of(model: str, body: dict[str, Any], log: Path) -> requests.Response:
                 except requests.RequestException:
                     time.sleep(0.5)
             address = f"http://127.0.0.1:{port}/invocations"
-            return requests.post(address, json=body, timeout=60)
+            reply = requests.post(address, json=body, timeout=60)
+            assert reply.status_code == 200, reply.text
+            return reply.text
         finally:
             os.killpg(server.pid, 15)
             server.wait()
@@ -229,11 +248,11 @@ def answer_of(model: str, body: dict[str, Any], log: Path) -> requests.Response:
 
 @UNSEEN
 @pytest.mark.slow
-@EACH_KIND
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_registered_model_reads_raw_samples_also_over_http(
-    tmp_path: Path, trained: SweepStore, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, trained: dict[str, SweepStore], kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, kind = trained, trained.name
+    store = trained[kind]
     raw, address = raw_samples(kind), registered(store)
     expected = predicted(store, raw)
     monkeypatch.setenv("MLFLOW_TRACKING_URI", tracking_uri(store.storage))
@@ -246,10 +265,11 @@ def test_the_registered_model_reads_raw_samples_also_over_http(
     version = client.get_model_version_by_alias(address.split("/")[1].split("@")[0], "champion")
     outcome = store.load_records()[0].outcome
     assert float(version.tags["test_ece"]) == pytest.approx(outcome["test_ece_scaled"], rel=1e-4)
-    if kind not in ("numbers", "tokenizer"):  # "mixed" and "texts" send the same
-        reply = answer_of(address, requested(raw), tmp_path / "log")
-        assert reply.status_code == 200, reply.text
-        served: npt.NDArray[Any] = np.array(pd.DataFrame(reply.json()["predictions"]))
+    replies = [answer_of(model, requested(raw))]
+    if kind == "mixed":
+        replies.append(answer_of_server(address, requested(raw), tmp_path / "log"))
+    for reply in replies:
+        served: npt.NDArray[Any] = np.array(pd.DataFrame(json.loads(reply)["predictions"]))
         np.testing.assert_allclose(served, expected, atol=1e-5)
     if kind == "images":
         with pytest.raises(ValueError, match="all values are 0 or 1"):
