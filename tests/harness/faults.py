@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -123,6 +123,22 @@ FAULTS = {
 
 def faulty_sweep(cluster: RayCluster, kind: Kind, rng: random.Random, tries: int) -> Outcome:
     """Run a sweep, inject the fault at most ``tries`` times, and return the outcome."""
+    with scene_on(cluster, kind) as scene:
+        scene.submit()
+        finished: dict[int, TrialRecord] = {}
+        cut_offs: list[tuple[float, CutOff]] = []
+        while len(cut_offs) < tries and some_epochs(scene, rng):
+            finished |= scene.finished()
+            when = time.time()
+            cut_off = kind.happens(scene, rng)
+            if cut_off is not None:
+                cut_offs.append((when, cut_off))
+        return outcome_of(scene, finished, cut_offs)
+
+
+@contextmanager
+def scene_on(cluster: RayCluster, kind: Kind) -> Iterator[Scene]:
+    """A scene for this kind of fault, in a temporary folder."""
     with _folders(kind.scarce) as (folder, store):
         sections = dict(kind.sections)
         database = f"sqlite:///{folder}/mlflow.db"
@@ -135,30 +151,34 @@ def faulty_sweep(cluster: RayCluster, kind: Kind, rng: random.Random, tries: int
         if kind.table:
             sections |= _table(folder)
         place = f"s3://{BUCKET}/{folder.name}" if kind.remote else store
-        scene = Scene(cluster, folder, place, sections, server, proxy)
-        scene.submit()
-        finished: dict[int, TrialRecord] = {}
-        cut_offs: list[tuple[float, CutOff]] = []
-        while len(cut_offs) < tries and _continue(scene, rng):
-            finished |= scene.finished()
-            when = time.time()
-            cut_off = kind.happens(scene, rng)
-            if cut_off is not None:
-                cut_offs.append((when, cut_off))
-        scene.wait(scene.has_ended)
-        if server is not None:
-            scene.sync()
-        if proxy is not None:
-            proxy.share = 0.0
-        outcome = _judge(scene, finished, cut_offs)
-        if server is not None:
-            server.kill()
-        if proxy is not None:
-            proxy.stop()
-        return outcome
+        try:
+            yield Scene(cluster, folder, place, sections, server, proxy)
+        finally:
+            if server is not None:
+                server.kill()
+            if proxy is not None:
+                proxy.stop()
 
 
-def _continue(scene: Scene, rng: random.Random) -> bool:
+def outcome_of(
+    scene: Scene, finished: dict[int, TrialRecord], cut_offs: list[tuple[float, CutOff]]
+) -> Outcome:
+    """Wait for the end of the sweep, and judge it.
+
+    Args:
+        scene: The scene.
+        finished: Records of the trials that had finished before a fault, by number.
+        cut_offs: What each fault interrupted, and when.
+    """
+    scene.wait(scene.has_ended)
+    if scene.server is not None:
+        scene.sync()
+    if scene.proxy is not None:
+        scene.proxy.share = 0.0
+    return _judge(scene, finished, cut_offs)
+
+
+def some_epochs(scene: Scene, rng: random.Random) -> bool:
     """Wait for the next epoch and a random time; False if the sweep ends before."""
     before = len(scene.epochs())
     scene.wait(lambda: len(scene.epochs()) > before or scene.has_ended())
@@ -191,10 +211,16 @@ def _judge(
         tries=len(cut_offs),
         trials=len(wrong),
         lost=lost,
-        repeated=len(epochs) - len({(e.trial, e.number) for e in epochs}),
+        repeated=repeated(scene),
         seconds=[wait for wait in waits if wait is not None],
         said=scene.said(),
     )
+
+
+def repeated(scene: Scene) -> int:
+    """Number of epochs that were trained more than once, until now."""
+    epochs = scene.epochs()
+    return len(epochs) - len({(epoch.trial, epoch.number) for epoch in epochs})
 
 
 def _planned(scene: Scene, records: dict[int, TrialRecord]) -> int:
@@ -227,7 +253,7 @@ def _table(folder: Path) -> dict[str, Any]:
     rows = np.column_stack([images, labels])[:400]
     np.savetxt(folder / TABLE, rows, "%d", ",", header=names, comments="")
     data = {"name": "csv", "train": str(folder / TABLE), "label": "digit"}
-    return {"dataset": data, "model": {"name": "table_mlp"}}
+    return {"dataset": data, "model": {"name": "table_mlp", "width": 16, "vector_size": 4}}
 
 
 @contextmanager
@@ -237,7 +263,7 @@ def _folders(scarce: bool) -> Iterator[tuple[Path, Path]]:
     store = folder / "store"
     store.mkdir()
     if scarce:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", str(store)], check=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "tmpfs", str(store)], check=True)
     try:
         yield folder, store
     finally:
@@ -248,11 +274,17 @@ def _folders(scarce: bool) -> Iterator[tuple[Path, Path]]:
 
 @contextmanager
 def running_cluster(
-    remote: bool = False, clock: bool = False, room: int | None = None
+    remote: bool = False,
+    clock: bool = False,
+    room: int | None = None,
+    variables: Mapping[str, str] = {},
 ) -> Iterator[RayCluster]:
-    """A head without CPUs and two nodes with one CPU each, as in :attr:`Kind.needs`."""
+    """A head without CPUs and two nodes with one CPU each, as in :attr:`Kind.needs`.
+
+    Its processes and this one have the variables.
+    """
     store = ObjectStore() if remote else None
-    variables = store.environment if store is not None else {}
+    variables = {**variables, **(store.environment if store is not None else {})}
     variables |= clock_environment() if clock else {}
     of_nodes = {} if room is None else _watched_memory(room)
     cluster = RayCluster(head_cpus=0, variables=variables, of_nodes=of_nodes, object_store=store)

@@ -69,8 +69,8 @@ def node(scene: Scene, rng: random.Random) -> CutOff:
 def drained(scene: Scene, rng: random.Random) -> CutOff:
     """Drain a node, like a spot instance; it leaves when its trials have left."""
     victim = rng.choice(scene.cluster.nodes)
-    cut_off = _cut_off(scene, {process.pid for process in victim.processes()})
     scene.cluster.add_node(cpus=1)  # the replacement by an autoscaler
+    cut_off = _cut_off(scene, {process.pid for process in victim.processes()})
     scene.cluster.drain(victim)
     trials = "ray::ResourceTrainable"
     scene.wait(lambda: not scene.processes_of(trials, [victim]) or scene.has_ended())

@@ -17,7 +17,6 @@ from sweeps.planning.devices import settle_devices
 from sweeps.service.running import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep
-from tests.harness.ray_cluster import RayCluster
 
 
 @pytest.fixture(scope="module")
@@ -82,35 +81,6 @@ def test_cpus_that_are_still_to_come_may_be_others(
     monkeypatch.setattr(devices, "nodes_to_come", lambda: [{"CPU": 8.0}])
     sweep = make_sweep(scaling={"gpus_per_worker": 0}, model={"name": "small_cnn", "width": 64})
     assert settle_devices(sweep, load_data(sweep), RayTune())[0].training.precision == "float32"
-
-
-TWO_NODES = """
-import os, sys
-import trainables.engine.precision
-from sweeps.cluster.connection import connected
-from sweeps.cluster.ray_tune import RayTune
-from sweeps.planning.data import load_data
-from sweeps.planning.devices import settle_devices
-from tests.builders import make_sweep
-
-# Shipped by value, so that each node answers for itself.
-trainables.engine.precision.cpu_has_bfloat16 = lambda: os.environ["HAS_BFLOAT16"] == "yes"
-sweep = make_sweep(model={"name": "small_cnn", "width": 64})
-with connected(sys.argv[1]):
-    print(settle_devices(sweep, load_data(sweep), RayTune())[0].training.precision)
-"""
-
-
-@pytest.mark.slow
-def test_every_node_is_asked_for_its_precision() -> None:
-    cluster = RayCluster(head_cpus=1, variables={"HAS_BFLOAT16": "yes"})
-    try:
-        for has_bfloat16, precision in (("yes", "bfloat16"), ("no", "float32")):
-            cluster.of_nodes = {"HAS_BFLOAT16": has_bfloat16}
-            cluster.add_node()
-            assert cluster.run(TWO_NODES).splitlines()[-1] == precision
-    finally:
-        cluster.stop()
 
 
 @pytest.mark.any_version
