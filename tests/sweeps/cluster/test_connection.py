@@ -1,11 +1,7 @@
 """Starting Ray on a busy machine."""
 
 import os
-import subprocess
-import sys
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -35,20 +31,14 @@ def test_ray_starts_though_its_agents_are_slow(
     (tmp_path / "sitecustomize.py").write_text(SLOW_AGENTS)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     waits: list[str] = []
-    with connected(None, Noted(waits)):
-        assert ray.cluster_resources()["CPU"] > 0
-    assert waits == []
 
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_ray_starts_though_the_cores_are_busy() -> None:
     @ray.remote
-    def answer() -> int:
+    def priority() -> int:
         return os.nice(0)
 
-    with busy_cores(3), connected(None):
-        assert ray.get(answer.remote()) == os.nice(0)  # workers have normal priority
+    with connected(None, Noted(waits)):
+        assert ray.get(priority.remote()) == os.nice(0)  # that of workers is not lower
+    assert waits == []
 
 
 @pytest.mark.slow
@@ -133,17 +123,3 @@ def test_a_start_that_failed_leaves_no_processes(monkeypatch: pytest.MonkeyPatch
 
 def fails(*_: Any, **__: Any) -> None:
     raise RuntimeError("no raylet today")
-
-
-@contextmanager
-def busy_cores(each: int) -> Iterator[None]:
-    """Runs ``each`` busy processes per core."""
-    count = each * (os.cpu_count() or 1)
-    command = [sys.executable, "-c", "while True: pass"]
-    busy = [subprocess.Popen(command) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for process in busy:
-            process.kill()
-            process.wait()

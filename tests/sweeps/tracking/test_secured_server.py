@@ -34,7 +34,6 @@ training: {{epochs: 2, batch_size: 64, lr: 0.05}}
 search: {{trials: 3}}
 scheduler: {{name: none}}
 selection: {{finalists: 0}}
-scaling: {{max_concurrent: 1}}
 tracking: {{uri: "{uri}", experiment: birds, register_model: true}}
 """
 
@@ -51,7 +50,7 @@ def test_a_sweep_needs_no_more_than_its_experiment(server: SecuredMlflow, tmp_pa
     secret, birds = server.make_experiment("secret"), server.make_experiment("birds")
     server.make_user("bird", experiment=f"{birds}: EDIT")
     (tmp_path / "sweep.yaml").write_text(SWEEP.format(uri=server.uri))
-    done = command.calsweep(tmp_path, "run", "sweep.yaml", "--storage", "store")
+    done = command.calsweep(tmp_path, "run", "sweep.yaml", "--debug", "--storage", "store")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "MLflow lacks" not in done.stdout
     address = "models:/calsweep-digits@champion"
