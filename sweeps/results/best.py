@@ -34,7 +34,7 @@ class TrackedSweep:
         verdict: Whether the selected setting beats cross-entropy with a temperature; None if
             unknown.
         records: The sweep's trials. If they are read from MLflow, their history is the last epoch
-            alone, and trials that cannot affect the selection are omitted from a long sweep.
+            alone.
         run_ids: MLflow's ids of the trials' runs, by number, as far as known.
         parent_id: MLflow's id of the sweep's own run; None if unknown.
     """

@@ -21,7 +21,7 @@ from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.leaderboard import front_rows, leaderboard
 from sweeps.results.recommendation import recommend
 from sweeps.results.reference import reference_rows
-from sweeps.results.result import Evidence, Selected, SweepResult
+from sweeps.results.result import Selected, SweepResult
 from sweeps.results.verdicts import conclusion, verdict
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Candidate, Ranking
@@ -254,12 +254,7 @@ def _reasons(failed: Sequence[TrialRecord]) -> list[tuple[str, int]]:
     return Counter(record.reason or "unknown" for record in failed).most_common(5)
 
 
-def result_of(
-    ranking: Ranking,
-    plan: Plan,
-    judgement: Judgement = NOT_YET,
-    ends: Sequence[str] = (),
-) -> SweepResult:
+def result_of(ranking: Ranking, plan: Plan, judgement: Judgement = NOT_YET) -> SweepResult:
     """The result of a sweep's trials, with the evidence and what ended the search."""
     recommended = recommend(ranking, judgement, plan.sweep.selection.ensemble == "if_supported")
     rows = (
@@ -276,12 +271,12 @@ def result_of(
         recommended=recommended,
         verdict=None if _on_failed_finalists(ranking) else verdict(judgement.comparisons),
         failures=tuple(on_failures(ranking.records)),
-        why=(*reasons(ranking, plan.sweep.training, judgement), *ends),
+        why=(*reasons(ranking, plan.sweep.training, judgement), *judgement.ends),
         rows=tuple(
             row | {"recommended": recommended is not None and recommended.is_row(row)}
             for row in rows
         ),
-        evidence=Evidence(judgement, tuple(ends)),
+        judgement=judgement,
         candidates=judgement.candidates or len(ranking.candidates),
         guard_reference=ranking.reference,
         front=tuple(front_rows(ranking)) if ranking.rule.others else None,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeps.results.reference import ReferenceResult
 from sweeps.results.verdicts import Comparison
+from sweeps.search.record import known_fields
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,7 @@ class Judgement:
         ensemble: See :func:`~sweeps.evidence.ensemble.judge_ensemble`.
         on_data: Sentences about the task, and what was noticed when the data were read.
         sets: See :func:`~sweeps.evidence.prediction_sets.judge_sets`.
+        ends: Sentences about what ended the search, such as a budget.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -33,6 +36,30 @@ class Judgement:
     pairs: tuple[Comparison, ...] = ()
     sets: tuple[dict[str, Any], ...] = ()
     on_data: tuple[str, ...] = ()
+    ends: tuple[str, ...] = ()
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Judgement:
+        """Read it from :meth:`~sweeps.results.result.SweepResult.to_json`.
+
+        Raises:
+            TypeError: The file is damaged.
+        """
+        ensemble = kept.get("ensemble")
+        if ensemble is not None:
+            known = map(asdict, _comparisons(ensemble, "comparisons"))
+            ensemble = {**ensemble, "comparisons": list(known)}
+        return cls(
+            _comparisons(kept, "comparisons"),
+            tuple(kept.get("warnings", ())),
+            kept.get("candidates"),
+            tuple(ReferenceResult(**values) for values in kept.get("references", ())),
+            ensemble,
+            _comparisons(kept, "pairs"),
+            tuple(kept.get("sets", ())),
+            tuple(kept.get("on_data", ())),
+            tuple(kept.get("ends", ())),
+        )
 
     @property
     def all_comparisons(self) -> list[Comparison]:
@@ -70,4 +97,8 @@ class Judgement:
 
 
 NOT_YET = Judgement()
-"""Of a sweep that has not ended, or whose predictions cannot be read."""
+"""Of a sweep that has not ended, or whose file or predictions cannot be read."""
+
+
+def _comparisons(kept: Mapping[str, Any], key: str) -> tuple[Comparison, ...]:
+    return tuple(Comparison(**known_fields(Comparison, values)) for values in kept.get(key, ()))

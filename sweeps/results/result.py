@@ -6,12 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from sweeps.results.judgement import NOT_YET, Judgement
+from sweeps.results.judgement import Judgement
 from sweeps.results.recommendation import Recommendation
-from sweeps.results.reference import ReferenceResult
 from sweeps.results.verdicts import Comparison, leading
 from sweeps.search.ranking import Ranking
-from sweeps.search.record import known_fields
 
 
 @dataclass(frozen=True)
@@ -29,46 +27,6 @@ class Selected:
     val: dict[str, float]
     test: dict[str, float]
     temperature: float
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """What a sweep's end adds to its trials: the part of a result that is read from its file.
-
-    Attributes:
-        judgement: Verdicts and warnings.
-        ends: Sentences about what ended the search, such as a budget.
-    """
-
-    judgement: Judgement = NOT_YET
-    ends: tuple[str, ...] = ()
-
-    @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> Evidence:
-        """Read it from :meth:`SweepResult.to_json`, also of earlier versions.
-
-        Raises:
-            TypeError: The file is damaged.
-        """
-        ensemble = kept.get("ensemble")
-        if ensemble is not None:
-            known = map(asdict, _comparisons(ensemble, "comparisons"))
-            ensemble = {**ensemble, "comparisons": list(known)}
-        judgement = Judgement(
-            _comparisons(kept, "comparisons"),
-            tuple(kept.get("warnings", ())),
-            kept.get("candidates"),
-            tuple(ReferenceResult(**values) for values in kept.get("references", ())),
-            ensemble,
-            _comparisons(kept, "pairs"),
-            tuple(kept.get("sets", ())),
-            tuple(kept.get("on_data", ())),
-        )
-        return cls(judgement, (kept["on_budget"],) if "on_budget" in kept else ())
-
-
-NO_EVIDENCE = Evidence()
-"""Of a sweep that has not ended, or whose file is damaged."""
 
 
 @dataclass(frozen=True)
@@ -97,14 +55,10 @@ class SweepResult:
     failures: tuple[str, ...]
     why: tuple[str, ...]
     rows: tuple[dict[str, Any], ...]
-    evidence: Evidence
+    judgement: Judgement
     candidates: int
     guard_reference: float | None
     front: tuple[dict[str, Any], ...] | None
-
-    @property
-    def judgement(self) -> Judgement:
-        return self.evidence.judgement
 
     @property
     def leading_comparisons(self) -> list[Comparison]:
@@ -120,7 +74,7 @@ class SweepResult:
         return self.judgement.warnings
 
     def to_json(self) -> dict[str, Any]:
-        """Plain data for ``answer.json`` and MLflow; :meth:`Evidence.from_json` reads them."""
+        """Plain data for ``answer.json`` and MLflow; :meth:`Judgement.from_json` reads them."""
         judgement, selected = self.judgement, self.selected
         values: dict[str, Any] = {
             "sweep": self.sweep,
@@ -140,13 +94,12 @@ class SweepResult:
             "ensemble": judgement.ensemble,
             "sets": list(judgement.sets),
             "on_data": list(judgement.on_data),
+            "ends": list(judgement.ends),
         }
         if self.front is not None:
             values["front"] = list(self.front)
         if selected is not None:
             values["chosen"] = asdict(selected)
-        if self.evidence.ends:
-            values["on_budget"] = " ".join(self.evidence.ends)
         return values
 
 
@@ -164,7 +117,3 @@ class Ending:
         records = self.ranking.records
         failed = bool(records) and all(record.state == "failed" for record in records)
         return "FAILED" if failed else "FINISHED"
-
-
-def _comparisons(kept: Mapping[str, Any], key: str) -> tuple[Comparison, ...]:
-    return tuple(Comparison(**known_fields(Comparison, values)) for values in kept.get(key, ()))

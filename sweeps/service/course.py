@@ -112,7 +112,7 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
             f"more is in the log, {log}"
         )
     if in_vain:
-        raise SweepFailedError(f"no trial has finished: {' '.join(ending.result.evidence.ends)}")
+        raise SweepFailedError(f"no trial has finished: {' '.join(ending.result.judgement.ends)}")
     if sweep.tracking.register_model and not queue.cut_short and ending.ranking.chosen is not None:
         _register(running, ending.ranking, writer.fault)
     uri = tracking_uri_of(store, sweep.tracking.uri)

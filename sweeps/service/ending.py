@@ -56,13 +56,13 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         references=references,
         warnings=(*judgement.warnings, *worse),
         on_data=_on_data(dataset),
+        ends=tuple(
+            said
+            for said in (_on_budget(queue, store.storage), _on_further_seeds(queue, ranking))
+            if said
+        ),
     )
-    ends = [
-        said
-        for said in (_on_budget(queue, store.storage), _on_further_seeds(queue, ranking))
-        if said
-    ]
-    return ending(queue.plan, store, ranking, result_of(ranking, queue.plan, judgement, ends))
+    return ending(queue.plan, store, ranking, result_of(ranking, queue.plan, judgement))
 
 
 def ending(plan: Plan, store: SweepStore, ranking: Ranking, found: SweepResult) -> Ending:

@@ -22,7 +22,7 @@ from sweeps.results.so_far import Overview, SweepState, overview, so_far
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.service.stored import (
-    load_evidence,
+    load_judgement,
     ranked,
     read_stored_file,
     result_so_far,
@@ -325,5 +325,5 @@ def write_figures(
 def write_report(name: str, storage: str, output: str | None = None) -> str:
     """Write the report of a sweep, by default ``<name>-report.html``; returns its path."""
     store, plan, ranking = ranked(name, storage)
-    page = stored_report(store, plan, ranking.records, load_evidence(store).judgement)
+    page = stored_report(store, plan, ranking.records, load_judgement(store))
     return write_text(page, output or f"{name}-report.html")

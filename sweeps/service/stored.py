@@ -10,8 +10,8 @@ from sweeps.errors import UserError
 from sweeps.messages.redaction import redact
 from sweeps.results.best import TrackedSweep, data_unlike_all, named
 from sweeps.results.explanation import result_of
-from sweeps.results.judgement import Judgement
-from sweeps.results.result import NO_EVIDENCE, Evidence, SweepResult
+from sweeps.results.judgement import NOT_YET, Judgement
+from sweeps.results.result import SweepResult
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
@@ -82,22 +82,20 @@ def ranked(name: str, storage: str) -> tuple[SweepStore, Plan, Ranking]:
     return store, plan, Ranking(store.load_records(), plan.rule)
 
 
-def load_evidence(store: SweepStore) -> Evidence:
+def load_judgement(store: SweepStore) -> Judgement:
     kept = store.load_answer()
     if kept is None:
-        return NO_EVIDENCE
+        return NOT_YET
     try:
-        return Evidence.from_json(kept)
+        return Judgement.from_json(kept)
     except TypeError:
         logger.warning("%s/answer.json is damaged; shown without comparisons", store.folder.uri)
-        return NO_EVIDENCE
+        return NOT_YET
 
 
 def result_so_far(store: SweepStore, plan: Plan, ranking: Ranking) -> tuple[SweepResult, bool]:
     """The result of a sweep, and whether it is final."""
-    evidence = load_evidence(store)
-    found = result_of(ranking, plan, evidence.judgement, evidence.ends)
-    return found, store.load_answer() is not None
+    return result_of(ranking, plan, load_judgement(store)), store.load_answer() is not None
 
 
 def stored_report(

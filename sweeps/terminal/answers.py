@@ -83,7 +83,7 @@ def print_answer(console: Console, found: SweepResult) -> None:
         console.print(verdict_table(verdicts, console.width))
         console.print(READING, style="dim")
     # Without a recommendation, the reasons say why there is none.
-    lines = found.why if found.recommended is None else [*found.failures, *found.evidence.ends]
+    lines = found.why if found.recommended is None else [*found.failures, *found.judgement.ends]
     if lines:
         console.print()
     for line in lines:

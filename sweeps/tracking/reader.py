@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError, first_line
 from sweeps.results.best import TrackedSweep, data_unlike_all, named
-from sweeps.search.ranking import Ranking, baseline_means, excesses
+from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Limit, Rule
 from sweeps.tracking.address import check_answers, make_client
@@ -64,8 +62,8 @@ def read_sweep_file(uri: str, parent_id: str) -> str:
 
 def _parent_runs(client: Any) -> list[Any]:
     ids = [experiment.experiment_id for experiment in our_experiments(client)]
-    found = _pages(client, ids, "tags.role = 'sweep'", []) if ids else ()
-    return [run for page in found for run in page if "guard" in run.data.params]
+    found = _runs(client, ids, "tags.role = 'sweep'") if ids else []
+    return [run for run in found if "guard" in run.data.params]
 
 
 def _about(run: Any) -> TrackedSweep:
@@ -91,7 +89,8 @@ def _about(run: Any) -> TrackedSweep:
 
 
 def _with_trials(client: Any, sweep: TrackedSweep, experiment: str) -> TrackedSweep:
-    runs = _deciding_runs(client, sweep, experiment)
+    found = _runs(client, [experiment], f"tags.mlflow.parentRunId = '{sweep.parent_id}'")
+    runs = [run for run in found if "loss" in run.data.params]  # else it is still being written
     ids = {int(run.data.tags["calsweep.trial"]): run.info.run_id for run in runs}
     records = sorted((_record(run) for run in runs), key=lambda record: record.number)
     chosen = Ranking(records, sweep.rule).chosen
@@ -116,46 +115,9 @@ def _all_metrics(client: Any, run_id: str) -> dict[str, float]:
     return {}
 
 
-def _deciding_runs(client: Any, sweep: TrackedSweep, experiment: str) -> list[Any]:
-    """The runs of a sweep's trials that can affect its selection.
-
-    Reading a run takes some milliseconds, and a long sweep has thousands. So the trials of the
-    search are read last, only finished ones, sorted by their objective, until there are more
-    feasible ones than settings with fresh seeds.
-    """
-    own = f"tags.mlflow.parentRunId = '{sweep.parent_id}'"
-    where = [experiment]
-    others = _pages(client, where, f"{own} and tags.role != 'search'", [])
-    runs = [run for page in others for run in page]
-    finished = f"{own} and tags.role = 'search' and tags.state = 'finished'"
-    order = [f"metrics.`{sweep.rule.objective}` ASC", "attributes.start_time ASC"]
-    for page in _pages(client, where, finished, order):
-        runs += page
-        known = [_record(run) for run in runs if _is_written(run)]
-        if not sweep.rule.others and _decided(known, sweep.rule):
-            break
-    return [run for run in runs if _is_written(run)]
-
-
-def _is_written(run: Any) -> bool:
-    """Whether a run has its parameters; otherwise it is still being written."""
-    return "loss" in run.data.params
-
-
-def _decided(records: list[TrialRecord], rule: Rule) -> bool:
-    finished = [r for r in records if r.state == "finished" and "val_error" in r.outcome]
-    references = baseline_means([r for r in finished if r.role == "baseline"], rule)
-    if references is None:
-        return False
-    again = {record.setting for record in records if record.role == "finalist"}
-    searched = [record for record in finished if record.role == "search"]
-    beyond = (max(excesses(record, references, rule).values()) for record in searched)
-    return sum(excess <= 0 for excess in beyond) > len(again)
-
-
-def _pages(client: Any, experiments: list[str], condition: str, order: list[str]) -> Iterator[Any]:
-    search = partial(client.search_runs, max_results=_RUNS_PER_PAGE, order_by=order)
-    return pages(search, experiments, condition)
+def _runs(client: Any, experiments: list[str], condition: str) -> list[Any]:
+    found = pages(client.search_runs, experiments, condition, max_results=_RUNS_PER_PAGE)
+    return [run for page in found for run in page]
 
 
 def _record(run: Any) -> TrialRecord:

@@ -23,7 +23,7 @@ def folder(tmp_path: Path) -> Path:
     done = make_sweep("done")
     records = [baseline(val_ece=0.05), trial(1, val_ece=0.02)]
     store = new_store(tmp_path / "calsweep-store", done, records)
-    ended = {"on_budget": "The search ended by search.max_epochs = 9, after 2 settings."}
+    ended = {"ends": ["The search ended by search.max_epochs = 9, after 2 settings."]}
     store.save_answer(result_of(Ranking(records, rule_of(done)), Plan(done)).to_json() | ended)
     (store.trial_folder(1) / "checkpoints").write("epoch_000001-0.pt", b"weights")
     cut_off = [baseline(), trial(1, state="running", history=[])]

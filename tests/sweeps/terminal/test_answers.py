@@ -35,9 +35,9 @@ def result(**further: Any) -> SweepResult:
     records = [baseline(val_ece=0.05)]
     records += [trial(n, loss, val_ece=0.02 + n / 1000) for n, loss in enumerate(LOSSES, start=1)]
     failed = trial(20, "crl", state="failed", reason="loss is NaN", history=[])
-    ends = ["The search ended after 9 settings: no other setting was expected to be better."]
-    ranking, judgement = ranked([*records, failed]), Judgement(VERDICTS, **further)
-    return result_of(ranking, Plan(make_sweep()), judgement, ends)
+    ends = ("The search ended after 9 settings: no other setting was expected to be better.",)
+    ranking, judgement = ranked([*records, failed]), Judgement(VERDICTS, ends=ends, **further)
+    return result_of(ranking, Plan(make_sweep()), judgement)
 
 
 def test_the_result_fits_one_screen() -> None:

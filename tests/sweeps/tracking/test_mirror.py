@@ -13,7 +13,6 @@ from mlflow import MlflowClient
 from ruamel.yaml import YAML
 
 from sweeps.results.judgement import Judgement
-from sweeps.results.result import Evidence
 from sweeps.results.verdicts import Comparison, Verdict
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
@@ -165,8 +164,8 @@ def test_an_ensemble_has_metrics_and_its_cost(fresh: Path) -> None:
     ending = ending_of(records, sweep)
     row = {"loss": "ensemble", "test_ece": 0.01, "test_error": 0.25, "temperature": 1.2, "seeds": 0}
     found = {"networks": 3, "row": {**row, "objective": float("nan"), "val_ece": float("nan")}}
-    evidence = Evidence(Judgement(ensemble={**found, "comparisons": []}))
-    mirror.answer(replace(ending, result=replace(ending.result, evidence=evidence)))
+    judgement = Judgement(ensemble={**found, "comparisons": []})
+    mirror.answer(replace(ending, result=replace(ending.result, judgement=judgement)))
     metrics = runs_of(fresh, "several")[""].data.metrics
     assert {name: value for name, value in metrics.items() if "ensemble" in name} == {
         "ensemble_networks": 3,
