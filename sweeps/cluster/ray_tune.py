@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+import socket
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sweeps.cluster import connection
 from sweeps.messages.formatting import resume_command
@@ -16,6 +19,10 @@ if TYPE_CHECKING:
     from sweeps.store.sweep_store import SweepStore
     from trainables.contract.config import TrialSetup
     from trainables.data.core.base import Data
+
+
+_SECONDS: Final = 5.0  # between two calls, and for an answer
+_MOST_FAILURES: Final = 2  # in a row; Ray ends the driver after a minute
 
 
 @dataclass(frozen=True)
@@ -69,8 +76,6 @@ class RayTune:
     def _head_watched(self, store: SweepStore, reporter: Reporter) -> AbstractContextManager[None]:
         import ray
 
-        from sweeps.cluster.head import head_watched
-
         stated = ray.get_runtime_context().gcs_address
         again = resume_command(store.name, store.storage, self.address)
         return head_watched(
@@ -81,3 +86,41 @@ class RayTune:
                 f"then {again} continues the sweep"
             ),
         )
+
+
+@contextmanager
+def head_watched(
+    addresses: Iterable[str], report: Callable[[str], object], seconds: float = _SECONDS
+) -> Iterator[None]:
+    """Context: `report` is called with the address of a server that no longer answers.
+
+    It is called again only if the server has answered in between. The first address that answers at
+    the start is watched, as this machine may not reach the one that Ray states.
+    """
+    over = threading.Event()
+
+    def watch() -> None:
+        address = next((each for each in addresses if _answers(each, seconds)), None)
+        failures = 0
+        while address is not None and not over.wait(seconds):
+            failures = 0 if _answers(address, seconds) else failures + 1
+            if failures == _MOST_FAILURES:
+                report(address)
+
+    thread = threading.Thread(target=watch, name="head", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+
+
+def _answers(address: str, seconds: float) -> bool:
+    host, _, port = address.rpartition(":")
+    if not port.isdigit():  # such as "auto"
+        return False
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=seconds).close()
+    except OSError:
+        return False
+    return True

@@ -13,8 +13,7 @@ from ray import tune as ray_tune
 
 from sweeps.cluster.connection import LostNodes, concurrent_trials
 from sweeps.cluster.ray_internals import killed_for_memory, processes_kept
-from sweeps.cluster.sharing import announced, fair_share
-from sweeps.cluster.slots import Slots
+from sweeps.cluster.slots import Slots, announced, fair_share
 from sweeps.cluster.tune_hooks import QueueCallback, QueueScheduler, QueueSearcher, SweepOverError
 from sweeps.errors import CommandError, SweepFailedError, cause
 from sweeps.messages.formatting import resume_command

@@ -3,7 +3,7 @@
 import socket
 import threading
 
-from sweeps.cluster.head import head_watched
+from sweeps.cluster.ray_tune import head_watched
 
 
 def test_a_head_that_never_answered_is_not_watched() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from sweeps.cluster.sharing import share_of
+from sweeps.cluster.slots import share_of
 from sweeps.store.sweep_store import SweepStore
 from tests.harness.command import exit_code, start_calsweep
 from tests.harness.ray_cluster import RayCluster

@@ -30,7 +30,7 @@ def digits() -> Dataset:
 
 @pytest.fixture
 def store(tmp_path: Path, digits: Dataset) -> SweepStore:
-    """The recommended network takes the test samples 3 and 5 for others, and is most confident of 5."""
+    """The recommended network takes the test samples 3 and 5 for others, 5 most confidently."""
     labels = torch.from_numpy(digits.test.labels.copy())
     logits = 2.0 * torch.nn.functional.one_hot(labels, 10).float()
     for row, sure in ((3, 5.0), (5, 9.0)):
