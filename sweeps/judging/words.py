@@ -35,7 +35,7 @@ def with_interval(found: Facts) -> str:
     text = format_fraction(found["value"])
     if "corrected" in found:
         text += f", corrected {format_fraction(found['corrected'])}"
-    return f"{text} {_ends(found)}"
+    return f"{text} [{format_fraction(found['low'])}, {format_fraction(found['high'])}]"
 
 
 def read_lines(found: Facts) -> list[str]:
@@ -193,7 +193,3 @@ def _gap_cells(each: Facts) -> list[str]:
         f"{each['gap']:+.4f} [{each['low']:+.4f}, {each['high']:+.4f}]",
         "" if each["word"] == "neither" else each["word"],
     ]
-
-
-def _ends(found: Facts) -> str:
-    return f"[{format_fraction(found['low'])}, {format_fraction(found['high'])}]"

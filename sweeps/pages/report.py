@@ -55,7 +55,7 @@ logger = logging.getLogger("calsweep")
 _FACTS = ("number", "role", "loss", "setting", "seed", "state", "epochs")
 _MOST_IN_A_MATRIX = 15  # classes
 
-_UNKNOWN = "not known: the sweep was started by a calsweep that did not keep it"
+_UNKNOWN = "not known: its file is missing"
 
 
 def render_report(

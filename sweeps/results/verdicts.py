@@ -46,7 +46,7 @@ class Comparison:
     verdict: Verdict
     seeds: int
     split: Split = "validation"
-    corrected_for: int | None = None  # None in results of older versions
+    corrected_for: int | None = None
     looks: int = 1
     chance: float | None = None
     groups: int | None = None

@@ -30,12 +30,12 @@ class Budget:
         self._gpus = scaling.gpus * scaling.num_workers
         self._began = clock.time()
         # A trial to resume has ended its earlier runs, see TrialRecord.cut_off.
-        self._before = _together(run for record in records for run in record.times)
+        self._before = _together(run for record in records for run in record.runs)
         self._running = {r.number: r for r in records if r.state == "running"}
         self._epochs_of_ended = 0
         self._seconds_of_ended = 0.0
         self._longest = 0.0  # seconds of the longest completed trial
-        self._most_at_once = _most_at_once(run for record in records for run in record.times)
+        self._most_at_once = _most_at_once(run for record in records for run in record.runs)
         for record in records:
             if record.state != "running":
                 self._count(record)

@@ -26,9 +26,8 @@ class TrialRecord:
         reason: Why it failed or was stopped.
         history: One entry per epoch: metrics by name.
         runs: When its process ran: ``[began, ended]`` for each run, ``[began]`` for one that
-            continues or was interrupted. None in records of older versions.
-        sweep_id: Id of the sweep that wrote it; None before it is written, and in records of older
-            versions.
+            continues or was interrupted.
+        sweep_id: Id of the sweep that wrote it; None before it is written.
     """
 
     number: int
@@ -121,13 +120,7 @@ class TrialRecord:
 
     def seconds(self, now: float) -> float:
         """Total running time."""
-        return sum(max(0.0, (run[1] if len(run) == 2 else now) - run[0]) for run in self.times)
-
-    @property
-    def times(self) -> list[list[float]]:
-        """:attr:`runs`; for a record of an older version, from its start to its end."""
-        last = self.ended or self.outcome.get("timestamp", self.started)
-        return self.runs or [[self.started, max(self.started, last)]]
+        return sum(max(0.0, (run[1] if len(run) == 2 else now) - run[0]) for run in self.runs)
 
     @property
     def loss(self) -> str:

@@ -42,9 +42,9 @@ class Identity:
         samples: Number of samples in each split, for messages.
         num_classes: Number of classes, for messages.
         modules: A digest of each file of custom code.
-        classes: Class names; empty in sweeps of older versions.
+        classes: Class names.
         labels: Label names of the decisions on a sample; empty if there is one decision.
-        test: Digest of the test split alone; None in sweeps of older versions.
+        test: Digest of the test split alone; None if unknown.
     """
 
     digest: str
@@ -82,7 +82,7 @@ def identity_files(identity: Identity) -> dict[str, bytes]:
 
 
 def read_identity(folder: Folder) -> Identity | None:
-    """The identity stored in a sweep's folder; None for sweeps of older versions."""
+    """The identity stored in a sweep's folder; None if it was deleted, because it was damaged."""
     needed = [field.name for field in fields(Identity) if field.default is MISSING]
     values = _read(folder, _NAME, needed)
     if values is None:
@@ -100,8 +100,8 @@ def read_environment(folder: Folder) -> dict[str, Any] | None:
 def changes_since_start(name: str, folder: Folder, identity: Identity) -> list[str]:
     """How code and versions differ from those with which a sweep was started, a sentence each.
 
-    A sweep of an older version without an identity continues with the present data. If the
-    environment differs, it is added to the one in which the sweep was started.
+    A sweep without an identity continues with the present data. If the environment
+    differs, it is added to the one in which the sweep was started.
 
     Raises:
         UserError: The data have changed since the sweep was started.

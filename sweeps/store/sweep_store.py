@@ -426,7 +426,7 @@ class SweepStore:
 
 
 def _is_of(record: TrialRecord, sweep_id: str | None) -> bool:
-    """Whether a record may belong to the sweep; records of older versions have no id."""
+    """Whether a record may belong to the sweep; an id may be missing or damaged."""
     return record.sweep_id is None or sweep_id is None or record.sweep_id == sweep_id
 
 

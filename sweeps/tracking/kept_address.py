@@ -43,7 +43,7 @@ def tracking_uri_of(store: SweepStore, own: str | None) -> str:
     )
     began = _began(kept, store.storage)
     if began is None or (own and not ("in_storage" in kept and sqlite_path(own))):
-        return tracking_uri(store.storage, own)  # of an older version; or the sweep file decides
+        return tracking_uri(store.storage, own)  # it is damaged; or the sweep file decides
     given = None if own else os.environ.get(_VARIABLE)
     if given and _same(given, began):
         return given

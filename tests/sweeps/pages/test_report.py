@@ -172,7 +172,7 @@ def test_it_tells_the_environment_of_the_sweep_not_its_own(tmp_path: Path) -> No
     storage = make_store(tmp_path / "store", [record(0, "cross_entropy")])
     page = tmp_path / "page.html"
     write_report("shown", storage, str(page))
-    assert "not known: the sweep was started by a calsweep that did not keep it" in page.read_text()
+    assert "not known: its file is missing" in page.read_text()
     kept = SweepStore(storage, "shown").folder
     kept.write("environment.json", b'{"python": "2.7.18"}')
     write_report("shown", storage, str(page))

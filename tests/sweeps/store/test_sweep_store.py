@@ -335,7 +335,7 @@ def test_records_of_another_sweep_are_refused(tmp_path: Path) -> None:
     foreign = other.trial_folder(2).read("trial.json")
     store.trial_folder(2).write("trial.json", foreign)
     values = json.loads(store.trial_folder(1).read("trial.json"))
-    del values["sweep_id"]  # a record of an older version
+    del values["sweep_id"]  # it was damaged when the record was written
     store.trial_folder(1).write("trial.json", json.dumps(values).encode())
     messages: list[str] = []
     assert [record.number for record in store.load_records(messages.append)] == [0, 1]
