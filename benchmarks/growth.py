@@ -1,9 +1,10 @@
 """Time and memory to read sweeps with very many trials: python -m benchmarks.growth WHAT [TRIALS].
 
 ``records`` measures the commands that read a sweep, each in a separate process, with its peak
-memory. ``s3`` resumes a finished sweep in a local S3 (moto's server). ``resume`` is timed until the
-result is printed. The records of the trials are synthetic, as large as real ones with 27 epochs,
-and every second trial was stopped at a rung.
+memory. ``s3`` resumes a finished sweep in a local S3 (moto's server): once with only the files of
+the trials, as earlier versions of calsweep left them, and once with the blocks that the first
+resume writes. ``resume`` is timed until the result is printed. The records of the trials are
+synthetic, as large as real ones with 27 epochs, and every second trial was stopped at a rung.
 """
 
 import argparse
@@ -56,7 +57,8 @@ def main() -> None:
                 of_a_process(command, folder)
         else:
             with local_s3(folder) as storage:
-                of_a_process("resume", storage)
+                for command in ("resume at first", "resume, with blocks"):
+                    of_a_process(command, storage)
 
 
 def of_a_process(command: str, storage: str) -> None:
@@ -69,7 +71,7 @@ def read(command: str, storage: str) -> None:
     """Do the work of a command, and print its duration and peak memory."""
     from sweeps.service import reading, running
 
-    if command == "resume":  # an MLflow that cannot be written: the answer waits for none
+    if command.startswith("resume"):  # an MLflow that cannot be written: the answer waits for none
         os.environ["MLFLOW_TRACKING_URI"] = "sqlite:////proc/none/mlflow.db"
     start = time.perf_counter()
 

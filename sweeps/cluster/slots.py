@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from typing import Any, Final
+from typing import Any
 
 import ray
 from ray.util import placement_group, placement_group_table, remove_placement_group
 
+from sweeps.cluster import ANNOUNCEMENT
 from sweeps.cluster.ray_internals import job_of_placement_group
 
-_ANNOUNCEMENT: Final = "calsweep:"  # prefix of the name of a sweep's placement group
 _WAITING = ("PENDING", "RESCHEDULING")
 _KNOWN_FOR_SECONDS = 5.0
 _FIRST_REST, _LONGEST_REST = 15.0, 300.0  # seconds in which no trial begins after a shortage
@@ -66,7 +66,7 @@ def announced(sweep: str) -> Iterator[None]:
     """
     here = ray.get_runtime_context().get_node_id()  # on another node it would keep it busy
     (node,) = (node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == here)
-    group = placement_group([{f"node:{node}": 0.001}], name=f"{_ANNOUNCEMENT}{sweep}")
+    group = placement_group([{f"node:{node}": 0.001}], name=f"{ANNOUNCEMENT}{sweep}")
     try:
         yield
     finally:
@@ -88,7 +88,7 @@ def share_of(room: int, own: str, groups: Iterable[Mapping[str, Any]]) -> int:
     """The share of the job ``own``, by Ray's table of placement groups."""
     job_of = job_of_placement_group
     groups = [group for group in groups if group["state"] != "REMOVED"]
-    sweeps = {job_of(group) for group in groups if group["name"].startswith(_ANNOUNCEMENT)}
+    sweeps = {job_of(group) for group in groups if group["name"].startswith(ANNOUNCEMENT)}
     waiting = {job_of(group) for group in groups if group["state"] in _WAITING}
     if own not in sweeps or not waiting & sweeps - {own}:
         return room

@@ -13,6 +13,8 @@ from sweeps.errors import UserError
 from sweeps.messages.formatting import DEFAULT_STORAGE, calsweep_command, counted, resume_command
 from sweeps.messages.redaction import redact
 
+_IN_PAPERS = "error,ece,ece_scaled,nll,nll_scaled"
+
 
 @app.command(rich_help_panel=INSPECT)
 def show(
@@ -47,8 +49,24 @@ def _show(name: str, storage: str, whole: bool = False) -> None:
 
 
 @app.command("list", rich_help_panel=INSPECT)
-def list_sweeps(storage: Storage = DEFAULT_STORAGE) -> None:
+def list_sweeps(
+    storage: Storage = DEFAULT_STORAGE,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="List what runs and waits on the Ray cluster of this dashboard instead.",
+        ),
+    ] = None,
+) -> None:
     """List the sweeps in the storage, with progress and best setting."""
+    if address is not None:
+        from sweeps.jobs.occupancy import sweeps_on
+        from sweeps.jobs.tables import occupancy_table
+
+        there = sweeps_on(address)
+        show_table(occupancy_table(there) if there else "no sweep runs or waits on this cluster")
+        return
     from sweeps.service.reading import overviews
     from sweeps.terminal.answers import overview_table
 
@@ -132,16 +150,16 @@ def report(
     output: Annotated[
         str | None,
         typer.Option(
-            help="The file; default <NAME>-report.html or comparison.html; figures are written to "
-            "a folder, by default <NAME>-figures."
+            help="The file; default <NAME>-report.html or comparison.html; a table is printed; "
+            "figures are written to a folder, by default <NAME>-figures."
         ),
     ] = None,
     form: Annotated[
-        Literal["html", "pdf", "svg"],
-        typer.Option("--format", help="An HTML page, or figures for a paper."),
+        Literal["html", "markdown", "latex", "pdf", "svg"],
+        typer.Option("--format", help="An HTML page, or a table or figures for a paper."),
     ] = "html",
 ) -> None:
-    """Write an HTML report, or figures for a paper."""
+    """Write an HTML report, or a table or figures for a paper."""
     from sweeps.service.reading import write_figures, write_report, write_side_by_side
 
     if compare and form != "html":
@@ -155,11 +173,14 @@ def report(
             f"{' '.join(names)}` writes one page of several"
         )
     (name,) = names
-    if form == "html":
-        print(f"written: {write_report(name, storage, output)}")
-        return
-    for path in write_figures(name, storage, form, output):
-        print(f"written: {path}")
+    match form:
+        case "html":
+            print(f"written: {write_report(name, storage, output)}")
+        case "markdown" | "latex":
+            table(names, storage, metrics=_IN_PAPERS, output=output, form=form)
+        case "pdf" | "svg":
+            for path in write_figures(name, storage, form, output):
+                print(f"written: {path}")
 
 
 @app.command(rich_help_panel=INSPECT)

@@ -70,15 +70,16 @@ def _is_allowed(url: str) -> bool:
     return bool(known and parts.hostname)
 
 
-def ask(address: str | None, call: str) -> Any:
+def ask(address: str | None, call: str, longest: float | None = None) -> Any:
     """The reply of the job server to a REST call such as ``/api/jobs/``; errors as below.
 
     Ray's own client is used only for changes, because importing it takes longer than any reply.
+    `longest` is the time for an answer, in seconds, if it takes longer than usual.
     """
     import requests
 
     url = dashboard_url(address)
-    patience = _PATIENCE_SECONDS, _LONGEST_ANSWER_SECONDS
+    patience = _PATIENCE_SECONDS, longest or _LONGEST_ANSWER_SECONDS
     try:
         reply = requests.get(url + call, headers=token_header(), timeout=patience)
         if reply.status_code in (401, 403):

@@ -29,8 +29,8 @@ OnNotice = Callable[[str], object]
 _SECONDS_TO_STOP = 90
 _MOST_TRIES = 60  # to reconnect, two minutes with these pauses
 _SECONDS_BETWEEN_LOOKS = 2.0
-_JOBS: Final = "/api/jobs/"
-_ENDED: Final = ("STOPPED", "SUCCEEDED", "FAILED")
+JOBS: Final = "/api/jobs/"
+ENDED: Final = ("STOPPED", "SUCCEEDED", "FAILED")
 _BEGUN: Final = ("Starting the first trials", "continues it")  # of a driver that is interrupted
 _PROGRESS = re.compile(r"\d+/\d+ trials\b")
 _PREFIX = "calsweep: "
@@ -155,7 +155,7 @@ def _submit(
     with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
         shipment = stage(Path.cwd(), Path(folder), sweep)
         for job in _jobs_of(name, storage, address):
-            if job.state not in _ENDED:
+            if job.state not in ENDED:
                 raise UserError(
                     f"sweep {name!r} is being run by job {job.id}; wait for it, or end it by "
                     f"`calsweep stop {job.id} --address {dashboard_url(address)}`"
@@ -179,7 +179,7 @@ def _submit(
 
 def list_jobs(address: str | None) -> list[Job]:
     """The sweeps that were submitted to a cluster, newest first."""
-    found = [_job(details) for details in ask(address, _JOBS) if _is_ours(details)]
+    found = [_job(details) for details in ask(address, JOBS) if is_ours(details)]
     return sorted(found, key=lambda job: job.started, reverse=True)
 
 
@@ -234,7 +234,7 @@ def logs(
     answered = False
     while True:
         try:
-            ended = not follow or _now(job, address).state in _ENDED  # before its last output
+            ended = not follow or _now(job, address).state in ENDED  # before its last output
             said = _said(job, address)
         except UserError as error:
             if not answered:  # for example a wrong token
@@ -269,7 +269,7 @@ def stop(job: Job, address: str | None) -> Job:
         until = time.monotonic() + _SECONDS_TO_STOP + 30
         while time.monotonic() < until:
             now = _now(job, address)
-            if now.state in _ENDED:
+            if now.state in ENDED:
                 return now
             time.sleep(0.5)
     raise SweepFailedError(f"job {job.id} was asked to stop, and is still {now.state}")
@@ -282,14 +282,14 @@ def has_begun(job: Job, address: str | None) -> bool:
 
 
 def _now(job: Job, address: str | None) -> Job:
-    return _job(ask(address, f"{_JOBS}{job.id}"))
+    return _job(ask(address, f"{JOBS}{job.id}"))
 
 
 def _said(job: Job, address: str | None) -> str:
-    return str(ask(address, f"{_JOBS}{job.id}/logs")["logs"])
+    return str(ask(address, f"{JOBS}{job.id}/logs")["logs"])
 
 
-def _is_ours(details: dict[str, Any]) -> bool:
+def is_ours(details: dict[str, Any]) -> bool:
     """Whether a job that Ray lists is a sweep that was submitted."""
     known = details.get("metadata") or {}
     return bool(details.get("submission_id") and known.get("calsweep_sweep"))

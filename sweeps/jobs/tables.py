@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from sweeps.jobs.jobs import Job, Said
+from sweeps.jobs.occupancy import SweepOnCluster
 from sweeps.messages.redaction import redact
 from sweeps.terminal.console import facts_table, new_table
 
@@ -16,6 +17,17 @@ def jobs_table(jobs: Sequence[Job]) -> Table:
     table = new_table("job", "sweep", "state", "started", "took")
     for job in jobs:
         table.add_row(job.id, job.sweep, job.state, _moment(job.started), _took(job))
+    return table
+
+
+def occupancy_table(sweeps: Sequence[SweepOnCluster]) -> Table:
+    """One line per sweep on a cluster that has not ended."""
+    table = new_table("sweep", "job", "state", "started")
+    for heading in ("trials\nrunning", "trials\nwaiting"):
+        table.add_column(heading, justify="right")
+    for each in sweeps:
+        row = (each.sweep, each.job, each.state, _moment(each.started))
+        table.add_row(*row, str(each.running), str(each.waiting))
     return table
 
 

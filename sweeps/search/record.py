@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from sweeps.messages.formatting import format_setting
+from sweeps.search.entries import CompactEntry
 from trainables.contract.report import Role, TrialConfig
 from trainables.contract.setting import Setting
 
@@ -54,10 +55,11 @@ class TrialRecord:
         record = cls(**known_fields(cls, values))
         if not record._is_whole(number):
             raise ValueError(f"not the record of trial {number}")
+        record.history = [CompactEntry(entry) for entry in record.history]
         return record
 
     def to_file(self) -> dict[str, Any]:
-        return flat(self)
+        return {**flat(self), "history": [dict(entry) for entry in self.history]}
 
     def _is_whole(self, number: int) -> bool:
         kinds = (
@@ -146,7 +148,7 @@ class TrialRecord:
         """Append an epoch's metrics unless it exists; returns whether it was new."""
         if entry["epoch"] <= self.epochs:
             return False
-        self.history.append(entry)
+        self.history.append(CompactEntry(entry))
         return True
 
 

@@ -15,6 +15,7 @@ import optuna
 from optuna.samplers import BaseSampler, RandomSampler
 from optuna.trial import TrialState
 
+from sweeps.search.optuna_internals import TrialWindow
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import baseline_means, best_values, excesses
 from sweeps.search.record import TrialRecord
@@ -46,6 +47,7 @@ class SweepStudy:
         self._study = optuna.create_study(
             directions=["minimize"] * len(self._rule.objectives),
             sampler=RandomSampler(),
+            storage=TrialWindow(),
         )
         self._asked: dict[int, optuna.Trial] = {}
         self._sizes = self._space.sizes

@@ -27,6 +27,7 @@ from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord, flat, known_fields
 from sweeps.search.warm_start import EarlierTrial
+from sweeps.store.blocks import READERS, block_numbers, read_blocks
 from sweeps.store.kept_rows import KeptRows
 from sweeps.store.lease import NAME as LEASE
 from sweeps.store.lease import Lease, lease
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
 _SECONDS_BETWEEN_TRIES = 2.0
 _BLOCK = 4096  # bytes
 _TRIALS = "trials"
-_READERS = 16  # of records, at once: object stores are slow
 _PILOT = "pilot"
 LOCK = "driver.lock"
 _LOCK_SECONDS = 0.2  # a process that looks whether it is free holds it for a moment
@@ -340,10 +340,18 @@ class SweepStore:
         """
         self._sweep_id = None  # another process may have deleted the sweep and created a new one
         own_id = self._own_id()
-        names = filter(str.isdigit, self.trials_folder.names())
+        names = {int(name): name for name in self.trials_folder.names() if name.isdigit()}
+        blocks = read_blocks(self.folder) if self._trials == _TRIALS else {}
+        copies = {
+            number: record
+            for number, record in blocks.items()
+            if number in names and _is_of(record, own_id)
+        }
+        records = list(copies.values())
         load = partial(self._load_record, own_id=own_id, on_damaged=on_damaged)
-        with ThreadPoolExecutor(_READERS) as pool:
-            records = [record for record in pool.map(load, names) if record is not None]
+        with ThreadPoolExecutor(READERS) as pool:
+            others = (name for number, name in names.items() if number not in copies)
+            records += [record for record in pool.map(load, others) if record is not None]
         return sorted(records, key=lambda record: record.number)
 
     def _load_record(
@@ -391,7 +399,7 @@ class SweepStore:
                 held.callback(setattr, self, "_lease", None)
             held.callback(self._drop_empty, made)
             with suppress(OSError):  # the storage does not answer: tidied at another time
-                self.folder.tidy()
+                self._tidy()
             yield
 
     def _drop_empty(self, parents: Iterable[Path]) -> None:
@@ -401,6 +409,15 @@ class SweepStore:
                 self.delete()
                 for parent in parents:
                     parent.rmdir()  # unless it contains another sweep by now
+
+    def _tidy(self) -> None:
+        """Delete temporary files of killed writers, except for trials that are in blocks.
+
+        In an object store, every hundred objects of a trial cost a request.
+        """
+        ended = {trial_folder(number) for number in block_numbers(self.folder)}
+        self.folder.tidy(besides={_TRIALS})
+        self.trials_folder.tidy(besides=ended)
 
     def _lock(self, held: ExitStack) -> bool:
         """Whether the file system supports locks; if so, ``held`` acquires one."""

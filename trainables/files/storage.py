@@ -192,19 +192,21 @@ class Folder:
                 else:
                     self._filesystem.delete_file(info.path)
 
-    def tidy(self) -> None:
-        """Deletes temporary files of killed writers, also in subfolders.
+    def tidy(self, besides: Collection[str] = ()) -> None:
+        """Deletes temporary files of killed writers, also in subfolders except ``besides``.
 
         No other process should write to the folder; if one does, it has to write again.
         """
-        from pyarrow.fs import FileSelector
+        from pyarrow.fs import FileSelector, FileType
 
         # One request to an object store lists a thousand objects, at any depth.
-        selector = FileSelector(self.path, recursive=True, allow_not_found=True)
+        selector = FileSelector(self.path, recursive=not besides, allow_not_found=True)
         for info in self._filesystem.get_file_info(selector):
             if info.base_name.startswith(_TEMPORARY):
                 with suppress(FileNotFoundError):
                     self._filesystem.delete_file(info.path)
+            elif besides and info.type == FileType.Directory and info.base_name not in besides:
+                (self / info.base_name).tidy()
 
     def _child(self, name: str) -> str:
         return f"{self.path.rstrip('/')}/{name}" if name else self.path

@@ -1,8 +1,8 @@
 """Two drivers on one cluster."""
 
+import re
 import shutil
 import time
-from collections import Counter
 from collections.abc import Callable
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from sweeps.cluster.slots import share_of
+from sweeps.errors import UserError
+from sweeps.jobs.occupancy import sweeps_on
 from sweeps.store.sweep_store import SweepStore
-from tests.harness.command import exit_code, start_calsweep
+from tests.harness.command import calsweep, exit_code, start_calsweep
 from tests.harness.ray_cluster import RayCluster
 from tests.harness.scene import LOGGED_LOSS
 
@@ -54,13 +56,21 @@ def test_a_sweep_shares_while_trials_of_another_wait(
     assert share_of(8, "00000001", groups) == share
 
 
+def running_trials(url: str) -> dict[str, int]:
+    """Running trials by sweep; empty if the dashboard of a busy machine does not answer in time."""
+    try:
+        return {each.sweep: each.running for each in sweeps_on(url)}
+    except UserError:
+        return {}
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     code = LOGGED_LOSS.format(log=str(tmp_path / "epochs"), variants=0)
     (tmp_path / "logged.py").write_text(code)
-    cluster = RayCluster(head_cpus=3, dashboard=False)
+    cluster = RayCluster(head_cpus=3)
     place = ("--address", cluster.address, "--storage", str(tmp_path / "store"))
 
     def run(name: str, workers: int) -> BaseProcess:
@@ -72,35 +82,41 @@ def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         driver.terminate()
         assert exit_code(driver, 120) == 130
 
-    def states(name: str) -> Counter[str]:
-        records = SweepStore(str(tmp_path / "store"), name).load_records()
-        found = Counter(record.state for record in records)
-        assert found.keys() <= {"finished", "running"}
-        return found
-
     def finished(name: str) -> int:
-        return states(name)["finished"]
+        records = SweepStore(str(tmp_path / "store"), name).load_records()
+        assert {record.state for record in records} <= {"finished", "running"}
+        return sum(record.state == "finished" for record in records)
 
     def wait_for(what: Callable[[], bool]) -> None:
         until = time.monotonic() + 300
         while not what():
             said = {log.name: log.read_text() for log in tmp_path.glob("*.log")}
-            assert time.monotonic() < until, said
+            assert time.monotonic() < until, (said, listed())
             time.sleep(0.3)
 
+    def listed() -> str:
+        return calsweep(tmp_path, "list", "--address", cluster.url).stdout
+
+    def lists(sweep: str, trials: int) -> bool:
+        line = rf"{sweep} +[0-9a-f]+ +running +\S+ \S+ +{trials} +\d+"
+        return re.search(line, listed()) is not None
+
     def running(**trials: int) -> bool:
-        return {name: states(name)["running"] for name in trials} == trials
+        return running_trials(cluster.url) == trials
 
     try:
+        assert listed() == "no sweep runs or waits on this cluster\n"
         single = run("single", workers=1)
         wait_for(lambda: running(single=3))  # alone, it uses the whole cluster
         several = run("several", workers=2)
         wait_for(lambda: running(several=1, single=1))
+        wait_for(lambda: lists("several", 1) and lists("single", 1))
         before = finished("several"), finished("single")
         wait_for(lambda: finished("several") > before[0] and finished("single") > before[1])
         stop(several)
         wait_for(lambda: running(single=3))
         stop(single)
+        wait_for(lambda: not sweeps_on(cluster.url))
     finally:
         cluster.stop()
         shutil.rmtree(cluster.temporary, ignore_errors=True)

@@ -679,6 +679,29 @@ def test_a_sweep_cut_off_in_its_finals_does_not_search_again(tmp_path: Path, clo
     assert len(set(finals)) == 6
 
 
+def test_a_crash_in_a_long_sweep_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With many trials, Optuna gets only some: the same ones after a resume."""
+    monkeypatch.setattr("sweeps.search.optuna_internals.LATEST", 8)
+    monkeypatch.setattr("sweeps.search.optuna_internals.BEST", 3)
+    sweep = simulated(trials=40)
+    whole = queue_of(sweep, new_store(tmp_path / "whole", sweep))
+    for _ in steps(whole):
+        pass
+    for cut in (21, 48, 66):
+        folder = tmp_path / f"cut{cut}"
+        queue = queue_of(sweep, new_store(folder, sweep))
+        for step, _ in enumerate(steps(queue)):
+            if step == cut:
+                break
+        store = SweepStore(str(folder), sweep.name)
+        resumed = queue_of(sweep, store)
+        for _ in steps(resumed):
+            pass
+        assert settings(resumed.records) == settings(whole.records), f"crash after step {cut}"
+
+
 def test_a_trial_whose_process_dies_is_retried_while_it_progresses(tmp_path: Path) -> None:
     sweep = simulated()
     queue = queue_of(sweep, new_store(tmp_path, sweep))
