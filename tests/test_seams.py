@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pytest
@@ -30,6 +31,7 @@ from trainables.losses import CalibrationLoss, make_loss
 from trainables.metrics import METRICS, Metric, evaluate
 from trainables.models import make_model
 from trainables.models.base import Classifier
+from trainables.posthoc import table
 
 
 class Tempered(CalibrationLoss):
@@ -170,6 +172,26 @@ def test_a_sampler_is_a_function_and_a_line(monkeypatch: pytest.MonkeyPatch) -> 
         queue.result(record.number, trial(0, epochs=sweep.training.epochs).outcome)
         queue.end(record.number, "finished")
     assert len(set(settings)) == 8
+
+
+class Sharpening:
+    """Twice the logits."""
+
+    name = "sharpening"
+
+    def fit(self, logits: Tensor, labels: Tensor) -> Self:
+        return self
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        return 2 * logits
+
+
+def test_a_post_hoc_method_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(table._METHODS, Sharpening.name, Sharpening)
+    logits = torch.randn(4, 3)
+    fitted = table.make_posthoc("sharpening").fit(logits, torch.zeros(4, dtype=torch.int64))
+    assert torch.equal(fitted(logits), 2 * logits)
+    assert "sharpening" in table.available_posthoc()
 
 
 def test_a_command_is_a_function(monkeypatch: pytest.MonkeyPatch) -> None:

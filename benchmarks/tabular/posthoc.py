@@ -16,12 +16,12 @@ import argparse
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from benchmarks.tabular.affine import DirichletCalibration, VectorScaling
 from benchmarks.tabular.isotonic import IsotonicCalibration
 from benchmarks.tabular.predictions import SPLITS, Predicted, read_predicted
 from sweeps.messages.formatting import format_hyperparameters
@@ -30,27 +30,18 @@ from trainables import metrics as M
 from trainables.contract.setting import BASELINE, Setting
 from trainables.metrics.proper_scores import squared_errors
 from trainables.posthoc import (
+    MetaCalibration,
     PostHoc,
-    SelectedScaling,
-    StructuredMatrixScaling,
-    StructuredVectorScaling,
-    TemperatureScaling,
+    available_posthoc,
     cross_fitted,
+    make_posthoc,
 )
 
-# Not MetaCalibration, which replaces some predictions.
-METHODS: dict[str, type[PostHoc]] = {
-    method.name: method
-    for method in (
-        TemperatureScaling,
-        VectorScaling,
-        StructuredVectorScaling,
-        StructuredMatrixScaling,
-        SelectedScaling,
-        DirichletCalibration,
-        IsotonicCalibration,
-    )
+METHODS: dict[str, Callable[[], PostHoc]] = {
+    **{name: partial(make_posthoc, name) for name in available_posthoc()},
+    IsotonicCalibration.name: IsotonicCalibration,
 }
+del METHODS[MetaCalibration.name]  # replaces some predictions
 LEVEL = 1.96  # half-width of a 95 % interval, in standard errors
 
 

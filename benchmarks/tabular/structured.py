@@ -16,13 +16,14 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from benchmarks.tabular.posthoc import LEVEL, METHODS
+from benchmarks.tabular.posthoc import LEVEL
 from benchmarks.tabular.predictions import SPLITS, Predicted, read_predicted
 from trainables import metrics as M
 from trainables.metrics.proper_scores import log_losses_of_logits
+from trainables.posthoc import make_posthoc
 
 TEMPERATURE = "temperature"
-COMPARED = (TEMPERATURE, "structured_vector", "structured_matrix", "selected")
+METHODS = (TEMPERATURE, "structured_vector", "structured_matrix", "selected")
 
 
 def scaled(predicted: Predicted) -> dict[str, tuple[Tensor, float]]:
@@ -32,8 +33,8 @@ def scaled(predicted: Predicted) -> dict[str, tuple[Tensor, float]]:
         for split in SPLITS
     )
     found = {}
-    for name in COMPARED:
-        after = METHODS[name]().fit(*validation)(test[0])
+    for name in METHODS:
+        after = make_posthoc(name).fit(*validation)(test[0])
         ece = M.expected_calibration_error(after.double().softmax(dim=1), test[1])
         found[name] = log_losses_of_logits(after, test[1]), ece
     return found
@@ -59,7 +60,7 @@ def main() -> None:
         recorded = list(read_predicted(file.with_suffix(".predictions.parquet")))
         recorded = recorded[: arguments.settings]
         found = [scaled(each) for each in recorded]
-        for name in COMPARED:
+        for name in METHODS:
             signs = [sign(each[name][0], each[TEMPERATURE][0]) for each in found]
             cells = (
                 file.stem,

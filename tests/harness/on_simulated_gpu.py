@@ -29,7 +29,6 @@ from torch import Tensor, nn
 from torch.export.passes import move_to_device_pass
 from torch.utils._pytree import tree_map_only
 
-from tests.harness.posthoc_methods import POSTHOC
 from tests.harness.simulated_gpu import DEVICE, in_this_thread, register, simulated_gpu
 from tests.trainables.models.test_models import images, kinds, make, rows
 from trainables import metrics as M
@@ -45,6 +44,7 @@ from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsembl
 from trainables.export.exported import export_program, load_program
 from trainables.losses import available_losses, loss_class, make_loss
 from trainables.models import available_models, make_model
+from trainables.posthoc import available_posthoc, make_posthoc
 from trainables.trials.own_loop import Trial
 from trainables.trials.runs import make_run
 
@@ -169,7 +169,7 @@ def _calls(digits: Dataset) -> Iterator[Call]:
 
 
 def _calls_of_metrics() -> Iterator[Call]:
-    for name in POSTHOC:
+    for name in available_posthoc():
         yield Call(f"posthoc {name}", partial(_scaled, name))
     yield Call("metrics", _metrics)
     for name in M.METRIC_NAMES:
@@ -370,7 +370,7 @@ def _own_loop(data: Dataset, loss: str, device: torch.device) -> Tensor:
 
 def _scaled(name: str, device: torch.device) -> Tensor:
     logits, labels = _predictions()
-    method = POSTHOC[name]()
+    method = make_posthoc(name)
     method.fit(logits.to(device), labels.to(device))
     return method(logits.to(device)).detach().cpu()
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tests.harness.on_simulated_gpu import SLOW, cases
-from tests.harness.posthoc_methods import POSTHOC
 from tests.harness.simulated_gpu import CAN_SIMULATE, NEEDS_NEWER_TORCH
 from trainables.losses import available_losses
 from trainables.models import available_models
+from trainables.posthoc import available_posthoc
 
 pytestmark = [
     pytest.mark.slow,  # half a minute
@@ -86,7 +86,7 @@ def test_simulated_gpu_gives_the_numbers_of_the_cpu_for_every_network() -> None:
 def test_simulated_gpu_covers_all_registered_components() -> None:
     names = {case.name for case in cases()}
     assert all(any(n.startswith(f"loss {loss}") for n in names) for loss in available_losses())
-    assert {f"posthoc {name}" for name in POSTHOC} <= names
+    assert {f"posthoc {name}" for name in available_posthoc()} <= names
 
 
 def test_simulated_gpu_detects_problems_of_gpus() -> None:

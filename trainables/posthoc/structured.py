@@ -1,15 +1,14 @@
 """Structured scaling: vector and matrix scaling, regularised towards temperature scaling."""
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import check_logits, row_blocks
 from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.proper_scores import log_losses_of_logits
+from trainables.posthoc.affine import AffineMap, minimum_by_gradient
 from trainables.posthoc.base import Fitted, PostHoc
 from trainables.posthoc.crossfit import each_fold, random_folds
 from trainables.posthoc.temperature import TemperatureScaling
@@ -19,20 +18,6 @@ _MAX_MATRIX_WORK = 5e8  # N · K²: about a second per step beyond it
 _PRECISION = 1e-12  # of the mean
 _STANDARD_ERRORS = 2.0
 NUM_FOLDS = 5
-
-
-class AffineMap(Fitted[tuple[Tensor, Tensor, *tuple[Any, ...]]]):
-    """A method whose result begins with weights and offsets."""
-
-    @property
-    def weights(self) -> Tensor:
-        """The factors or matrix, float64 (K,) or (K, K); RuntimeError before `fit`."""
-        return self._result()[0]
-
-    @property
-    def offsets(self) -> Tensor:
-        """The offsets b, float64 (K,); RuntimeError before `fit`."""
-        return self._result()[1]
 
 
 class _StructuredScaling(AffineMap):
@@ -219,7 +204,7 @@ def _minimum(
     # Steps below the rounding of the mean cost many evaluations and gain nothing.
     precision = max(torch.finfo(scores.dtype).eps / 3, _PRECISION)
     start = torch.zeros_like(penalties)
-    found = minimum(value_and_gradient, start, _MAX_STEPS, ftol=precision, gtol=1e-7)
+    found = minimum_by_gradient(value_and_gradient, start, _MAX_STEPS, ftol=precision, gtol=1e-7)
     change = _times(found, to_change)
     weights = one + change[:, :-1]
     return weights if full else weights[:, 0], change[:, -1]
@@ -260,30 +245,3 @@ def _whitening(curvature: Tensor) -> Tensor:
     one = torch.eye(factor.shape[-1]).to(factor)
     inverse: Tensor = torch.linalg.solve_triangular(factor, one, upper=False)
     return inverse
-
-
-def minimum(
-    value_and_gradient: Callable[[Tensor], tuple[Tensor, Tensor]],
-    start: Tensor,
-    max_steps: int,
-    **options: float,
-) -> Tensor:
-    """Minimiser of a smooth convex function of float64 parameters (L-BFGS); options of SciPy.
-
-    The function returns its value, float64 (), and gradient.
-    """
-    from scipy.optimize import minimize  # slow to import
-
-    def of_array(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        point = torch.from_numpy(flat.copy()).to(start.device)
-        value, gradient = value_and_gradient(point.view_as(start))
-        return float(value), gradient.flatten().cpu().numpy()
-
-    found = minimize(
-        of_array,
-        start.flatten().cpu().numpy(),
-        jac=True,
-        method="L-BFGS-B",
-        options={"maxiter": max_steps, **options},
-    )
-    return torch.from_numpy(found.x.copy()).to(start.device).view_as(start)

@@ -2,7 +2,7 @@
 
 import json
 import math
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import ClassVar, Self
 
@@ -14,22 +14,28 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 from torch import Tensor
 
-from benchmarks.tabular.affine import DirichletCalibration, VectorScaling
 from benchmarks.tabular.isotonic import IsotonicCalibration
 from tests.golden import make_posthoc as make_posthoc_values
-from tests.harness.posthoc_methods import POSTHOC
 from trainables import metrics as M
 from trainables.posthoc import (
+    DirichletCalibration,
     PostHoc,
     SelectedScaling,
     StructuredMatrixScaling,
     StructuredVectorScaling,
     TemperatureScaling,
+    VectorScaling,
+    available_posthoc,
     cross_fitted,
+    make_posthoc,
+    table,
 )
 from trainables.posthoc.structured import scalings
 
-NAMES = tuple(POSTHOC)
+NAMES = (
+    *("temperature", "vector", "structured_vector", "structured_matrix", "selected"),
+    *("dirichlet", "meta_calibration"),
+)
 
 
 def make_predictions(
@@ -57,14 +63,48 @@ def labels() -> Tensor:
 @cache  # some take seconds
 def fitted(name: str) -> PostHoc:
     """The method, fitted to these predictions."""
-    return POSTHOC[name]().fit(*make_predictions())
+    return make_posthoc(name).fit(*make_predictions())
 
 
-def test_wrong_options() -> None:
+def test_all_methods_are_known() -> None:
+    assert available_posthoc() == NAMES
+    for name in NAMES:
+        assert isinstance(make_posthoc(name), PostHoc)
+        assert make_posthoc(name).name == name
+    scaler = make_posthoc("temperature", criterion="ece")
+    assert isinstance(scaler, TemperatureScaling)
+    assert scaler.criterion == "ece"
+
+
+def test_unknown_names_and_options() -> None:
+    with pytest.raises(ValueError, match=r"got 'vektor' \(did you mean 'vector'"):
+        make_posthoc("vektor")
+    with pytest.raises(TypeError, match="temperature"):
+        make_posthoc("vector", temperature=1.0)
     with pytest.raises(ValueError, match=r"regularisation must be in \[0, inf\), got -1"):
-        VectorScaling(regularisation=-1)
+        make_posthoc("vector", regularisation=-1)
     with pytest.raises(ValueError, match="intercept"):
         DirichletCalibration(intercept=math.nan)
+
+
+def test_a_new_method_is_one_class_and_one_line(
+    monkeypatch: pytest.MonkeyPatch, logits: Tensor, labels: Tensor
+) -> None:
+    class Prior:
+        name: ClassVar[str] = "prior"
+
+        def fit(self, logits: Tensor, labels: Tensor) -> Self:
+            self.shares = torch.bincount(labels, minlength=logits.shape[1]) / len(labels)
+            return self
+
+        def __call__(self, logits: Tensor) -> Tensor:
+            return self.shares.log().expand_as(logits)
+
+    monkeypatch.setitem(table._METHODS, "prior", Prior)
+    assert available_posthoc()[-1] == "prior"
+    fitted = make_posthoc("prior").fit(logits, labels)
+    assert M.evaluate(fitted(logits), labels, ["classwise_ece"])["classwise_ece"] < 1e-6
+    cross_fitted(logits, labels, partial(make_posthoc, "prior"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -99,7 +139,7 @@ def test_dtype_and_shape_are_kept_and_inputs_left_alone(
     name: str, dtype: torch.dtype, logits: Tensor, labels: Tensor
 ) -> None:
     rough, before = logits[:300].to(dtype), logits[:300].to(dtype).clone()
-    scaled = POSTHOC[name]().fit(rough, labels[:300])(rough)
+    scaled = make_posthoc(name).fit(rough, labels[:300])(rough)
     assert (scaled.dtype, scaled.shape) == (dtype, rough.shape)
     assert scaled.isfinite().all()
     assert torch.equal(rough, before)
@@ -108,11 +148,11 @@ def test_dtype_and_shape_are_kept_and_inputs_left_alone(
 @pytest.mark.parametrize("name", NAMES)
 def test_use_before_fit_and_bad_logits(name: str, logits: Tensor, labels: Tensor) -> None:
     with pytest.raises(RuntimeError, match="call fit first"):
-        POSTHOC[name]()(logits)
+        make_posthoc(name)(logits)
     with pytest.raises(ValueError, match="logits must be finite"):
-        POSTHOC[name]().fit(logits * math.nan, labels)
+        make_posthoc(name).fit(logits * math.nan, labels)
     with pytest.raises(TypeError, match="labels must be a tensor of integers"):
-        POSTHOC[name]().fit(logits, labels.float())
+        make_posthoc(name).fit(logits, labels.float())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -121,7 +161,7 @@ def test_classes_that_are_ruled_out_stay_unlikely(
 ) -> None:
     few = logits[:150, :3]  # Dirichlet calibration takes a thousand steps with the steep column
     ruled_out = torch.cat([few, torch.full((len(few), 1), -math.inf)], dim=1)
-    method = POSTHOC[name]().fit(ruled_out, labels[:150] % 3)
+    method = make_posthoc(name).fit(ruled_out, labels[:150] % 3)
     probs = torch.softmax(method(ruled_out), dim=1)
     assert probs.isfinite().all()
     if name == "meta_calibration":  # returns the uniform distribution for replaced predictions
@@ -241,7 +281,7 @@ def test_no_label_takes_part_in_its_own_calibration(
         name: ClassVar[str] = "spy"
 
         def __init__(self) -> None:
-            self.method = POSTHOC[name]()
+            self.method = make_posthoc(name)
 
         def fit(self, logits: Tensor, labels: Tensor) -> Self:
             self.method.fit(logits, labels)
@@ -309,7 +349,7 @@ def test_the_matrix_is_selected_where_classes_are_confused_in_one_direction() ->
     assert isinstance(method.selected, StructuredMatrixScaling)
     fresh, truth = draw(4000)
     others = ("temperature", "structured_vector")
-    methods = {name: POSTHOC[name]().fit(logits, labels) for name in others}
+    methods = {name: make_posthoc(name).fit(logits, labels) for name in others}
     nll = {
         name: M.evaluate(each(fresh), truth, ["nll"])["nll"]
         for name, each in (methods | {"selected": method}).items()

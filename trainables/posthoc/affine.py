@@ -1,7 +1,7 @@
-"""Vector scaling and Dirichlet calibration, as rivals of calsweep's post-hoc methods."""
+"""Calibration by an affine map of logits: vector scaling and Dirichlet calibration."""
 
-from collections.abc import Callable
-from typing import ClassVar, Self
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
@@ -9,9 +9,23 @@ from torch import Tensor
 
 from trainables.metrics._inputs import check_labels_possible, check_logits
 from trainables.plugins.arguments import check_number
-from trainables.posthoc.structured import AffineMap, minimum
+from trainables.posthoc.base import Fitted
 
-_MAX_STEPS = 1000
+_PRECISE: Any = {"max_steps": 1000, "ftol": 1e-14, "gtol": 1e-8}
+
+
+class AffineMap(Fitted[tuple[Tensor, Tensor, *tuple[Any, ...]]]):
+    """A method whose result begins with weights and offsets."""
+
+    @property
+    def weights(self) -> Tensor:
+        """The factors or matrix, float64 (K,) or (K, K); RuntimeError before `fit`."""
+        return self._result()[0]
+
+    @property
+    def offsets(self) -> Tensor:
+        """The offsets b, float64 (K,); RuntimeError before `fit`."""
+        return self._result()[1]
 
 
 class VectorScaling(AffineMap):
@@ -40,15 +54,15 @@ class VectorScaling(AffineMap):
         ruled_out = logits.isneginf()
         finite = logits.double().masked_fill(ruled_out, 0)
 
-        def loss(parameters: Tensor) -> Tensor:
+        def losses(parameters: Tensor) -> Iterator[Tensor]:
             weights, offsets = parameters[:num_classes], parameters[num_classes:]
             scaled = (finite * weights + offsets).masked_fill(ruled_out, -torch.inf)
             penalty = (weights - 1).square().mean() + offsets.square().mean()
             fit = torch.nn.functional.cross_entropy(scaled, labels)
-            return fit + self.regularisation * penalty
+            yield fit + self.regularisation * penalty
 
         start = torch.cat([finite.new_ones(num_classes), finite.new_zeros(num_classes)])
-        found = _minimum(loss, start)
+        found = minimum(losses, start, **_PRECISE)
         self._fitted = found[:num_classes], found[num_classes:]
         return self
 
@@ -88,16 +102,16 @@ class DirichletCalibration(AffineMap):
         num_classes = logits.shape[1]
         off = ~torch.eye(num_classes, dtype=torch.bool, device=logits.device)
 
-        def loss(parameters: Tensor) -> Tensor:
+        def losses(parameters: Tensor) -> Iterator[Tensor]:
             weights = parameters[:-num_classes].view(num_classes, num_classes)
             offsets = parameters[-num_classes:]
             fit = torch.nn.functional.cross_entropy(log_probs @ weights.T + offsets, labels)
             penalty = self.off_diagonal * weights[off].square().mean()
-            return fit + penalty + self.intercept * offsets.square().mean()
+            yield fit + penalty + self.intercept * offsets.square().mean()
 
         identity = torch.eye(num_classes, dtype=torch.float64, device=logits.device)
         start = torch.cat([identity.flatten(), identity.new_zeros(num_classes)])
-        found = _minimum(loss, start)
+        found = minimum(losses, start, **_PRECISE)
         weights = found[:-num_classes].view(num_classes, num_classes)
         self._fitted = weights, found[-num_classes:]
         return self
@@ -114,13 +128,46 @@ def _log_probs(logits: Tensor) -> Tensor:
     return torch.log_softmax(logits.double(), dim=1).clamp(min=lowest)
 
 
-def _minimum(loss: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
-    """Minimiser of a smooth convex function of float64 parameters."""
+def minimum(
+    losses: Callable[[Tensor], Iterable[Tensor]], start: Tensor, max_steps: int, **options: float
+) -> Tensor:
+    """Minimiser of a smooth convex function of float64 parameters (L-BFGS).
+
+    The function is the sum of `losses`, which are differentiated one by one to save memory. The
+    options are those of SciPy.
+    """
 
     def value_and_gradient(point: Tensor) -> tuple[Tensor, Tensor]:
-        value = loss(point.requires_grad_())
-        value.backward()
+        point.requires_grad_()
+        value = start.new_zeros(())
+        for loss in losses(point):
+            loss.backward()  # type: ignore[no-untyped-call]
+            value += loss.detach()
         assert point.grad is not None
-        return value.detach(), point.grad
+        return value, point.grad
 
-    return minimum(value_and_gradient, start, _MAX_STEPS, ftol=1e-14, gtol=1e-8)
+    return minimum_by_gradient(value_and_gradient, start, max_steps, **options)
+
+
+def minimum_by_gradient(
+    value_and_gradient: Callable[[Tensor], tuple[Tensor, Tensor]],
+    start: Tensor,
+    max_steps: int,
+    **options: float,
+) -> Tensor:
+    """The same for a function that returns its value, float64 (), and gradient."""
+    from scipy.optimize import minimize  # slow to import
+
+    def of_array(flat: np.ndarray) -> tuple[float, np.ndarray]:
+        point = torch.from_numpy(flat.copy()).to(start.device)
+        value, gradient = value_and_gradient(point.view_as(start))
+        return float(value), gradient.flatten().cpu().numpy()
+
+    found = minimize(
+        of_array,
+        start.flatten().cpu().numpy(),
+        jac=True,
+        method="L-BFGS-B",
+        options={"maxiter": max_steps, **options},
+    )
+    return torch.from_numpy(found.x.copy()).to(start.device).view_as(start)
