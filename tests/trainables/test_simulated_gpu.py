@@ -14,7 +14,8 @@ from trainables.models import available_models
 from trainables.posthoc import available_posthoc
 
 pytestmark = [
-    pytest.mark.slow,  # half a minute
+    pytest.mark.slow,  # a minute
+    pytest.mark.timeout(900),
     pytest.mark.skipif(not CAN_SIMULATE, reason=NEEDS_NEWER_TORCH),
 ]
 
@@ -43,19 +44,14 @@ for statement in json.loads(sys.argv[1]):
 """
 
 
-def run_cases(*names: str) -> dict[str, dict[str, Any]]:
-    """Outcomes of components by name, computed in a separate process."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.harness.on_simulated_gpu", *names]
+@pytest.fixture(scope="module")
+def outcomes() -> dict[str, dict[str, Any]]:
+    """Outcomes of all components by name, computed in a separate process."""
+    command = [sys.executable, "-W", "ignore", "-m", "tests.harness.on_simulated_gpu"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     return {each["name"]: each for each in found}
-
-
-@pytest.fixture(scope="module")
-def outcomes() -> dict[str, dict[str, Any]]:
-    """Outcomes of all components except whole networks."""
-    return run_cases()
 
 
 def check(found: dict[str, Any]) -> None:
@@ -76,8 +72,10 @@ def test_simulated_gpu_gives_the_numbers_of_the_cpu(
         assert found["in_validation"] <= 1
 
 
-def test_simulated_gpu_gives_the_numbers_of_the_cpu_for_every_network() -> None:
-    found = run_cases(SLOW)
+def test_simulated_gpu_gives_the_numbers_of_the_cpu_for_every_network(
+    outcomes: dict[str, dict[str, Any]],
+) -> None:
+    found = {name: each for name, each in outcomes.items() if name.startswith(SLOW)}
     assert {f"{SLOW} {name}" for name in available_models()} < found.keys()
     for each in found.values():
         check(each)
