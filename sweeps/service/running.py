@@ -99,8 +99,7 @@ def run_sweep(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> 
     """
     store = SweepStore(storage, sweep.name)
     check_storage(storage)
-    if store.exists():
-        store.create(sweep)  # raises the error that the name is taken
+    store.check_free()
     return _run(sweep, store, _Session(**options), new=True, given=sweep)
 
 
