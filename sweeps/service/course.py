@@ -20,13 +20,12 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.suggestions import Known
 from sweeps.search.trial_queue import Past, TrialQueue
-from sweeps.service.backend import RunningSweep, train
+from sweeps.service.backend import RunningSweep, interrupted, load_records, train
 from sweeps.service.ending import end_of, take_look
 from sweeps.service.mistakes import keep_mistakes
 from sweeps.service.pilot_run import run_pilot
 from sweeps.store.earlier_sweeps import read_recorded
 from sweeps.store.encoders import trained_encoders, usable_encoders
-from sweeps.store.resuming import interrupted, load_records
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.kept_address import tracking_uri_of
 from sweeps.tracking.mirror import Mirror

@@ -11,8 +11,7 @@ from sweeps.messages.formatting import counted
 from sweeps.search.pilot import ACTION, PilotQueue, common_epochs, progress_of
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from sweeps.service.backend import RunningSweep, train
-from sweeps.store.resuming import interrupted, load_records
+from sweeps.service.backend import RunningSweep, interrupted, load_records, train
 
 
 def run_pilot(

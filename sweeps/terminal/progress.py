@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
+from statistics import fmean
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -18,10 +19,11 @@ from sweeps.messages.reporter import Reporter
 from sweeps.results.so_far import NONE_YET, SoFar, so_far
 from sweeps.search import clock
 from sweeps.search.ranking import Ranking
-from sweeps.search.remaining import epochs_left
+from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.terminal.notebook import NotebookView
 from sweeps.terminal.trial_counts import best_lines, count_trials, progress_bar
+from trainables.contract.report import NEVER_STOPPED
 
 _SECONDS_BETWEEN_LINES = 10.0
 _REST_AFTER_CHOOSING = 50.0  # waits this many times as long as the last update took
@@ -201,3 +203,32 @@ def _expectation(queue: TrialQueue) -> list[str]:
     return [
         f"next trial: expected gain {proposal.gain:.4f}, the search ends below {proposal.least:.4f}"
     ]
+
+
+def epochs_left(queue: TrialQueue) -> float:
+    """Expected number of remaining epochs, without those of encoders.
+
+    Trials of the search are expected to have the mean length of those that have ended. The baseline
+    and the finalists run to their end.
+    """
+    whole = queue.plan.epochs
+    ended = [
+        record.epochs
+        for record in queue.records
+        if record.state != "running" and record.role not in NEVER_STOPPED
+    ]
+    usual = fmean(ended) / whole if ended else 1.0
+
+    def expected(record: TrialRecord) -> float:
+        share = 1.0 if record.role in NEVER_STOPPED else usual
+        return share * (whole - record.epochs)
+
+    left = sum(
+        expected(record)
+        for record in queue.records
+        if record.state == "running" and record.role != "encoder"
+    )
+    finals = queue.finals_left
+    others = max(0, queue.planned - len(queue.records) - finals)
+    spent, most = queue.budget.spent.get("max_epochs", (0, math.inf))
+    return min(left + whole * (finals + usual * others), max(0, most - spent))

@@ -8,8 +8,8 @@ import pytest
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.search import clock
 from sweeps.search.plan import Plan
+from sweeps.service.backend import load_records
 from sweeps.service.running import resume_sweep, run_sweep
-from sweeps.store.resuming import load_records
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep
 

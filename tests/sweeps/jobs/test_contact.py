@@ -10,7 +10,7 @@ import pytest
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.jobs import client, jobs
 from sweeps.messages.formatting import SUBMITTED_TO
-from sweeps.store.resuming import interrupted
+from sweeps.service.backend import interrupted
 from tests.builders import make_sweep, new_store
 
 

@@ -15,12 +15,12 @@ from sweeps.search.finalist_plan import Look
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.search.remaining import epochs_left
 from sweeps.search.rules import rule_of
 from sweeps.search.space import SearchSpace
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.sweep_file.schema import SweepFile
+from sweeps.terminal.progress import epochs_left
 from tests.builders import make_sweep, new_store, queue_of
 
 EPOCHS = 2
