@@ -48,9 +48,8 @@ def run(
     ] = False,
 ) -> None:
     """Run a sweep on this machine, or on the Ray cluster at --address."""
-    from sweeps.planning.compared_losses import with_comparison
     from sweeps.service.running import run_or_resume, run_sweep
-    from sweeps.sweep_file.loading import load_sweep
+    from sweeps.sweep_file.loading import load_sweep, with_comparison
 
     sweep = with_comparison(load_sweep(file, overrides or (), name), compare, seeds)
     if detach:
@@ -126,9 +125,8 @@ def check(
 ) -> None:
     """Read a sweep file and its data and print the plan, without running."""
     from sweeps.planning.checks import check_sweep
-    from sweeps.planning.compared_losses import with_comparison
     from sweeps.search.plan import Plan
-    from sweeps.sweep_file.loading import load_sweep
+    from sweeps.sweep_file.loading import load_sweep, with_comparison
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.plan_tables import plan_tables
 

@@ -3,7 +3,7 @@
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.planning.compared_losses import with_comparison
+from sweeps.sweep_file.loading import with_comparison
 from tests.builders import make_sweep
 
 
