@@ -91,12 +91,14 @@ def _unknown(labels: Array, words: list[str], classes: Sequence[str]) -> str:
         return _out_of_range(min(map(int, words)), max(map(int, words)), len(classes) - 1)
     unknown = next(each for each in words if places([each], classes) is None)
     shown = f"{', '.join(classes[:10])}{' …' if len(classes) > 10 else ''}"
-    numbers = all(map(str.isdecimal, words)) and all(map(_is_word, classes))
-    hint = (
-        "; write numbers, or names, in both, or name the scores of one model: --scores NAME"
-        if numbers
-        else ""
-    )
+    hint = ""
+    if all(map(str.isdecimal, words)) and all(map(_is_word, classes)):
+        hint = "; write numbers, or names, in both, or name the scores of one model: --scores NAME"
+    elif numbered and _is_word(unknown):
+        hint = (
+            f"; name them: columns such as prob_{unknown}, an array `classes` in the npz file, or "
+            "judge(..., classes=[…])"
+        )
     return f"label {unknown!r} is not a class; the classes are {shown}{hint}"
 
 

@@ -173,6 +173,8 @@ def check_predicted(
                 f"{name}: these logits look like probabilities (each row sums to one); pass them "
                 "as probabilities"
             )
+        if not single and are_percent(table):
+            raise UserError(f"{name}: {PERCENT}")
         scaled = torch.from_numpy(_without_infinity(name, table))
         probs = probabilities(scaled)
         return Predicted(name, scaled, probs, targets, names, read, groups, ids, soft=soft)
@@ -338,6 +340,14 @@ def _shares(name: str, rows: Array) -> Tensor:
     return torch.from_numpy(values / sums)
 
 
+PERCENT = "each row sums to 100: these are percent; divide by 100"
+
+
+def are_percent(table: Array) -> bool:
+    sums = table.sum(axis=1)
+    return bool(table.min() >= 0 and np.abs(sums - 100).max() <= 100 * _TOLERANCE)
+
+
 def are_probabilities(table: Array) -> bool:
     return bool(
         table.min() >= 0 and np.abs(table.sum(axis=1) - 1).max() <= _tolerance_of_sums(table)
@@ -354,8 +364,8 @@ def _tolerance_of_sums(table: Array) -> float:
 
 def _check_probabilities(name: str, table: Array) -> None:
     low, high, sums = float(table.min()), float(table.max()), table.sum(axis=1)
-    if low >= 0 and high > 1 and np.abs(sums - 100).max() <= 100 * _TOLERANCE:
-        raise UserError(f"{name}: each row sums to 100: these are percent; divide by 100")
+    if are_percent(table):
+        raise UserError(f"{name}: {PERCENT}")
     if low < -1e-5 or high > 1 + 1e-5:
         raise UserError(
             f"{name}: values run from {low:.4g} to {high:.4g}; probabilities lie between 0 and 1. "

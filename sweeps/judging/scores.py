@@ -13,7 +13,7 @@ from scipy.special import softmax
 from sweeps.errors import UserError
 from sweeps.judging import names
 from sweeps.judging.classes import places, texts
-from sweeps.judging.inputs import are_probabilities
+from sweeps.judging.inputs import PERCENT, are_percent, are_probabilities
 from sweeps.judging.tables import ARRAY, Table
 
 Array = npt.NDArray[Any]
@@ -222,6 +222,9 @@ def scores_by_class_name(table: Table, label: str, labels: Array, logits: bool) 
     """Scores in columns that are called as the classes: ``cat, dog, label``; None without any.
 
     Columns of classes that no sample has are recognised because rows then sum to one.
+
+    Raises:
+        UserError: They hold percent, as numbers or text, or it is unclear which are scores.
     """
     words = np.unique(texts(labels)).tolist() if labels.ndim == 1 else []
     columns = [each for each in table.visible if each != label]
@@ -235,8 +238,13 @@ def scores_by_class_name(table: Table, label: str, labels: Array, logits: bool) 
         if each in own or (not names.has_role(each) and _is_float(table, each))
     ]
     if any(table.numbers(each) is None for each in own):
+        for each in own:
+            if any("%" in word for word in table.words(each)):
+                table.figures(each)  # refuses percent
         return None
     for chosen in (floats, [each for each in columns if each in own]):
+        if len(chosen) > 1 and are_percent(_stack(table, chosen)):
+            raise UserError(f"{table.path}: {names.shortened(chosen, 4)}: {PERCENT}")
         if len(chosen) > 1 and (logits or are_probabilities(_stack(table, chosen))):
             if logits and len(chosen) > len(own):
                 raise UserError(

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from sweeps.errors import UserError, first_line
 from sweeps.judging.names import has_name, is_text, shortened
+from sweeps.messages.formatting import counted
 from trainables.data.readers.index_columns import is_index
 
 Array = npt.NDArray[Any]
@@ -164,17 +165,40 @@ _ARROW_ERRORS = (OSError, ValueError, TypeError, NotImplementedError, zipfile.Ba
 def open_table(path: Path, words: Collection[str] = ()) -> Table:
     """The table in a file; columns of a CSV that are in `words` or hold labels are read as text."""
     if path.suffix not in SUFFIXES:
-        raise UserError(f"{path}: is not a file of predictions; allowed: {', '.join(SUFFIXES)}")
+        raise UserError(
+            f"{path}: is not a file of predictions; allowed: {', '.join(SUFFIXES)}. In Python, "
+            "np.savez('predictions.npz', probs=probs, labels=labels) writes one"
+        )
     try:
         if path.suffix == ".npy":
             array = np.load(path, allow_pickle=False)
             return Table(path, (ARRAY,), lambda _: array)
         if path.suffix == ".npz":
             arrays = np.load(path, allow_pickle=False)
-            return Table(path, tuple(arrays.files), lambda place: arrays[arrays.files[place]])
+            return Table(path, tuple(arrays.files), lambda place: _stored(arrays, place))
         return _parquet(path) if path.suffix == ".parquet" else _csv(path, words)
+    except FileNotFoundError:
+        raise UserError(f"{path}: there is no such file") from None
     except _ARROW_ERRORS as error:
-        raise UserError(f"{path}: cannot be read: {first_line(error)}") from None
+        raise UserError(f"{path}: cannot be read: {_without_pickle(error)}") from None
+
+
+def _stored(arrays: Any, place: int) -> Array:
+    """An array of an npz file."""
+    try:
+        return np.asarray(arrays[arrays.files[place]])
+    except ValueError as error:
+        raise ValueError(_without_pickle(error)) from None
+
+
+def _without_pickle(error: Exception) -> str:
+    """NumPy's message, unless it advises to unpickle an array."""
+    if "allow_pickle" not in str(error):
+        return first_line(error)
+    return (
+        "has Python objects, which run code when they are read; save numbers or text, such as "
+        "labels.astype(str)"
+    )
 
 
 def _parquet(path: Path) -> Table:
@@ -240,7 +264,7 @@ def _array(column: Any) -> Array:
 
     kind = column.type
     if column.null_count:
-        raise ValueError(f"has {column.null_count} empty cells")
+        raise _empty_cells(column.is_null())
     if pa.types.is_dictionary(kind):
         return _array(column.cast(kind.value_type))
     if pa.types.is_decimal(kind):
@@ -250,11 +274,19 @@ def _array(column: Any) -> Array:
     if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return np.asarray(column.to_numpy())
     if "string" in str(kind) or "binary" in str(kind):
-        empty = pc.sum(pc.equal(pc.binary_length(column := column.cast(pa.string())), 0)).as_py()
-        if empty:
-            raise ValueError(f"has {empty} empty cells")
+        empty = pc.equal(pc.binary_length(column := column.cast(pa.string())), 0)
+        if pc.any(empty).as_py():
+            raise _empty_cells(empty)
         return np.asarray(column.to_pylist(), dtype=str)
     raise TypeError(f"has the type {kind}; allowed: numbers, words, lists of numbers")
+
+
+def _empty_cells(empty: Any) -> ValueError:
+    rows = np.flatnonzero(empty.to_numpy(zero_copy_only=False))
+    return ValueError(
+        f"has {counted(len(rows), 'empty cell')}, the first in row {rows[0]} (from 0); remove such "
+        "rows"
+    )
 
 
 def _rows(column: Any) -> Array:

@@ -17,7 +17,7 @@ from trainables.data.core.bad_samples import BadSamples, settle
 from trainables.data.core.base import Dataset
 from trainables.data.core.samples import Samples
 from trainables.data.core.tasks import OneClass, Task
-from trainables.data.kinds.encode import as_table
+from trainables.data.kinds.encode import as_table, texts_of
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import Columns, TableRows
@@ -55,7 +55,7 @@ class _Calibrated(nn.Module):
         if isinstance(samples, TableRows):
             rows = samples.encode(_columns(raw, samples))
         elif isinstance(samples, Tokens | Subwords | WeightedWords):
-            rows = samples.encode(np.asarray(raw, dtype=object))
+            rows = samples.encode(np.array(texts_of(raw), dtype=object))
         elif isinstance(samples, Images):
             rows = image_rows(samples, np.asarray(raw))
         else:

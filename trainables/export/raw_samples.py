@@ -100,7 +100,7 @@ def read_raw(
         wrong = ~np.isfinite(rows).reshape(len(rows), -1).all(1)
         for row in np.flatnonzero(wrong).tolist():
             bad.add(row, "a number is infinite or not a number")
-    notes = settle([bad], on_bad_sample)
+    notes = settle([bad], on_bad_sample, skip="--on-bad-sample skip")
     good = bad.good()
     names = list(map(str, range(len(rows)))) if names is None else names
     return rows[good], [names[row] for row in good], (*notes, *unseen)

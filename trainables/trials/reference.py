@@ -17,7 +17,7 @@ import torch
 from trainables.contract.config import Criterion
 from trainables.data.core.base import Dataset, Split
 from trainables.data.core.tasks import OneClass
-from trainables.data.core.types import Inputs
+from trainables.data.core.types import Indices, Inputs
 from trainables.data.kinds.encode import PADDING
 from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.kinds.subwords import Subwords
@@ -63,7 +63,7 @@ def reference_models(
         return {}
     rows = np.random.default_rng(seed).permutation(len(dataset.train))
     found = {}
-    for model in _models(dataset, seed):
+    for model in _models(dataset, seed, np.sort(rows[:_MOST_ROWS])):
         chosen = np.sort(rows[: model.most_rows])
         train = dataset.train
         classifier = model.make()
@@ -82,7 +82,8 @@ def reference_models(
     return found
 
 
-def _models(dataset: Dataset, seed: int) -> list[_Model]:
+def _models(dataset: Dataset, seed: int, fitted: Indices) -> list[_Model]:
+    """The models of a kind of data; ``fitted`` are the training rows that fit those of tables."""
     samples = dataset.samples
     if isinstance(samples, WeightedWords):
         return [_Model("TF-IDF + logistic regression", _weights_of_words(samples), _regression)]
@@ -92,7 +93,11 @@ def _models(dataset: Dataset, seed: int) -> list[_Model]:
         return [_Model("TF-IDF + logistic regression", features, _regression)]
     if isinstance(samples, TableRows):
         return [
-            _Model("gradient boosting", lambda rows: rows, lambda: _boosting(seed, samples)),
+            _Model(
+                "gradient boosting",
+                _without_empty(dataset.train.rows(fitted)),
+                lambda: _boosting(seed, samples),
+            ),
             _Model("logistic regression", _indicators(samples), _regression),
         ]
     if isinstance(samples, Images):
@@ -144,6 +149,12 @@ def _boosting(seed: int, samples: TableRows | None = None) -> Any:
         few = (len(levels) < _MOST_LEVELS for levels in samples.levels)
         categories = [len(samples.numeric) + place for place, is_few in enumerate(few) if is_few]
     return HistGradientBoostingClassifier(categorical_features=categories, random_state=seed)
+
+
+def _without_empty(fitted: Inputs) -> Callable[[Inputs], Inputs]:
+    """Rows with 0 in columns of which no fitted row has a value: scikit-learn 1.9 bins no such."""
+    empty = np.isnan(fitted).all(axis=0)
+    return lambda rows: np.where(empty, 0, rows)
 
 
 def _flat(rows: Inputs) -> Inputs:

@@ -155,7 +155,7 @@ def test_two_classes_may_have_one_column() -> None:
         (PROBS, LABELS[:-1], r"labels have shape \(599,\); \(600,\) is needed"),
         (PROBS, LABELS + 0.5, r"labels must be integers or names of classes, not float64"),
         (PROBS * math.nan, LABELS, r"row 0 \(from 0\) of the predictions has NaN"),
-        (PROBS, np.array(["cat"] * 600), r"label 'cat' is not a class; the classes are 0, 1, 2, 3"),
+        (PROBS, np.array(["cat"] * 600), r"label 'cat' .* 0, 1, 2, 3; name them: .* prob_cat"),
         (PROBS[:1], LABELS[:1], r"has 1 samples; at least 2"),
         (np.array([["a"]]), [0], r"predictions must be numbers"),
     ],
@@ -173,6 +173,8 @@ def test_probabilities_as_logits() -> None:
 def test_the_command_ends_with_one_message_and_exit_code_2(tmp_path: Path) -> None:
     np.savez(tmp_path / "bad.npz", probs=LOGITS, labels=LABELS)
     np.savez(tmp_path / "none.npz", probs=PROBS)
+    np.savez(tmp_path / "objects.npz", probs=PROBS, labels=np.array(["a"] * 600, dtype=object))
+    (tmp_path / "empty.csv").write_text("prob_0,prob_1,label\n.5,.5,0\n,.5,0\n.5,.5,1\n")
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
     for file, message in {
@@ -180,7 +182,9 @@ def test_the_command_ends_with_one_message_and_exit_code_2(tmp_path: Path) -> No
         "none.npz": "holds no labels (it has probs); needed: a key or column label",
         "notes.txt": "is not a file of predictions; allowed: .npz, .npy, .csv, .tsv, .parquet",
         "broken.parquet": "cannot be read",
-        "gone.csv": "cannot be read",
+        "gone.csv": "gone.csv: there is no such file",
+        "objects.npz": "column labels: has Python objects, which run code when they are read; save",
+        "empty.csv": "column prob_0: has 1 empty cell, the first in row 1 (from 0)",
     }.items():
         with pytest.raises(UserError) as caught:
             CliRunner().invoke(
@@ -668,3 +672,23 @@ def test_small_judgements_leave_the_number_of_threads_as_it_is() -> None:
     probs = np.random.default_rng(0).dirichlet([1, 1, 1], 300)
     calsweep.judge(probs, np.arange(300) % 3)
     assert torch.get_num_threads() == before
+
+
+@pytest.mark.parametrize("logits", [False, True])
+@pytest.mark.parametrize(
+    ("form", "message"),
+    [("{:.2f}", "each row sums to 100"), ("{:.2f}%", "write percent as shares")],
+)
+def test_percent_in_columns_called_as_the_classes(
+    form: str, message: str, logits: bool, tmp_path: Path
+) -> None:
+    columns = {f"class {k}": list(map(form.format, 100 * PROBS[:, k])) for k in range(4)}
+    columns["label"] = [f"class {label}" for label in LABELS]
+    csv.write_csv(pa.table(columns), tmp_path / "percent.csv")
+    with pytest.raises(UserError, match=message):
+        read_predictions([str(tmp_path / "percent.csv")], Asked(logits=logits))
+
+
+def test_percent_are_no_logits() -> None:
+    with pytest.raises(UserError, match="each row sums to 100: these are percent"):
+        calsweep.judge(100 * PROBS, LABELS, logits=True)

@@ -116,6 +116,8 @@ def test_a_missing_file_names_the_ready_made_ones(tmp_path: Path) -> None:
         load_sweep("quikstart")
     with pytest.raises(UserError, match="is a folder"):
         load_sweep(str(tmp_path))
+    with pytest.raises(UserError, match=r"is a file of data.*`calsweep init --data a/birds.csv`"):
+        load_sweep("a/birds.csv")
 
 
 def test_overrides_and_name(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from PIL import Image
 
 from trainables.data import Arrays, Images, TableRows
 from trainables.data.kinds.table import Columns
+from trainables.data.kinds.weighted_words import WeightedWords
 from trainables.export.calibrated import CalibratedClassifier
 from trainables.export.raw_samples import read_raw
 
@@ -101,3 +102,16 @@ def test_other_arrays_are_no_images(tmp_path: Path, images: npt.NDArray[Any], me
         with pytest.raises((TypeError, ValueError), match=message) as refused:
             read()
         assert "uint8, not uint8" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "raw", ["good film", {"text": ["good film"]}, pa.table({"text": ["good"]})]
+)
+def test_texts_are_a_list_of_strings(raw: Any) -> None:
+    """Letters of a string, keys and names of columns are strings, too."""
+    samples = WeightedWords.measured(
+        np.array(["good film"], dtype=object), max_words=9, max_tokens=9
+    )
+    classifier = CalibratedClassifier(torch.nn.Identity(), samples, 1.0, ("a", "b"))
+    with pytest.raises(TypeError, match=f"list of strings is expected, not a {type(raw).__name__}"):
+        classifier.encode(raw)

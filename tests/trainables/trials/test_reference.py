@@ -56,3 +56,10 @@ def test_classes_without_a_training_sample_are_unlikely(tmp_path: Path) -> None:
     train = Split(dataset.train.rows(only_two), dataset.train.labels[only_two])
     found = reference_models(replace(dataset, train=train))
     assert found["logistic regression"]["test_error"] == 0
+
+
+def test_a_column_without_values_is_no_obstacle(tmp_path: Path) -> None:
+    lines = [f"{index % 2 + index / 100},,{index % 2}" for index in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["x,empty,label", *lines]))
+    found = reference_models(load_dataset("csv", seed=0, train=tmp_path / "a.csv"))
+    assert {outcome["test_error"] for outcome in found.values()} == {0}

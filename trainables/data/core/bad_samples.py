@@ -33,18 +33,21 @@ class BadSamples:
         return np.setdiff1d(np.arange(self.count), np.array(list(self.faults), dtype=np.intp))
 
 
-def settle(parts: list[BadSamples], on_bad_sample: OnBadSample) -> tuple[str, ...]:
+def settle(
+    parts: list[BadSamples], on_bad_sample: OnBadSample, skip: str = "dataset.on_bad_sample: skip"
+) -> tuple[str, ...]:
     """Raises one ``ValueError`` about all bad samples, or returns notes if they are skipped.
 
     A note per part with skipped samples: their number in the first line, then up to a thousand
-    lines with a sample and its fault. At least one sample must be left.
+    lines with a sample and its fault. At least one sample must be left. ``skip`` is the option that
+    skips them, for the message.
     """
     notes = []
     for part in parts:
         if part.count == 0:
             raise ValueError("there are no samples; at least one is needed")
         if len(part.faults) == part.count or (part.faults and on_bad_sample == "error"):
-            raise ValueError(_list(part))
+            raise ValueError(_list(part, skip))
         if part.faults:
             head = f"{len(part.faults):,} of {part.count:,} samples are skipped:"
             notes.append("\n".join([head, *_lines(part, _KEPT)]))
@@ -57,14 +60,11 @@ def _lines(part: BadSamples, most: int) -> list[str]:
     return [*(f"{part.where(row)}: {part.faults[row]}" for row in rows[:most]), *more]
 
 
-def _list(part: BadSamples) -> str:
+def _list(part: BadSamples, skip: str) -> str:
     lines = _lines(part, _SHOWN)
+    if len(part.faults) == part.count > 1:
+        return "\n".join([f"none of the {part.count:,} samples can be used:", *lines])
     if len(part.faults) == 1:
         return lines[0]
-    return "\n".join(
-        [
-            f"{len(part.faults):,} of {part.count:,} samples cannot be used (on_bad_sample: skip "
-            "skips them):",
-            *lines,
-        ]
-    )
+    head = f"{len(part.faults):,} of {part.count:,} samples cannot be used ({skip} skips them):"
+    return "\n".join([head, *lines])

@@ -207,18 +207,18 @@ def _images(samples: Mapping[str, Any], raw: Any) -> Rows:
 
 def _tokens(samples: Mapping[str, Any], raw: Any) -> Rows:
     numbers = {word: number for number, word in enumerate(samples["vocabulary"], start=2)}
-    return token_rows(_texts(raw), samples["shape"][0], numbers)
+    return token_rows(texts_of(raw), samples["shape"][0], numbers)
 
 
 def _weighted_words(samples: Mapping[str, Any], raw: Any) -> Rows:
     numbers = {word: number for number, word in enumerate(samples["vocabulary"], start=1)}
-    return weighted_rows(_texts(raw), samples["shape"][0], numbers, np.array(samples["idf"]))
+    return weighted_rows(texts_of(raw), samples["shape"][0], numbers, np.array(samples["idf"]))
 
 
 def _subwords(samples: Mapping[str, Any], raw: Any) -> Rows:
     if samples.get("content") is None:
         return _array(samples, raw)
-    found = _tokenizer(samples["content"]).encode_batch(_texts(raw))
+    found = _tokenizer(samples["content"]).encode_batch(texts_of(raw))
     return np.array([each.ids for each in found], np.int32).reshape(-1, *samples["shape"])
 
 
@@ -229,7 +229,10 @@ def _tokenizer(content: str) -> Any:
     return Tokenizer.from_str(content)
 
 
-def _texts(raw: Any) -> list[str]:
+def texts_of(raw: Any) -> list[str]:
+    """A list of strings; ``TypeError`` for a single one, a data frame or other things."""
+    if isinstance(raw, str | Mapping) or hasattr(raw, "columns"):  # letters, keys, names of columns
+        raise TypeError(f"a list of strings is expected, not a {type(raw).__name__}")
     texts = list(raw)
     if wrong := [text for text in texts if not isinstance(text, str)]:
         raise TypeError(f"texts must be strings, not {wrong[0]!r}")

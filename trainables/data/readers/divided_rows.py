@@ -16,7 +16,7 @@ from trainables.data.core.divisions import SPLITS, ByGroup, ByName, ByTime, Divi
 from trainables.data.kinds.encode import as_dates
 from trainables.data.labelling.groups import IN_ALL
 from trainables.data.readers.rows import Rows
-from trainables.data.readers.table_columns import convert_each, numbers_of
+from trainables.data.readers.table_columns import convert_each, is_date, numbers_of
 
 _NAMES: Final = {name: split for split, names in SPLITS.items() for name in names}
 _COLUMN: Final = "split"
@@ -40,8 +40,14 @@ class DividedBy:
         return {name: column for name, column in vars(self).items() if column is not None}
 
     def found_in(self, parts: Sequence[Rows], columns: Sequence[str]) -> DividedBy:
-        """With a column ``split`` that names splits, unless ``columns`` or options have a use."""
+        """With a column ``split`` that names splits, unless ``columns`` or options have a use.
+
+        Raises:
+            ValueError: The first part lacks a column that is given.
+        """
         rows = parts[0]
+        for option, column in self.given.items():
+            rows.check_has(column, option, IN_ALL if option == "group" else "")
         if self.given or len(parts) > 1 or _COLUMN in columns or not names_splits(rows, _COLUMN):
             return self
         return DividedBy(split=_COLUMN)
@@ -90,7 +96,6 @@ def _by_name(
         raise ValueError(
             f"split={column} and the path {parts[1].option} are given; give one of them"
         )
-    rows.content(column, "split")  # it exists
     found = []
     for row, word in enumerate(rows.column(column, pa.string()).to_pylist()):
         split = _NAMES.get((word or "").strip().lower())
@@ -153,7 +158,7 @@ def _times(rows: Rows, bad: BadSamples, column: str) -> pa.ChunkedArray:
         values = numbers_of(rows, column, content)
         return pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), values)
     types = [file.schema.field(column).type for file in rows.files]
-    if all(pa.types.is_date(kind) or pa.types.is_timestamp(kind) for kind in types):
+    if all(map(is_date, types)):
         return rows.column(column, pa.timestamp("us")).cast(pa.int64())
     if content != "text" and rows.typed:
         raise ValueError(f"{rows.holds(column, 'time')}; allowed: dates, times or numbers")

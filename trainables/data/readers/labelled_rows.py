@@ -322,8 +322,10 @@ def _certain_labels(
     else:
         found = rows.column(column, pa.string())
         found = pc.utf8_lower(found) if decided == "truth" else found
+        blank = pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(found)), 0)
+        found = pc.if_else(blank, pa.scalar(None, found.type), found)  # quoted "" in CSV
     for row in np.flatnonzero(found.is_null().to_numpy()).tolist():
-        bad.add(row, "there is no label (null)")
+        bad.add(row, "there is no label")
     if pa.types.is_integer(found.type):
         codes: Values = pc.fill_null(found, 0).to_numpy()
         named = own or names is not None

@@ -148,9 +148,13 @@ def _are_words(name: str, parts: list[Rows]) -> bool:
     for rows in parts:
         found = rows.content(name, "features")
         if found in ("bytes", "other"):
+            advice = (
+                f"dates: [{name}] makes its year, month and weekday features"
+                if is_date(rows.type(name))
+                else f"if these are images, set image: {name}"
+            )
             raise ValueError(
-                f"{rows.holds(name)}; features must be numbers, words, or true and false; if these "
-                f"are images, set image: {name}"
+                f"{rows.holds(name)}; features must be numbers, words, or true and false; {advice}"
             )
         if found != "nothing":
             return found == "text"
@@ -191,7 +195,7 @@ def _dates(rows: Rows, name: str, bad: BadSamples) -> pa.ChunkedArray:
     kind, content = rows.type(name), rows.content(name, "dates")
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    dated = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+    dated = is_date(kind)
     if dated and rows.typed:
         return rows.column(name, kind)
     if not dated and content not in ("text", "nothing"):
@@ -199,6 +203,11 @@ def _dates(rows: Rows, name: str, bad: BadSamples) -> pa.ChunkedArray:
             f"{rows.holds(name, 'dates')}; allowed: dates, also as words such as 2026-11-24"
         )
     return convert_each(rows, name, bad, as_dates, "a date such as 2026-11-24")
+
+
+def is_date(kind: pa.DataType) -> bool:
+    """Whether values of this type are dates, maybe with times."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def convert_each(

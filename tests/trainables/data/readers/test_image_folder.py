@@ -44,7 +44,7 @@ def test_images_of_different_sizes(write_folder: WriteFolder) -> None:
     write_folder("train", {"a": 10, "b": 10}, size=(9, 12))
     root = write_folder("test", {"a": 3, "b": 3}, size=(7, 5))
     with pytest.raises(
-        ValueError, match=r"6 of 6 samples .*\n\S+a/000.png: 7x5 pixels, while other images"
+        ValueError, match=r"none of the 6 samples .*\n\S+a/000.png: 7x5 pixels, while other images"
     ):
         load_dataset("image_folder", root=root, seed=0, validation=2)
     dataset = load_dataset("image_folder", root=root, image_size=6, seed=0, validation=2)

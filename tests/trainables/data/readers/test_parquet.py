@@ -188,7 +188,7 @@ BAD_FILES: dict[str, tuple[BadFile, type[Exception], str]] = {
     "null label": (
         lambda write, files, path: write("a.parquet", files, [*[0, 1] * 4, None, 1]),
         ValueError,
-        r"train=\S+a.parquet, row 8 \(from 0\): there is no label \(null\)",
+        r"train=\S+a.parquet, row 8 \(from 0\): there is no label",
     ),
     "negative label": (
         lambda write, files, path: write("a.parquet", files, [*[0, 1] * 4, 0, -1]),

@@ -217,3 +217,29 @@ def test_columns_of_truth_values_are_soft_labels(tmp_path: Path) -> None:
     assert dataset.classes == ("cat", "dog")
     assert dataset.train.soft is not None
     np.testing.assert_array_equal(dataset.train.soft.argmax(1), dataset.train.labels)
+
+
+def test_empty_words_are_no_labels(tmp_path: Path) -> None:
+    path = csv(tmp_path / "a.csv", "x,label", [f"{i},{'ab'[i % 2]}" for i in range(30)])
+    path.write_text(path.read_text() + '30,""\n31," "\n32,\n')
+    with pytest.raises(ValueError, match="3 of 33 samples cannot be used") as caught:
+        load(path)
+    assert [line.partition(": ")[2] for line in str(caught.value).splitlines()[1:]] == [
+        "there is no label"
+    ] * 3
+    assert load(path, on_bad_sample="skip").classes == ("a", "b")
+
+
+def test_columns_of_dates_are_named_as_dates(tmp_path: Path) -> None:
+    path = csv(tmp_path / "a.csv", "day,label", [f"2026-01-{i + 1:02},{i % 2}" for i in range(28)])
+    with pytest.raises(ValueError, match=r"dates: \[day\] makes its year, month and weekday"):
+        load(path)
+    with pytest.raises(ValueError, match=r"no column 'dya' \(option time\) \(did you mean 'day'"):
+        load(path, time="dya")
+
+
+def test_if_all_samples_are_bad_skipping_is_not_advised(tmp_path: Path) -> None:
+    lines = [f"{i + 1}.1.2026,{i},{i % 2}" for i in range(28)]
+    path = csv(tmp_path / "a.csv", "day,x,label", lines)
+    with pytest.raises(ValueError, match=r"^none of the 28 samples can be used:\n"):
+        load(path, time="day", on_bad_sample="skip")
