@@ -25,23 +25,34 @@ def soft_rank(scores: Tensor, epsilon: float) -> Tensor:
     return ranks[order.argsort()].to(scores)
 
 
-@torch.library.custom_op("calsweep::decreasing_blocks", mutates_args=())
+_OPERATORS = torch.library.Library("calsweep", "FRAGMENT")  # type: ignore[no-untyped-call]
+_NAME = "calsweep::decreasing_blocks"
+_OPERATORS.define("decreasing_blocks(Tensor values) -> Tensor")  # type: ignore[no-untyped-call]
+
+
 def _blocks(values: Tensor) -> Tensor:
     """The block of each value (n,) in their decreasing least-squares fit, numbered from 0.
 
     An operator of its own, because neither ``torch.compile`` nor ``torch.vmap`` sees into SciPy.
+    ``torch.library.custom_op`` would import PyTorch's compiler when it is called.
     """
+    blocks: Tensor = torch.ops.calsweep.decreasing_blocks.default(values)
+    return blocks
+
+
+@torch.library.impl(_NAME, "cpu", lib=_OPERATORS)
+def _(values: Tensor) -> Tensor:
     from scipy.optimize import isotonic_regression  # slow to import
 
     starts = isotonic_regression(values.numpy(), increasing=False).blocks
     return torch.from_numpy(np.repeat(np.arange(len(starts) - 1), np.diff(starts)))
 
 
-@_blocks.register_fake
+@torch.library.register_fake(_NAME, lib=_OPERATORS)  # type: ignore[untyped-decorator]
 def _(values: Tensor) -> Tensor:
     return torch.empty_like(values, dtype=torch.int64)
 
 
-@_blocks.register_vmap
+@torch.library.register_vmap(_NAME, lib=_OPERATORS)  # type: ignore[untyped-decorator]
 def _(info: object, dims: tuple[int], values: Tensor) -> tuple[Tensor, int]:
     return torch.stack([_blocks(each) for each in values.unbind(dims[0])]), 0
