@@ -156,8 +156,10 @@ def judge_ensemble(
         return _of_seeds_alone(ranking, all_seeds, read, name)
     ours = _Judged(selected, selected.on_test(read))
     seeds = None if all_seeds is None else _Judged(all_seeds, all_seeds.on_test(read))
-    equal = select_seeds(ranking, read, selected.networks)
-    rival = None if equal is None else _Judged(equal, equal.on_test(read))
+    rival = seeds
+    if all_seeds is None or all_seeds.networks != selected.networks:
+        equal = select_seeds(ranking, read, selected.networks)
+        rival = None if equal is None else _Judged(equal, equal.on_test(read))
     comparisons = [] if rival is None else _comparisons(ours, rival, sweeps)
     found = {
         **_facts(ranking, ours),
@@ -282,13 +284,14 @@ def _facts(ranking: Ranking, judged: _Judged) -> dict[str, Any]:
 def _row(ranking: Ranking, judged: _Judged, label: str) -> dict[str, Any]:
     from trainables import metrics as M
 
-    shown = shown_metrics(ranking.rule.objective)
+    shown = [key for key in shown_metrics(ranking.rule.objective) if key != "temperature"]
+    names = sorted({MetricName.parse(key).metric for key in shown} & M.METRICS.keys())
     selected, (scaled, labels, _) = judged.selected, judged.on_test
     temperature = selected.ensemble.temperature
     measured = {
-        "val": M.evaluate(selected.crossed.logits, selected.crossed.labels),
-        "test": M.evaluate(scaled * temperature, labels),
-        "scaled": M.evaluate(scaled, labels),
+        "val": M.evaluate(selected.crossed.logits, selected.crossed.labels, names),
+        "test": M.evaluate(scaled * temperature, labels, names),
+        "scaled": M.evaluate(scaled, labels, names),
     }
     row: dict[str, Any] = {
         "loss": label,
@@ -300,10 +303,9 @@ def _row(ranking: Ranking, judged: _Judged, label: str) -> dict[str, Any]:
         "note": counted(selected.networks, "network"),
     }
     for key in shown:
-        if key != "temperature":
-            name = MetricName.parse(key)
-            kind = "scaled" if name.split == "test" and name.scaled else name.split
-            row[key] = measured[kind].get(name.metric, math.nan)
+        name = MetricName.parse(key)
+        kind = "scaled" if name.split == "test" and name.scaled else name.split
+        row[key] = measured[kind].get(name.metric, math.nan)
     return row
 
 
