@@ -14,9 +14,9 @@ def main() -> None:
     except ImportError as error:
         print(f"calsweep: {error}", file=sys.stderr)
         sys.exit(2)
-    from sweeps.cli import main as run_command
+    from sweeps.cli import run
 
-    run_command()
+    run()
 
 
 if __name__ == "__main__":

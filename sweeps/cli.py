@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import io
+import logging
+import os
 import sys
 from contextlib import suppress
 
@@ -17,6 +20,30 @@ from sweeps.messages.redaction import print_traceback, redact, redact_what_pytho
 from sweeps.terminal.lasting import discard_unwritable
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
+
+
+def run() -> None:
+    """Run the command as the whole process, which then ends without freeing each object.
+
+    After a sweep, freeing the objects of some 6,000 modules takes 2.7 s of CPU time.
+    """
+    code = 1
+
+    def leave() -> None:
+        logging.shutdown()
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            return  # Python reports it
+        os._exit(code)
+
+    atexit.register(leave)  # Python calls the first one last
+    try:
+        main()
+    except SystemExit as end:
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
+        raise
 
 
 def main() -> None:
@@ -72,4 +99,4 @@ def _fail(message: str, code: int) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run()

@@ -260,3 +260,40 @@ def test_help_lists_every_command_once_in_one_line(tmp_path: Path) -> None:
     words = [line.split()[0] for line in lines if line.startswith("  ") and line.strip()]
     assert sorted(word for word in words if word in shown) == sorted(shown)
     assert not [line for line in lines if line.endswith("...") or len(line) > 80]
+
+
+ENDING = """
+import atexit, sys
+from sweeps.cli import run
+
+class Freed:
+    def __del__(self):
+        print("freed")
+
+kept = Freed()
+sys.argv[1:] = ["init", "--data", "digits", "there.yaml"]
+import sweeps.service.reading as reading
+first = reading.write_new_sweep_file
+
+def write(*arguments):
+    atexit.register(print, "handler called")
+    return first(*arguments)
+
+reading.write_new_sweep_file = write
+run()
+"""
+
+
+@pytest.mark.parametrize(("there", "code"), [(False, 0), (True, 2)])
+def test_the_process_ends_without_freeing_each_object(
+    tmp_path: Path, there: bool, code: int
+) -> None:
+    """But what is to be done at the end is done, and the exit code is that of the command."""
+    if there:
+        (tmp_path / "there.yaml").touch()
+    done = subprocess.run(
+        [sys.executable, "-c", ENDING], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == code, done.stderr
+    assert done.stdout.endswith("handler called\n")
+    assert ("already exists" in done.stderr) == there
