@@ -37,7 +37,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
 
 _BEYOND_GUARD = 3.0  # times the guard's limit is shown; a single trial must not spoil the scale
-_FEWEST_IN_SLICE = 2  # trials at least
+_FEWEST_IN_SLICE, _FEWEST_IN_MAP = 2, 6  # trials at least
 _DASHES = ("", "5 3", "2 2", "8 2 2 2")
 _SEARCHED = Mark(COLOURS[0])
 _PUBLISHED = Mark(COLOURS[1], "diamond", size=5.5)
@@ -225,6 +225,35 @@ def one_slice(group: Searched, objective: str) -> Chart:
             mark,
             [_tip(r, objective) for r in own],
         )
+    return chart
+
+
+def maps(groups: Sequence[Searched], objective: str) -> list[Chart]:
+    """The objective over the first two hyperparameters of each loss; darker is better."""
+    drawn = []
+    for loss in dict.fromkeys(group.loss for group in groups):
+        own = [group for group in groups if group.loss == loss]
+        if len(own) > 1 and len(own[0].trials) >= _FEWEST_IN_MAP:
+            drawn.append(_map(own[0], own[1], objective))
+    return drawn
+
+
+def _map(across: Searched, up: Searched, objective: str) -> Chart:
+    name = format_loss(across.loss)
+    chart = Chart(
+        f"{objective} over {across.name} and {up.name} of {across.loss}; darker is better",
+        _hyperparameter_axis(across, f"{name}: {_symbol(across.name)}"),
+        _hyperparameter_axis(up, _symbol(up.name)),
+        width=300,
+        height=220,
+    )
+    ranked = sorted(across.trials, key=lambda r: r.outcome[objective])
+    for place, record in enumerate(ranked):
+        shade = _SHADES[len(_SHADES) * place // len(ranked)]
+        shape = "diamond" if record.role == "published" else "circle"
+        where = [float(record.hyperparameters[group.name]) for group in (across, up)]
+        for mark in (Mark(shade, shape, size=6), Mark(GREY, shape, hollow=True, size=6)):
+            chart.points([where[0]], [where[1]], mark, [_tip(record, objective)])
     return chart
 
 

@@ -134,6 +134,7 @@ def _search_figures(ranking: Ranking, plan: Plan) -> dict[str, Any]:
         "saved": figures.saved_by_stopping(classifiers, plan.epochs),
         "importances": importances(classifiers, plan),
         "slices": [_svg(figures.one_slice(group, plan.rule.objective)) for group in groups],
+        "maps": [_svg(chart) for chart in figures.maps(groups, plan.rule.objective)],
     }
 
 

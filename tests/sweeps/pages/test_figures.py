@@ -154,6 +154,17 @@ def test_slices_show_finished_trials_of_the_search_alone() -> None:
         if not label.startswith("4:"):  # the path of a diamond starts at the top
             number = int(label.partition(":")[0])
             assert (margin, ece) == (pytest.approx(number, 0.05), pytest.approx(0.01 * number, 0.1))
+    (chart,) = figures.maps(groups, "val_ece")
+    drawn_map = svg(chart)
+    circles = [m for m in marks_of(ET.fromstring(drawn_map), 220) if not m[2].startswith("4:")]
+    for margin, lam, label in circles:
+        number = int(label.partition(":")[0])
+        assert (margin, lam) == (pytest.approx(number, rel=0.05), pytest.approx(0.1 * number, 0.05))
+    shades = dict(
+        reversed(each) for each in re.findall(r'fill="#(\w+)"[^>]*><title>(\d)', drawn_map)
+    )
+    light = [sum(bytes.fromhex(shades[str(n)])) for n in range(1, 8)]
+    assert light == sorted(light) and light[0] < light[-1]  # better trials are darker
     assert figures.searched(records[:1], "val_ece") == []
 
 
