@@ -64,12 +64,22 @@ HOST_FACING = (  # marked `host`: another version of a library may break these t
     "trainables/trials/test_trial.py",
     "trainables/wrappers",
 )
+LONGEST = (  # begin first, as other processes would wait for the end of a long file
+    "sweeps/test_faults.py",
+    "sweeps/jobs/test_jobs.py",
+    "test_notebooks.py",
+    "sweeps/test_several_workers.py",
+    "sweeps/cluster/test_two_sweeps.py",
+    "trainables/test_simulated_gpu.py",
+    "sweeps/service/test_backends.py",
+    "sweeps/test_kill_and_resume.py",
+)
 
 
 def pytest_configure() -> None:
-    gone = [name for name in HOST_FACING if not (HERE / name).exists()]
+    gone = [name for name in (*HOST_FACING, *LONGEST) if not (HERE / name).exists()]
     if gone:
-        raise pytest.UsageError(f"HOST_FACING names what does not exist: {gone}")
+        raise pytest.UsageError(f"tests/conftest.py names what does not exist: {gone}")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -78,8 +88,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def faces_a_host(path: Path) -> bool:
         return any(path.is_relative_to(HERE / name) for name in HOST_FACING)
 
-    # Otherwise this long file would begin last, and other processes would wait for its end.
-    items.sort(key=lambda item: item.path != HERE / "trainables/test_simulated_gpu.py")
+    place = {HERE / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path, len(place)))
     for item in items:
         if faces_a_host(item.path):
             item.add_marker("host")
