@@ -120,7 +120,9 @@ def _one_network(ranking: Ranking, comparisons: Sequence[Comparison]) -> Recomme
         )
     if chosen == baseline:
         heading = objective_heading(ranking.rule.objective)
-        return _of(baseline, "baseline", f"It also has the lowest validation {heading}.")
+        lowest = min(ranking.candidates, key=lambda each: each.objectives[0])
+        within = "" if lowest.feasible else " of the settings within the limits"
+        return _of(baseline, "baseline", f"It also has the lowest validation {heading}{within}.")
     found = deciding(comparisons)
     if found is not None and found.verdict == "supported":
         return _of(chosen, "setting", f"It is shown to beat {_rival(found)}, {_by(found)}.")

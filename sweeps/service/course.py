@@ -84,7 +84,8 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
     )
     for record in past.records:
         writer.submit(record)
-    progress.stage("Starting the first trials")
+    if not queue.exhausted:
+        progress.stage("Starting the first trials")
     progress.follow(queue)
     try:
         if not queue.exhausted:

@@ -73,6 +73,10 @@ def test_by_the_error_the_rival_has_no_temperature() -> None:
 def test_where_cross_entropy_is_selected_or_no_option() -> None:
     worse = trial(1, val_ece=0.2)
     assert recommended([PLAIN, worse]).why == "It also has the lowest validation ECE."
+    beyond = trial(1, val_ece=0.001, val_error=0.9)
+    assert recommended([PLAIN, beyond]).why == (
+        "It also has the lowest validation ECE of the settings within the limits."
+    )
     alone = recommended([FOCAL])
     assert (alone.kind, alone.trials) == ("setting", (1,))
     assert "cross-entropy, which did not finish" in alone.why
