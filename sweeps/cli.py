@@ -20,6 +20,7 @@ from sweeps.messages.redaction import print_traceback, redact, redact_what_pytho
 from sweeps.terminal.lasting import discard_unwritable
 
 _OBJECTS_BETWEEN_COLLECTIONS = 50_000
+_INTERRUPTED = 130
 
 
 def run() -> None:
@@ -56,7 +57,7 @@ def main() -> None:
 
         keep_what_was_sent()
     try:
-        sys.exit(app(standalone_mode=False))
+        sys.exit(_code())
     except UserError as error:
         _fail(str(error), 2)
     except SweepFailedError as error:
@@ -75,6 +76,13 @@ def main() -> None:
             _fail(error.format_message(), 2)
         print_traceback(error)
         sys.exit(1)
+
+
+def _code() -> int | None:
+    code: int | None = app(standalone_mode=False)
+    if code == _INTERRUPTED:  # what typer returns after Ctrl-C, without a message
+        raise KeyboardInterrupt
+    return code
 
 
 def _collect_garbage_seldom() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -84,11 +85,10 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
     )
     for record in past.records:
         writer.submit(record)
-    if not queue.exhausted:
-        progress.stage("Starting the first trials")
     progress.follow(queue)
     try:
         if not queue.exhausted:
+            progress.stage("Starting the first trials")
             train(running, queue, encoder)
         ending = end_of(queue, store, dataset, progress)
         if not queue.cut_short:
@@ -96,7 +96,8 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
             keep_mistakes(store, shown_network(ending.ranking, ending.result.recommended), dataset)
     except BaseException as error:
         progress.stage("Writing to MLflow")
-        writer.close(_PATIENCE_SECONDS)
+        with suppress(KeyboardInterrupt):  # a second Ctrl-C ends the wait
+            writer.close(_PATIENCE_SECONDS)
         if not isinstance(error, KeyboardInterrupt):
             raise
         raise interrupted(store) from None

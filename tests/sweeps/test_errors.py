@@ -1,6 +1,8 @@
 """The cause of an error on one line."""
 
 import re
+import subprocess
+import sys
 import traceback
 
 import pytest
@@ -49,3 +51,21 @@ def test_the_cause_is_the_last_error_and_where_it_was_raised(function: object, s
 def test_an_error_without_a_traceback_has_no_place() -> None:
     assert cause(ValueError("bad")) == "ValueError: bad"
     assert cause(ValueError()) == "ValueError"
+
+
+INTERRUPTED = """
+import sys, typer
+from sweeps import cli
+cli.app = typer.Typer()
+@cli.app.command()
+def command():
+    raise KeyboardInterrupt
+sys.argv = ["calsweep"]
+cli.main()
+"""
+
+
+def test_an_interrupted_command_says_so() -> None:
+    command = [sys.executable, "-c", INTERRUPTED]
+    ended = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr.strip()) == (130, "calsweep: interrupted")
