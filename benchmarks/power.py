@@ -29,7 +29,7 @@ import torch
 from sweeps.evidence.comparison import ERROR, LEAST_CHANCE
 from sweeps.sweep_file.sections.search import LOOKS
 from trainables import metrics as M
-from trainables.metrics.inference.nll_calibration import nll_reductions
+from trainables.metrics.inference.intervals import nll_reductions
 from trainables.posthoc import TemperatureScaling
 
 CLASSES = 10

@@ -7,6 +7,7 @@ import io
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -50,18 +51,13 @@ class Composer:
             raise UserError(
                 "groups are for samples in memory; of files, name the column: dataset.group"
             )
-        if isinstance(given, str):
-            return given
-        if isinstance(given, Mapping):
-            return dict(given)
-        if callable(given):
-            return self._named("dataset", given)
         if not isinstance(given, tuple) or len(given) not in (2, 3):
-            raise UserError(
-                f"dataset is a {_form(given)}; allowed: samples and labels (X, y), with "
-                "weights (X, y, sample_weight), two or three such: (train, test) or (train, "
-                "validation, test), the name of a dataset, a section of a sweep file, or a "
-                "function that loads one"
+            return self._section(
+                "dataset",
+                given,
+                "samples and labels (X, y), with weights (X, y, sample_weight), two or three such: "
+                "(train, test) or (train, validation, test), the name of a dataset, a section of a "
+                "sweep file, or a function that loads one",
             )
         from trainables.data.labelling.groups import IN_ALL
 
@@ -89,39 +85,31 @@ class Composer:
 
     def model(self, given: Any) -> str | Section:
         """The section ``model`` from a name, a section, a function, a class or a module."""
-        if isinstance(given, str):
-            return given
-        if isinstance(given, Mapping):
-            return dict(given)
-        from torch import nn
+        if not isinstance(given, str | Mapping):
+            from torch import nn
 
-        if isinstance(given, nn.Module):
             from trainables.models.fresh import Fresh
 
-            try:
-                return self._named("model", Fresh(given), type(given).__name__)
-            except ValueError as error:
-                raise UserError(f"model: {error}") from None
-        if not callable(given):
-            raise UserError(
-                f"model is a {type(given).__name__}; allowed: the name of a model, a section of a "
-                "sweep file, or a function or class that builds a module"
-            )
-        return self._named("model", given)
+            if isinstance(given, nn.Module):
+                with _user_errors("model: "):
+                    return self._named("model", Fresh(given), type(given).__name__)
+        return self._section(
+            "model",
+            given,
+            "the name of a model, a section of a sweep file, or a function or class that builds a "
+            "module",
+        )
 
     def trainable(self, given: Any) -> str | Section:
         """The section ``trainable`` from a name, a section or a function."""
-        if isinstance(given, str):
-            return given
         if isinstance(given, Mapping):
             functions = {k: v for k, v in given.items() if k in ("name", "load") and callable(v)}
             return {**given, **{k: self._named("trainable", v) for k, v in functions.items()}}
-        if not callable(given):
-            raise UserError(
-                f"trainable is a {type(given).__name__}; allowed: package.module:function, a "
-                "section of a sweep file, or a function that takes a trial"
-            )
-        return self._named("trainable", given)
+        return self._section(
+            "trainable",
+            given,
+            "package.module:function, a section of a sweep file, or a function that takes a trial",
+        )
 
     def losses(self, given: Any) -> list[str | Section]:
         """The section ``losses`` from names, classes and results of `calsweep.loss`."""
@@ -130,17 +118,27 @@ class Composer:
         return [self._loss(each) for each in given]
 
     def _loss(self, given: Any) -> str | Section:
-        if isinstance(given, str):
-            return given
         if isinstance(given, Mapping):
             name = given.get("name")
             return {**given, "name": self._named("losses", name) if callable(name) else name}
+        if isinstance(given, str):
+            return given
         if not inspect.isclass(given):
             raise UserError(
                 f"losses: {given!r} is not allowed; allowed: the name of a loss, calsweep.loss("
                 "name, ...), or a class"
             )
         return self._named("losses", given)
+
+    def _section(self, key: str, given: Any, allowed: str) -> str | Section:
+        """A name, a section, or a function or class under its name."""
+        if isinstance(given, str):
+            return given
+        if isinstance(given, Mapping):
+            return dict(given)
+        if not callable(given):
+            raise UserError(f"{key} is a {_form(given)}; allowed: {allowed}")
+        return self._named(key, given)
 
     def _named(self, key: str, value: Any, label: str | None = None) -> str:
         """The dotted path of a function or class, or the name under which it is stored."""
@@ -188,6 +186,15 @@ class Composer:
         return {"name": name, key: (folder / file).uri, **more}
 
 
+@contextmanager
+def _user_errors(before: str = "") -> Iterator[None]:
+    """Context whose errors about a value, also those of Arrow, are the user's."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        raise UserError(f"{before}{error}") from None
+
+
 def _is_importable(module: str | None, name: str, value: object) -> bool:
     if module in (None, "__main__") or getattr(sys.modules.get(module), name, None) is not value:
         return False
@@ -220,10 +227,8 @@ def _arrays(samples: Any, labels: Any, beside: Columns, where: str) -> tuple[str
 
     from trainables.data.readers.arrays import as_arrays
 
-    try:
-        x, y = as_arrays((samples, labels), where)
-    except (TypeError, ValueError) as error:
-        raise UserError(str(error)) from None
+    with _user_errors():
+        x, y = as_arrays(samples, labels, where)
     arrays: dict[str, Any] = {"x": x, "y": y, **beside}
     digest = new_digest()
     for array in arrays.values():
@@ -246,10 +251,8 @@ def _table(samples: Any, labels: Any, beside: Columns, where: str) -> tuple[str,
     from trainables.data.kinds.encode import as_table
     from trainables.data.readers.index_columns import is_index
 
-    try:
+    with _user_errors(f"{where}: "):
         rows = as_table(samples)
-    except (TypeError, ValueError) as error:  # the base classes of Arrow's errors
-        raise UserError(f"{where}: {error}") from None
     features = [name for name in rows.column_names if not is_index(name)]
     return _rows("table", rows, (labels, beside), where, {"features": features})
 
@@ -263,10 +266,8 @@ def _rows(
     from trainables.data.readers.arrays import as_labels
 
     labels, beside = targets
-    try:
+    with _user_errors():
         values = as_labels(labels, where)
-    except (TypeError, ValueError) as error:
-        raise UserError(str(error)) from None
     if len(values) != rows.num_rows:
         raise UserError(
             f"{where}: there are {rows.num_rows} samples, and labels of shape {values.shape}"
@@ -298,11 +299,9 @@ def _groups(raw: Any, count: int, where: str) -> npt.NDArray[Any]:
     """Groups (N,) as text."""
     from trainables.data.labelling.groups import check_none_missing, names_of_groups
 
-    try:
+    with _user_errors(f"{where}: "):
         names, missing = names_of_groups("groups", raw, count)
         check_none_missing("group", missing)
-    except ValueError as error:
-        raise UserError(f"{where}: {error}") from None
     return names
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import KW_ONLY, dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Self
 
@@ -18,6 +19,7 @@ from calsweep.running import run
 from sweeps.errors import SweepInterruptedError, UserError
 
 
+@dataclass(eq=False, repr=False)
 class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Classifier that searches for the best-calibrated loss and hyperparameters.
 
@@ -50,32 +52,18 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
         feature_names_in_: Names of the features, if ``X`` has names.
     """
 
-    def __init__(
-        self,
-        losses: Any = ("focal", "dual_focal", "label_smoothing"),
-        model: Any = None,
-        *,
-        epochs: int = 20,
-        trials: int = 20,
-        validation: float | int = 0.2,
-        test_size: float | int = 0.1,
-        set: Mapping[str, Any] | None = None,
-        storage: str | None = None,
-        address: str | None = None,
-        random_state: Any = 0,
-        progress: bool = False,
-    ) -> None:
-        self.losses = losses
-        self.model = model
-        self.epochs = epochs
-        self.trials = trials
-        self.validation = validation
-        self.test_size = test_size
-        self.set = set
-        self.storage = storage
-        self.address = address
-        self.random_state = random_state
-        self.progress = progress
+    losses: Any = ("focal", "dual_focal", "label_smoothing")
+    model: Any = None
+    _: KW_ONLY
+    epochs: int = 20
+    trials: int = 20
+    validation: float | int = 0.2
+    test_size: float | int = 0.1
+    set: Mapping[str, Any] | None = None
+    storage: str | None = None
+    address: str | None = None
+    random_state: Any = 0
+    progress: bool = False
 
     def fit(
         self,

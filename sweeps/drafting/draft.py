@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 from sweeps.drafting.draft_columns import LABELS, group_column, label_column, unusable_columns
 from sweeps.errors import UserError, first_line
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
-from trainables.data.kinds.dates import is_dates
 from trainables.data.readers.index_columns import is_index
+from trainables.data.readers.table_columns import is_dates
 from trainables.models.recipes import usual_recipe
 from trainables.plugins.arguments import did_you_mean, few
 

@@ -349,7 +349,7 @@ class _Runs:
 
     def _calibration_part(self, candidate: Candidate) -> list[Tensor]:
         """The reduction of each sample's log loss by a temperature, (N,), for each judged trial."""
-        from trainables.metrics.inference.nll_calibration import nll_reductions
+        from trainables.metrics.inference.intervals import nll_reductions
 
         found = []
         for trial in candidate.judged:

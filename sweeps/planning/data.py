@@ -42,7 +42,7 @@ def load_data(sweep: SweepFile) -> Dataset:
 
 def _text_form(sweep: SweepFile) -> dict[str, str]:
     """The option ``text_form`` for texts: weighted words, unless the model needs word order."""
-    from trainables.data.kinds.weighted_words import WeightedWords
+    from trainables.data.kinds.words import WeightedWords
     from trainables.models import takes_kind
 
     options = sweep.dataset.options

@@ -29,8 +29,7 @@ from trainables.data.core.tasks import EachPixel, OneClass, SeveralLabels
 from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
-from trainables.data.kinds.tokens import Tokens
-from trainables.data.kinds.weighted_words import WeightedWords
+from trainables.data.kinds.words import Tokens, WeightedWords
 from trainables.data.readers.arrays import dataset_from_arrays
 from trainables.plugins.components import Catalogue, check_options, options_of
 

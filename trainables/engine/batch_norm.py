@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch import distributed as dist
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from trainables.runtime.distributed import world_size
@@ -136,10 +135,10 @@ class _SynchronisedBatchNorm(nn.Module):
         input = input.to(torch.promote_types(dtype, torch.float32))
         dims = [dim for dim in range(input.dim()) if dim != 1]
         shape = [1, -1] + [1] * (input.dim() - 2)
-        count: Tensor = _AllReduce.apply(input.new_tensor(float(input.numel() // input.shape[1])))
-        mean = _AllReduce.apply(input.sum(dims)) / count
+        count = _over_workers(input.new_tensor(float(input.numel() // input.shape[1])))
+        mean = _over_workers(input.sum(dims)) / count
         centred = input - mean.view(shape)
-        variance = _AllReduce.apply(centred.square().sum(dims)) / count
+        variance = _over_workers(centred.square().sum(dims)) / count
         if self.running_mean is not None:
             self._track(mean.detach(), variance.detach() * (count / (count - 1)))
         normed: Tensor = centred * torch.rsqrt(variance + self.eps).view(shape)
@@ -158,18 +157,11 @@ class _SynchronisedBatchNorm(nn.Module):
         self.running_var.lerp_(variance, share)
 
 
-class _AllReduce(torch.autograd.Function):
-    """Sum over workers; the gradient is the sum of the workers' gradients."""
+def _over_workers(own: Tensor) -> Tensor:
+    """The sum over workers, whose gradient is the sum of the workers' gradients."""
+    if world_size() == 1:
+        return own
+    from torch.distributed.nn.functional import all_reduce  # slow to import
 
-    @staticmethod
-    def forward(ctx: Any, tensor: Tensor) -> Tensor:
-        total = tensor.clone()
-        if world_size() > 1:
-            dist.all_reduce(total)
-        return total
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
-        total = grad.clone()
-        dist.all_reduce(total)
-        return total
+    total: Tensor = all_reduce(own)  # type: ignore[no-untyped-call]
+    return total

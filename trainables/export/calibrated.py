@@ -21,8 +21,7 @@ from trainables.data.kinds.encode import as_table, texts_of
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import Columns, TableRows
-from trainables.data.kinds.tokens import Tokens
-from trainables.data.kinds.weighted_words import WeightedWords
+from trainables.data.kinds.words import Tokens, WeightedWords
 from trainables.data.readers.arrays import as_inputs
 from trainables.data.readers.rows import rows_of_table
 from trainables.data.readers.table_columns import read_columns

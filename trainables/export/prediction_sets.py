@@ -38,9 +38,7 @@ class Labelled(NamedTuple):
 
 
 def fit_prediction_sets(
-    validation: Labelled,
-    test: Labelled,
-    coverages: Sequence[float] = COVERAGES,
+    validation: Labelled, test: Labelled, coverages: Sequence[float] = COVERAGES
 ) -> Sets:
     """The prediction sets of a classifier, by method and coverage.
 

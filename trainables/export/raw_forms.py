@@ -9,12 +9,11 @@ from typing import Any, Final, Literal, TypeAlias
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs
 from trainables.data.kinds import encode as encoding
-from trainables.data.kinds.dates import date_features
+from trainables.data.kinds.encode import date_features
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
-from trainables.data.kinds.tokens import Tokens
-from trainables.data.kinds.weighted_words import WeightedWords
+from trainables.data.kinds.words import Tokens, WeightedWords
 
 RawForm: TypeAlias = Literal["table", "texts", "images", "rows"]
 """A data frame with named columns; strings; uint8 images; or the rows of the program."""

@@ -17,15 +17,14 @@ from trainables.data.kinds.encode import check_range
 from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
-from trainables.data.kinds.tokens import Tokens
-from trainables.data.kinds.weighted_words import WeightedWords
+from trainables.data.kinds.words import Tokens, WeightedWords
 from trainables.data.readers.arrays import as_inputs
 from trainables.data.readers.image_folder import SUFFIXES, images_below
 from trainables.data.readers.images import decode_images
+from trainables.data.readers.labelled_rows import read_texts
 from trainables.data.readers.rows import Rows, open_rows
 from trainables.data.readers.storing import read_file
 from trainables.data.readers.table_columns import read_columns
-from trainables.data.readers.texts import read_texts
 
 _TABLES: Final = (".csv", ".parquet")
 _KINDS: Final[dict[str, Any]] = {
@@ -98,8 +97,7 @@ def read_raw(
         rows, unseen = _encoded(samples, raw), samples.unseen(raw)
     if isinstance(samples, Arrays):
         wrong = ~np.isfinite(rows).reshape(len(rows), -1).all(1)
-        for row in np.flatnonzero(wrong).tolist():
-            bad.add(row, "a number is infinite or not a number")
+        bad.add_each(wrong, "a number is infinite or not a number")
     notes = settle([bad], on_bad_sample, skip="--on-bad-sample skip")
     good = bad.good()
     names = list(map(str, range(len(rows)))) if names is None else names
@@ -125,16 +123,14 @@ def _images(samples: Images, path: Path) -> tuple[Inputs, list[str], BadSamples]
         map(read_file, files),
         len(files),
         image_size=height if height == width else None,
-        where=bad.where,
-        size=(height, width),
         on_bad=bad.add,
+        size=(height, width),
     )
     if len(images) and images.shape[1] < channels:
         images = np.repeat(images, channels, axis=1)
     if len(images) and images.shape[1] > channels:
         coloured = (images != images[:, :1]).any((1, 2, 3))
-        for index in np.flatnonzero(coloured).tolist():
-            bad.add(index, "an image in colour, while the model is for greyscale images")
+        bad.add_each(coloured, "an image in colour, while the model is for greyscale images")
         images = images[:, :1]
     return images, list(map(str, files)), bad
 

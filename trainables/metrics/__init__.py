@@ -14,14 +14,13 @@ from trainables.metrics.calibration import (
     ReliabilityBins,
     adaptive_calibration_error,
     classwise_calibration_error,
+    debiased_calibration_error,
     expected_calibration_error,
     maximum_calibration_error,
     reliability_bins,
+    sweep_calibration_error,
 )
-from trainables.metrics.debiased import debiased_calibration_error, sweep_calibration_error
-from trainables.metrics.evaluation import evaluate
 from trainables.metrics.kernel_density import kde_calibration_error
-from trainables.metrics.ood import ood_metrics
 from trainables.metrics.proper_scores import (
     accuracy,
     brier_score,
@@ -29,12 +28,18 @@ from trainables.metrics.proper_scores import (
     negative_log_likelihood,
     root_brier_score,
 )
-from trainables.metrics.ranking import aurc, e_aurc, failure_auroc, multiclass_auroc, risk_coverage
+from trainables.metrics.ranking import (
+    aurc,
+    e_aurc,
+    failure_auroc,
+    multiclass_auroc,
+    ood_metrics,
+    risk_coverage,
+)
 from trainables.metrics.smooth import smooth_calibration_error
-from trainables.metrics.table import EPOCH_METRICS, METRIC_NAMES, METRICS, Metric
+from trainables.metrics.table import EPOCH_METRICS, METRIC_NAMES, METRICS, Metric, evaluate
 
 if TYPE_CHECKING:
-    from trainables.metrics.inference.design import Design
     from trainables.metrics.inference.detectable import chance_of_detection, detectable_difference
     from trainables.metrics.inference.differences import (
         COMPARABLE,
@@ -44,32 +49,30 @@ if TYPE_CHECKING:
         mean_difference,
     )
     from trainables.metrics.inference.direction import Direction, direction
-    from trainables.metrics.inference.intervals import CORRECTED, corrected, interval, intervals
-    from trainables.metrics.inference.nll_calibration import nll_calibration
+    from trainables.metrics.inference.intervals import (
+        CORRECTED,
+        corrected,
+        interval,
+        intervals,
+        nll_calibration,
+    )
     from trainables.metrics.inference.reference import REFERENCED_METRICS, calibrated_reference
     from trainables.metrics.inference.resampling import bootstrap
+    from trainables.metrics.inference.selection import Design
 
 _INFERENCE: Final = {
-    "COMPARABLE": "differences",
-    "CORRECTED": "intervals",
-    "Design": "design",
-    "Difference": "differences",
-    "Direction": "direction",
-    "REFERENCED_METRICS": "reference",
-    "bootstrap": "resampling",
-    "calibrated_reference": "reference",
-    "chance_of_detection": "detectable",
-    "chance_of_support": "differences",
-    "corrected": "intervals",
-    "detectable_difference": "detectable",
-    "difference": "differences",
-    "direction": "direction",
-    "interval": "intervals",
-    "intervals": "intervals",
-    "mean_difference": "differences",
-    "nll_calibration": "nll_calibration",
+    "detectable": ("chance_of_detection", "detectable_difference"),
+    "differences": (
+        *("COMPARABLE", "Difference"),
+        *("chance_of_support", "difference", "mean_difference"),
+    ),
+    "direction": ("Direction", "direction"),
+    "intervals": ("CORRECTED", "corrected", "interval", "intervals", "nll_calibration"),
+    "reference": ("REFERENCED_METRICS", "calibrated_reference"),
+    "resampling": ("bootstrap",),
+    "selection": ("Design",),
 }
-"""Names that are imported on first use: SciPy, which they need, takes long to import."""
+"""Names that are imported on first use, by module: SciPy takes long to import."""
 
 __all__ = [
     "COMPARABLE",
@@ -120,9 +123,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _INFERENCE:
+    module = next((module for module, names in _INFERENCE.items() if name in names), None)
+    if module is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.inference.{_INFERENCE[name]}"), name)
+    value = getattr(import_module(f"{__name__}.inference.{module}"), name)
     globals()[name] = value
     return value
 

@@ -8,14 +8,14 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainables.metrics._ranked import (
+    Binning,
     RankedScores,
-    equal_mass_boundaries,
-    equal_width_boundaries,
+    boundaries_of,
     rank_classes,
     rank_top_label,
 )
 from trainables.metrics._top_label import top_label
-from trainables.metrics.calibration import Binning, binned_error
+from trainables.metrics.calibration import binned_error
 from trainables.metrics.proper_scores import log_losses, log_losses_of_logits, squared_errors
 from trainables.metrics.ranking import risk_coverage_area
 
@@ -48,14 +48,6 @@ class Predictions:
         return rank_top_label(*self.top)
 
     @cached_property
-    def accuracy(self) -> Tensor:
-        return self.top[1].double().mean()
-
-    @cached_property
-    def brier(self) -> Tensor:
-        return self.squared_errors.mean()
-
-    @cached_property
     def aurc(self) -> Tensor:
         return risk_coverage_area(*self.top)
 
@@ -74,9 +66,6 @@ class Predictions:
         ]
         return torch.cat(blocks, dim=1)
 
-    def top_label_error(self, binning: Binning) -> Tensor:
-        return binned_error(self.ranked, NUM_BINS, binning)[0]
-
 
 def bin_top_label(
     probs: Tensor, labels: Tensor, binning: Binning
@@ -84,7 +73,7 @@ def bin_top_label(
     """Bin, confidence, and correctness (1 or 0) of each sample, (N,) each."""
     confidence, correct = top_label(probs, labels)
     ranked = rank_top_label(confidence, correct)
-    place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
+    ends = boundaries_of(ranked, NUM_BINS, binning)[0, 1:].contiguous()
     first = torch.searchsorted(ranked.scores[0], confidence)
-    bins = torch.searchsorted(place(ranked, NUM_BINS)[0, 1:].contiguous(), first, right=True)
+    bins = torch.searchsorted(ends, first, right=True)
     return bins.cpu().numpy(), confidence.double().cpu().numpy(), correct.double().cpu().numpy()

@@ -10,6 +10,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -18,6 +19,8 @@ from trainables.metrics._inputs import with_ties
 
 _BLOCK_ELEMENTS = 2**21  # of a block of classes
 _EDGE_ROUNDING = 8 * torch.finfo(torch.float32).eps
+
+Binning = Literal["equal_width", "equal_mass"]
 
 
 @dataclass(frozen=True)
@@ -113,6 +116,12 @@ def rank_classes(probs: Tensor, labels: Tensor) -> Iterator[RankedScores]:
         values = with_ties(probs[members, labels[members]])
         scores = _sort(with_ties(probs[:, low:high].T))
         yield RankedScores(scores, column, *_positions(scores, column, values))
+
+
+def boundaries_of(ranked: RankedScores, num_bins: int, binning: Binning) -> Tensor:
+    """Boundaries of bins as positions, shape (C, B + 1), int64."""
+    place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
+    return place(ranked, num_bins)
 
 
 def equal_width_boundaries(ranked: RankedScores, num_bins: int) -> Tensor:

@@ -1,15 +1,16 @@
 """Binned calibration errors and the data of a reliability diagram."""
 
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import check_count, check_probs
 from trainables.metrics._ranked import (
-    Bins,
+    Binning,
     RankedScores,
+    boundaries_of,
     equal_mass_boundaries,
     equal_width_boundaries,
     rank_classes,
@@ -17,8 +18,6 @@ from trainables.metrics._ranked import (
 )
 from trainables.metrics._top_label import top_label
 from trainables.plugins.arguments import check_choice
-
-Binning = Literal["equal_width", "equal_mass"]
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,8 @@ def maximum_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15)
 
 def reliability_bins(probs: Tensor, labels: Tensor, num_bins: int = 15) -> ReliabilityBins:
     """Count, mean confidence and accuracy per equal-width bin of the top label's confidence."""
-    bins = _equal_width_bins(_ranked_top_label(probs, labels, num_bins), num_bins)
+    ranked = _ranked_top_label(probs, labels, num_bins)
+    bins = ranked.bins(equal_width_boundaries(ranked, num_bins))
     edges = torch.linspace(0, 1, num_bins + 1, dtype=torch.float64)
     count = bins.count[0].cpu()
     return ReliabilityBins(
@@ -102,21 +102,69 @@ def reliability_bins(probs: Tensor, labels: Tensor, num_bins: int = 15) -> Relia
 
 def binned_error(ranked: RankedScores, num_bins: int, binning: Binning) -> Tensor:
     """Binned calibration error per column of `ranked`, shape (C,)."""
-    place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
-    gaps = ranked.bins(place(ranked, num_bins)).gap_sum()
+    gaps = ranked.bins(boundaries_of(ranked, num_bins, binning)).gap_sum()
     return gaps.sum(dim=1) / ranked.scores.shape[1]
 
 
 def maximum_gap(ranked: RankedScores, num_bins: int) -> Tensor:
     """Largest gap of a non-empty equal-width bin in the first column, a scalar."""
-    bins = _equal_width_bins(ranked, num_bins)
+    bins = ranked.bins(equal_width_boundaries(ranked, num_bins))
     return (bins.gap_sum() / bins.count.clamp(min=1)).amax()
-
-
-def _equal_width_bins(ranked: RankedScores, num_bins: int) -> Bins:
-    return ranked.bins(equal_width_boundaries(ranked, num_bins))
 
 
 def _ranked_top_label(probs: Tensor, labels: Tensor, num_bins: int) -> RankedScores:
     check_count("num_bins", num_bins)
     return rank_top_label(*top_label(*check_probs(probs, labels)))
+
+
+_ROUNDING = 1e-12
+
+
+def debiased_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
+    """Debiased L2 calibration error of the top label with equal-mass bins, in [0, 1].
+
+    sqrt(max(0, sum_b n_b / N * [(mean confidence_b - acc_b)^2 - acc_b (1 - acc_b) / (n_b - 1)])):
+    the plug-in estimate minus the variance of the accuracy of each bin. Bins with fewer than two
+    samples contribute 0. Kumar, Liang & Ma 2019, definition 5.1. Note that an L2 error is at least
+    as large as the L1 error.
+    """
+    return float(debiased_error(_ranked_top_label(probs, labels, num_bins), num_bins))
+
+
+def sweep_calibration_error(probs: Tensor, labels: Tensor) -> float:
+    """ECE-sweep: L1 calibration error of the top label with as many bins as stay monotonic.
+
+    The number of equal-mass bins grows from 2 as long as the accuracy does not decrease from one
+    bin to the next. The error uses the last such number, or 1 if there is none. Roelofs et al.
+    2022, algorithm 1; their code uses the L2 norm by default.
+    """
+    ranked = rank_top_label(*top_label(*check_probs(probs, labels)))
+    num_samples = ranked.scores.shape[1]
+    num_bins = 1
+    while num_bins + 1 < num_samples and _is_monotonic(ranked, num_bins + 1):
+        num_bins += 1
+    gaps = ranked.bins(_sweep_boundaries(ranked, num_bins)).gap_sum()
+    return float(gaps.sum() / num_samples)
+
+
+def debiased_error(ranked: RankedScores, num_bins: int) -> Tensor:
+    """Debiased error (Kumar et al. 2019) of the first column of `ranked`, a scalar."""
+    bins = ranked.bins(equal_mass_boundaries(ranked, num_bins))
+    count = bins.count.clamp(min=2)
+    accuracy = bins.positive_sum / count
+    excess = (bins.gap_sum() / count) ** 2 - accuracy * (1 - accuracy) / (count - 1)
+    weight = torch.where(bins.count < 2, 0, bins.count) / ranked.scores.shape[1]
+    return (weight * excess).sum().clamp(min=0).sqrt()
+
+
+def _is_monotonic(ranked: RankedScores, num_bins: int) -> bool:
+    bins = ranked.bins(_sweep_boundaries(ranked, num_bins))
+    steps = (bins.positive_sum / bins.count).diff()
+    return bool((steps >= -_ROUNDING).all())
+
+
+def _sweep_boundaries(ranked: RankedScores, num_bins: int) -> Tensor:
+    """Positions where floor(i * B / N) increases: the equal-mass bins of the authors' code."""
+    num_samples = ranked.scores.shape[1]
+    bins = torch.arange(num_bins + 1, device=ranked.scores.device)
+    return ((bins * num_samples + num_bins - 1) // num_bins)[None]

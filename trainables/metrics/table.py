@@ -1,21 +1,24 @@
-"""The table of metrics: name, description, and whether higher is better."""
+"""The table of metrics, and all metrics of a set of predictions in one pass."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from torch import Tensor
 
 from trainables.metrics._beta_kernel import top_label_kernel_error
+from trainables.metrics._inputs import check_logits, probabilities
 from trainables.metrics._predictions import NUM_BINS, Predictions
 from trainables.metrics.calibration import (
     adaptive_calibration_error,
+    binned_error,
     classwise_calibration_error,
+    debiased_calibration_error,
+    debiased_error,
     expected_calibration_error,
     maximum_calibration_error,
     maximum_gap,
 )
-from trainables.metrics.debiased import debiased_calibration_error, debiased_error
 from trainables.metrics.kernel_density import kde_calibration_error
 from trainables.metrics.proper_scores import (
     accuracy,
@@ -32,6 +35,7 @@ from trainables.metrics.ranking import (
     perfect_ranking_area,
 )
 from trainables.metrics.smooth import smooth_calibration_error, smooth_error
+from trainables.plugins.arguments import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -71,14 +75,14 @@ METRICS: dict[str, Metric] = {
             expected_calibration_error,
             "expected calibration error of the top label, 15 bins of equal width; in [0, 1]",
             every_epoch=True,
-            shared=lambda p: p.top_label_error("equal_width"),
+            shared=lambda p: binned_error(p.ranked, NUM_BINS, "equal_width")[0],
         ),
         Metric(
             "adaptive_ece",
             adaptive_calibration_error,
             "expected calibration error of the top label, 15 bins of equal mass; in [0, 1]",
             every_epoch=True,
-            shared=lambda p: p.top_label_error("equal_mass"),
+            shared=lambda p: binned_error(p.ranked, NUM_BINS, "equal_mass")[0],
         ),
         Metric(
             "classwise_ece",
@@ -130,27 +134,27 @@ METRICS: dict[str, Metric] = {
             brier_score,
             "squared error of the probabilities summed over classes; in [0, 2]",
             every_epoch=True,
-            shared=lambda p: p.brier,
+            shared=lambda p: p.squared_errors.mean(),
         ),
         Metric(
             "root_brier",
             root_brier_score,
             "square root of the Brier score, an upper bound of calibration errors; in [0, 1.42]",
-            shared=lambda p: p.brier.sqrt(),
+            shared=lambda p: p.squared_errors.mean().sqrt(),
         ),
         Metric(
             "accuracy",
             accuracy,
             "share of right predictions; in [0, 1]",
             higher_is_better=True,
-            shared=lambda p: p.accuracy,
+            shared=lambda p: p.top[1].double().mean(),
         ),
         Metric(
             "error",
             error_rate,
             "share of wrong predictions; in [0, 1]",
             every_epoch=True,
-            shared=lambda p: 1 - p.accuracy,
+            shared=lambda p: 1 - p.top[1].double().mean(),
         ),
         Metric(
             "auroc",
@@ -188,3 +192,43 @@ METRIC_NAMES = tuple(METRICS)
 
 EPOCH_METRICS = tuple(name for name, metric in METRICS.items() if metric.every_epoch)
 """Names of the metrics that trials compute after each epoch."""
+
+
+def evaluate(
+    logits: Tensor,
+    labels: Tensor,
+    names: Sequence[str] | None = None,
+    *,
+    probabilities_as_logits: bool = False,
+) -> dict[str, float]:
+    """Compute metrics from a classifier's logits, with one softmax and one sort per class.
+
+    Each value equals that of the function in this package with default arguments (15 bins; top
+    label for `kde_ece`) on softmax(logits). `nll` is computed from the logits; it is infinite only
+    if the logit of a label is -inf.
+
+    Args:
+        logits: Shape (N, K), floats, on CPU or GPU, finite or -inf (a masked class). Half precision
+            is converted to float32.
+        labels: True classes, shape (N,), integers.
+        names: Names of metrics; None for all. `EPOCH_METRICS` are much faster than all.
+        probabilities_as_logits: Take the softmax also of logits that look like probabilities: all
+            in [0, 1], and each row sums to one. By default they are a ValueError.
+
+    Returns:
+        Metrics by name, in the order of `names`. `auroc` and `failure_auroc` are nan if undefined,
+            `kde_ece` is nan if N = 1.
+    """
+    chosen = METRIC_NAMES if names is None else tuple(names)
+    for name in chosen:
+        check_metric_name(name)
+    checked, targets = check_logits(logits, labels, probabilities_as_logits=probabilities_as_logits)
+    predictions = Predictions(probabilities(checked), targets, checked)
+    return {name: METRICS[name].value(predictions) for name in chosen}
+
+
+def check_metric_name(name: str) -> None:
+    """Raise ValueError unless `name` is one of the metrics."""
+    if name not in METRICS:
+        hint = did_you_mean(str(name), METRICS)
+        raise ValueError(f"unknown metric {name!r}{hint}; allowed: {', '.join(METRICS)}")

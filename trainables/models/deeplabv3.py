@@ -9,7 +9,7 @@ from torch import nn
 
 from trainables.data.kinds.samples import SegmentedImages
 from trainables.models.segmenter import Segmenter
-from trainables.plugins.arguments import first_line
+from trainables.plugins.arguments import describe_error
 
 
 def deeplabv3_resnet50(
@@ -86,8 +86,7 @@ def _load(encoder: _Encoder, path: Path) -> None:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged file may raise anything
-        reason = first_line(error) or type(error).__name__
-        raise ValueError(f"pretrained={path} cannot be read: {reason}") from None
+        raise ValueError(f"pretrained={path} cannot be read: {describe_error(error)}") from None
     target: nn.Module = encoder
     if not any(name.startswith("backbone.") for name in state):
         # The backbone of MobileNetV3 is its module "features".

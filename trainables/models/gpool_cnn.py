@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trainables.data.kinds.encode import PADDING
-from trainables.data.kinds.tokens import FIRST_WORD, Tokens
+from trainables.data.kinds.words import Tokens
 from trainables.data.readers.files import PathOrUri, find_files
 from trainables.models.base import Classifier
 from trainables.plugins.components import Range
@@ -81,17 +81,18 @@ class _Encoder(nn.Module):
 def _read_vectors(path: PathOrUri, samples: Tokens) -> Tensor:
     """The vectors of a vocabulary, (num_tokens, D) float32; zeros for words not in the file."""
     source, found = find_files("vectors", path, (".txt",))
-    numbers = {word: index for index, word in enumerate(samples.vocabulary, start=FIRST_WORD)}
     weights = np.zeros((0, 0), np.float32)
     with source.open_input_stream(found[0]) as stream:
         for line in io.TextIOWrapper(stream, encoding="utf-8"):
             word, *values = line.rstrip().split(" ")
-            if word not in numbers:
+            if word not in samples.numbers:
                 continue
             if not weights.size:
                 weights = np.zeros((samples.num_tokens, len(values)), np.float32)
             try:
-                weights[numbers[word]] = np.array(values, np.float32).reshape(weights.shape[1])
+                weights[samples.numbers[word]] = np.array(values, np.float32).reshape(
+                    weights.shape[1]
+                )
             except ValueError as error:
                 raise ValueError(
                     f"vectors={path}: the line of {word!r} is not a word and "

@@ -13,14 +13,9 @@ from typing import Any, Final
 Recipe = dict[str, Any]
 
 _ADAM: Final[Recipe] = {"epochs": 30, "patience": 10, "optimizer": "adam", "lr": 1e-3}
-_PIXELS: Final[Recipe] = {
-    "epochs": 50,
-    "patience": 15,
-    "batch_size": 8,
-    "optimizer": "adamw",
-    "lr": 1e-3,
-}
-_FROM_SCRATCH: Final[Recipe] = {**_ADAM, "optimizer": "adamw", "weight_decay": 0.05}
+_ADAMW: Final[Recipe] = {**_ADAM, "optimizer": "adamw"}
+_PIXELS: Final[Recipe] = {**_ADAMW, "epochs": 50, "patience": 15, "batch_size": 8}
+_FROM_SCRATCH: Final[Recipe] = {**_ADAMW, "weight_decay": 0.05}
 _FINE_TUNING: Final[Recipe] = {**_FROM_SCRATCH, "epochs": 10, "patience": 3, "lr": 1e-4}
 _ENCODER_OF_TEXTS: Final[Recipe] = {
     "epochs": 4,
@@ -47,13 +42,7 @@ _RECIPES: Final[Mapping[str, Recipe]] = {
     "small_cnn": {"epochs": 50, "patience": 15, "lr": 0.05},
     "small_fcn": _PIXELS,
     "table_mlp": _ADAM,
-    "text_mlp": {
-        "epochs": 10,
-        "patience": 3,
-        "optimizer": "adamw",
-        "lr": 5e-3,
-        "weight_decay": 0.01,
-    },
+    "text_mlp": {**_ADAMW, "epochs": 10, "patience": 3, "lr": 5e-3, "weight_decay": 0.01},
 }
 _CIFAR: Final = "_cifar"  # suffix of the papers' networks, which use the defaults
 _LEAST_STEPS: Final = 20  # minimum number of steps per epoch; else batches are made smaller

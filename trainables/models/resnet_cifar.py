@@ -44,17 +44,21 @@ def resnet110_bottleneck_cifar(
     return _resnet(_bottleneck, (3, 4, 26, 3), 4, input_shape, num_classes)
 
 
-class _Residual(nn.Module):
+class Residual(nn.Module):
+    """ReLU of the sum of a branch and a shortcut."""
+
     def __init__(self, branch: nn.Sequential, shortcut: nn.Module) -> None:
         super().__init__()
         self.branch = branch
         self.shortcut = shortcut
 
     def forward(self, inputs: Tensor) -> Tensor:
+        """Returns (N, C, H, W)."""
         return F.relu(self.branch(inputs) + self.shortcut(inputs))
 
 
-def _convolution(channels: int, out_channels: int, kernel: int, stride: int = 1) -> nn.Sequential:
+def convolution(channels: int, out_channels: int, kernel: int, stride: int = 1) -> nn.Sequential:
+    """A convolution without bias, and BatchNorm."""
     return nn.Sequential(
         nn.Conv2d(channels, out_channels, kernel, stride, kernel // 2, bias=False),
         nn.BatchNorm2d(out_channels),
@@ -63,17 +67,17 @@ def _convolution(channels: int, out_channels: int, kernel: int, stride: int = 1)
 
 def _basic(channels: int, width: int, stride: int) -> nn.Sequential:
     return nn.Sequential(
-        _convolution(channels, width, 3, stride), nn.ReLU(), _convolution(width, width, 3)
+        convolution(channels, width, 3, stride), nn.ReLU(), convolution(width, width, 3)
     )
 
 
 def _bottleneck(channels: int, width: int, stride: int) -> nn.Sequential:
     return nn.Sequential(
-        _convolution(channels, width, 1),
+        convolution(channels, width, 1),
         nn.ReLU(),
-        _convolution(width, width, 3, stride),
+        convolution(width, width, 3, stride),
         nn.ReLU(),
-        _convolution(width, 4 * width, 1),
+        convolution(width, 4 * width, 1),
     )
 
 
@@ -84,7 +88,7 @@ def _resnet(
     input_shape: tuple[int, int, int],
     num_classes: int,
 ) -> Classifier:
-    layers: list[nn.Module] = [_convolution(input_shape[0], 64, 3), nn.ReLU()]
+    layers: list[nn.Module] = [convolution(input_shape[0], 64, 3), nn.ReLU()]
     channels = 64
     for stage, depth in enumerate(depths):
         width = 64 * 2**stage
@@ -92,9 +96,9 @@ def _resnet(
             stride = 2 if stage > 0 and block == 0 else 1
             same = stride == 1 and channels == width * expansion
             layers.append(
-                _Residual(
+                Residual(
                     branch(channels, width, stride),
-                    nn.Identity() if same else _convolution(channels, width * expansion, 1, stride),
+                    nn.Identity() if same else convolution(channels, width * expansion, 1, stride),
                 )
             )
             channels = width * expansion

@@ -5,7 +5,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trainables.models.base import Classifier, run_once
-from trainables.plugins.arguments import first_line
+from trainables.plugins.arguments import describe_error
 
 
 class Segmenter(Classifier):
@@ -55,9 +55,8 @@ def _shape_of_features(encoder: nn.Module, input_shape: tuple[int, int, int]) ->
     try:
         features = run_once(encoder, torch.zeros(1, *input_shape))
     except Exception as error:  # a user's module may raise anything
-        reason = first_line(error) or type(error).__name__
         raise ValueError(
-            f"the encoder cannot take images of shape {input_shape}: {reason}"
+            f"the encoder cannot take images of shape {input_shape}: {describe_error(error)}"
         ) from None
     if features.dim() != 4:
         raise ValueError(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.models.base import Classifier, run_once
-from trainables.plugins.arguments import first_line
+from trainables.plugins.arguments import describe_error
 
 if TYPE_CHECKING:
     from trainables.data.core.samples import Samples
@@ -101,10 +101,9 @@ def _evaluated(model: nn.Module, inputs: Tensor, training: bool = False) -> Any:
     try:
         return run_once(model, inputs, training)
     except Exception as error:  # a user's module may raise anything
-        reason = first_line(error) or type(error).__name__
         how = "one sample" if len(inputs) == 1 else "samples"
         mode = " in training mode" if training else ""
         raise ValueError(
             f"{type(model).__name__} cannot take {how} of shape {tuple(inputs.shape[1:])}{mode}: "
-            f"{reason}"
+            f"{describe_error(error)}"
         ) from error

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainables.data.kinds.weighted_words import NO_WORD, WeightedWords
+from trainables.data.kinds.encode import PADDING
+from trainables.data.kinds.words import WeightedWords
 from trainables.models.base import Classifier
 from trainables.plugins.components import Range
 
@@ -32,14 +33,14 @@ def text_mlp(
         dropout: Probability of dropping a unit before the head.
         word_dropout: Probability of dropping a word of a training text.
     """
-    encoder = _Encoder(samples.num_words, width, dropout, word_dropout)
+    encoder = _Encoder(samples.num_tokens, width, dropout, word_dropout)
     return Classifier(encoder, nn.Linear(width, num_classes))
 
 
 class _Encoder(nn.Module):
     def __init__(self, num_words: int, width: int, dropout: float, word_dropout: float) -> None:
         super().__init__()
-        self.vectors = nn.Embedding(num_words, width, padding_idx=NO_WORD)
+        self.vectors = nn.Embedding(num_words, width, padding_idx=PADDING)
         with torch.no_grad():
             self.vectors.weight.mul_(0.1)  # so the entries of a text's vector have about this size
         self.bias = nn.Parameter(torch.zeros(width))
@@ -55,12 +56,8 @@ class _Encoder(nn.Module):
 
     def _weighted_sum(self, words: Tensor, weights: Tensor) -> Tensor:
         if torch.onnx.is_in_onnx_export():  # ONNX has no embedding bag, and would loop over texts
-            vectors = self.vectors(words.clamp(min=NO_WORD))  # ONNX counts -1 from the end
+            vectors = self.vectors(words.clamp(min=PADDING))  # ONNX counts -1 from the end
             return torch.bmm(weights.unsqueeze(1), vectors).squeeze(1)
         return F.embedding_bag(
-            words,
-            self.vectors.weight,
-            per_sample_weights=weights,
-            mode="sum",
-            padding_idx=NO_WORD,
+            words, self.vectors.weight, per_sample_weights=weights, mode="sum", padding_idx=PADDING
         )

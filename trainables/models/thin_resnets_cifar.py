@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trainables.models.base import Classifier, he_initialised
+from trainables.models.resnet_cifar import Residual, convolution
 from trainables.plugins.components import Range
 
 Shape = tuple[int, int, int]
@@ -24,7 +25,7 @@ def resnet110_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
     6n + 2 layers, n = 18; shortcuts have no weights (K. He et al., Deep Residual Learning for Image
     Recognition, 2016, section 4.2).
     """
-    return _three_stages(_PostActivation, 18, 1, False, input_shape, num_classes)
+    return _three_stages(_padded, 18, 1, False, input_shape, num_classes)
 
 
 def preresnet56_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
@@ -43,7 +44,7 @@ def wide_resnet26_10_cifar(*, input_shape: Shape, num_classes: int) -> Classifie
     shortcut if the shape changes (J. Mukhoti et al., Calibrating Deep Neural Networks using Focal
     Loss, 2020, and their code).
     """
-    return _three_stages(_PostActivationProjected, 4, 10, False, input_shape, num_classes)
+    return _three_stages(_projected, 4, 10, False, input_shape, num_classes)
 
 
 def wide_resnet28_10_cifar(
@@ -64,44 +65,36 @@ def wide_resnet28_10_cifar(
     return _three_stages(block, 4, 10, True, input_shape, num_classes)
 
 
-class _PostActivation(nn.Module):
-    """If the shape changes, the shortcut drops every other pixel and zero-pads the channels."""
+class _Padded(nn.Module):
+    """A shortcut that drops every other pixel and zero-pads the channels, if the shape changes."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
-        self.branch = nn.Sequential(
-            _convolution(channels, width, stride),
-            nn.BatchNorm2d(width),
-            nn.ReLU(inplace=True),
-            _convolution(width, width),
-            nn.BatchNorm2d(width),
-        )
         self.stride, self.missing = stride, width - channels
 
-    def shortcut(self, inputs: Tensor) -> Tensor:
+    def forward(self, inputs: Tensor) -> Tensor:
         kept = inputs[:, :, :: self.stride, :: self.stride]
         before = self.missing // 2
         return F.pad(kept, (0, 0, 0, 0, before, self.missing - before))
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        return F.relu(self.branch(inputs) + self.shortcut(inputs))
+
+def _post_activation(channels: int, width: int, stride: int, shortcut: nn.Module) -> Residual:
+    branch = nn.Sequential(
+        *convolution(channels, width, 3, stride),
+        nn.ReLU(inplace=True),
+        *convolution(width, width, 3),
+    )
+    return Residual(branch, shortcut)
 
 
-class _PostActivationProjected(_PostActivation):
-    def __init__(self, channels: int, width: int, stride: int) -> None:
-        super().__init__(channels, width, stride)
-        same = stride == 1 and channels == width
-        self.project = (
-            nn.Identity()
-            if same
-            else nn.Sequential(
-                nn.Conv2d(channels, width, 1, stride, bias=False), nn.BatchNorm2d(width)
-            )
-        )
+def _padded(channels: int, width: int, stride: int) -> nn.Module:
+    return _post_activation(channels, width, stride, _Padded(channels, width, stride))
 
-    def shortcut(self, inputs: Tensor) -> Tensor:
-        projected: Tensor = self.project(inputs)
-        return projected
+
+def _projected(channels: int, width: int, stride: int) -> nn.Module:
+    same = stride == 1 and channels == width
+    shortcut = nn.Identity() if same else convolution(channels, width, 1, stride)
+    return _post_activation(channels, width, stride, shortcut)
 
 
 class _PreActivation(nn.Module):

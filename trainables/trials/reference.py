@@ -22,8 +22,7 @@ from trainables.data.kinds.encode import PADDING
 from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
-from trainables.data.kinds.tokens import Tokens
-from trainables.data.kinds.weighted_words import NO_WORD, WeightedWords
+from trainables.data.kinds.words import Tokens, WeightedWords
 from trainables.metrics import EPOCH_METRICS
 from trainables.trials.outcome import summarise
 
@@ -193,10 +192,10 @@ def _weights_of_words(samples: WeightedWords) -> Callable[[Inputs], csr_matrix]:
     from scipy.sparse import csr_matrix
 
     def features(rows: Inputs) -> csr_matrix:
-        places, columns = np.nonzero(rows[..., 0] != NO_WORD)
+        places, columns = np.nonzero(rows[..., 0] != PADDING)
         words = rows[places, columns]
         entries = (words[:, 1], (places, words[:, 0].astype(int)))
-        return csr_matrix(entries, shape=(len(rows), samples.num_words))
+        return csr_matrix(entries, shape=(len(rows), samples.num_tokens))
 
     return features
 

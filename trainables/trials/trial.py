@@ -46,12 +46,7 @@ from trainables.runtime.devices import (
 )
 from trainables.runtime.distributed import from_first_worker, rank
 from trainables.trials.kept_epoch import LowestEpoch
-from trainables.trials.outcome import (
-    Predictions,
-    evaluate,
-    summarise,
-    summarise_evaluation_sets,
-)
+from trainables.trials.outcome import Predictions, evaluate, summarise, summarise_evaluation_sets
 
 CPU = torch.device("cpu")
 

@@ -16,7 +16,7 @@ from tests.builders import baseline, make_sweep, new_store, trial
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset
 from trainables.data.kinds.samples import Arrays, Images
-from trainables.data.kinds.tokens import Tokens
+from trainables.data.kinds.words import Tokens
 from trainables.trials.outcome import write_predictions
 
 SWEEP = make_sweep("seen")

@@ -10,7 +10,7 @@ from scipy import stats
 from torch import Tensor
 
 from trainables import metrics as M
-from trainables.metrics.inference.nll_calibration import nll_reductions
+from trainables.metrics.inference.intervals import nll_reductions
 from trainables.posthoc import TemperatureScaling
 
 CLASSES = 5

@@ -13,8 +13,7 @@ from torch.nn import functional as F
 from trainables.data.core.samples import Samples
 from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
 from trainables.data.kinds.table import TableRows
-from trainables.data.kinds.tokens import Tokens
-from trainables.data.kinds.weighted_words import WeightedWords
+from trainables.data.kinds.words import Tokens, WeightedWords
 from trainables.export.calibrated import CalibratedClassifier
 from trainables.export.exported import export_program, load_program
 from trainables.models import (
@@ -74,7 +73,7 @@ def rows(samples: Samples, count: int) -> torch.Tensor:
     if isinstance(samples, Tokens):
         return torch.arange(count * samples.shape[0], dtype=torch.int32).reshape(count, -1) % 5
     if isinstance(samples, WeightedWords):
-        words = torch.arange(count * samples.shape[0]).reshape(count, -1) % samples.num_words
+        words = torch.arange(count * samples.shape[0]).reshape(count, -1) % samples.num_tokens
         return torch.stack([words.float(), torch.rand(count, samples.shape[0])], 2)
     if isinstance(samples, TableRows):
         codes = torch.arange(count) % 3

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,17 @@ class BadSamples:
     def add(self, index: int, fault: str) -> None:
         """Records the fault of a sample; only the first fault of each is kept."""
         self.faults.setdefault(index, fault)
+
+    def add_each(self, wrong: Any, fault: str | Callable[[int], str]) -> None:
+        """Records the fault of samples where ``wrong`` (N,) is true, an array or Arrow's."""
+        for row in np.flatnonzero(np.asarray(wrong)).tolist():
+            self.add(row, fault if isinstance(fault, str) else fault(row))
+
+    def raise_first(self) -> None:
+        """Raises ``ValueError`` about the first bad sample, if there is one."""
+        if self.faults:
+            row = min(self.faults)
+            raise ValueError(f"{self.where(row)}: {self.faults[row]}")
 
     def good(self) -> npt.NDArray[np.intp]:
         """Indices of the usable samples."""

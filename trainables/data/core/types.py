@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Any, ClassVar, Protocol, TypeAlias, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -19,43 +21,59 @@ Masks: TypeAlias = npt.NDArray[np.uint8]
 """Classes of pixels, (N, H, W)."""
 
 
-@runtime_checkable
-class Streamed(Protocol):
-    """Images that stay encoded in a file at ``path``; used instead of an array (N, C, H, W) uint8.
+@dataclass(frozen=True, eq=False)
+class Streamed(ABC):
+    """Images that stay encoded in a file; used instead of an array (N, C, H, W) uint8.
 
-    ``dtype``, ``ndim``, ``shape``, ``size`` and ``nbytes`` are those of the array.
+    ``dtype``, ``ndim``, ``shape``, ``size`` and ``nbytes`` are those of the array. It uses only the
+    memory of its row numbers, also in processes that it is sent to.
+
+    Attributes:
+        path: The file, the same on every machine.
+        rows: Numbers of the images in the file, (N,).
+        sample_shape: Channels, height and width.
     """
 
-    dtype: ClassVar[Any]
-    ndim: ClassVar[int]
+    path: str
+    rows: Indices
+    sample_shape: tuple[int, int, int]
+
+    dtype: ClassVar[Any] = np.dtype(np.uint8)
+    ndim: ClassVar[int] = 4
 
     @property
-    def path(self) -> str: ...
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the decoded images, (N, C, H, W)."""
+        return (len(self.rows), *self.sample_shape)
 
     @property
-    def shape(self) -> tuple[int, ...]: ...
+    def size(self) -> int:
+        """Number of values, or bytes, of the decoded images."""
+        return int(np.prod(self.shape, dtype=np.int64))
 
-    @property
-    def size(self) -> int: ...
+    nbytes = size
 
-    @property
-    def nbytes(self) -> int: ...
+    def __len__(self) -> int:
+        return len(self.rows)
 
-    def __len__(self) -> int: ...
-
-    def __getitem__(self, rows: Any) -> Streamed: ...
+    def __getitem__(self, rows: Any) -> Streamed:
+        return replace(self, rows=self.rows[rows])
 
     def with_channels(self, channels: int) -> Streamed:
         """The same images with ``channels`` channels; greyscale ones are repeated in each."""
+        return replace(self, sample_shape=(channels, *self.sample_shape[1:]))
 
+    @abstractmethod
     def read(self) -> Pixels:
-        """Decode all images."""
+        """Decode all images; ``ValueError`` if the file is missing or damaged."""
 
+    @abstractmethod
     def each(self) -> Iterator[Pixels]:
-        """Decode the images in order, (C, H, W) each."""
+        """Decode the images in order, (C, H, W) each, with one thread per CPU."""
 
+    @abstractmethod
     def sums(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Sums of the values and of their squares per channel, (C,) each."""
+        """Sums of the values and of their squares per channel over all images, (C,) each."""
 
 
 Stored: TypeAlias = Inputs | Streamed

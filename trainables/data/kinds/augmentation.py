@@ -1,5 +1,7 @@
 """Random augmentation and normalisation of image batches, on their device."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -110,3 +112,17 @@ def _scale_and_shift(
     centre, spread = (torch.tensor(each, dtype=torch.float64) for each in (mean, std))
     scale, shift = 1 / (255 * spread), -centre / spread
     return tuple(each.float().repeat(times).to(device) for each in (scale, shift))  # type: ignore[return-value]
+
+
+def constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """A cached tensor (N,) of constants, which avoids a transfer for each batch."""
+    if torch.compiler.is_compiling():  # an exported program stores its own constants
+        return _made(values, dtype, device)
+    return _kept(values, dtype, device)
+
+
+def _made(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    return torch.tensor(values, dtype=dtype, device=device)
+
+
+_kept = lru_cache(maxsize=64)(_made)

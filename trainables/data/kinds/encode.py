@@ -141,6 +141,11 @@ def as_dates(values: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.strptime(found, format="%Y-%m-%d", unit="s", error_is_null=True)
 
 
+def date_features(column: str) -> list[str]:
+    """Names of the features of a date column, such as ``signup.year``."""
+    return [f"{column}.{part}" for part in DATE_PARTS]
+
+
 def date_column(feature: str, columns: Collection[str]) -> str | None:
     """The date column of a feature; None if the feature is a column itself, or unknown."""
     column, _, part = feature.rpartition(".")

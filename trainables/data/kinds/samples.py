@@ -137,7 +137,7 @@ class Arrays(Samples):
     def normalise(self, batch: Tensor) -> Tensor:
         import torch
 
-        from trainables.data.kinds.constants import constant
+        from trainables.data.kinds.augmentation import constant
 
         shape = (-1,) + (1,) * (batch.ndim - 2)
         centre, spread = (

@@ -127,7 +127,7 @@ class TableRows(Samples):
     def normalise(self, batch: Tensor) -> Tensor:
         import torch
 
-        from trainables.data.kinds.constants import constant
+        from trainables.data.kinds.augmentation import constant
 
         count = len(self.numeric)
         numbers, categories = batch[:, :count], batch[:, count:]

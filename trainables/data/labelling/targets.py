@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,92 +10,137 @@ import numpy.typing as npt
 
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Targets
-from trainables.data.labelling.labels import Values, index_labels, place_among
+from trainables.data.core.types import Labels
 from trainables.plugins.arguments import few
+
+Values: TypeAlias = npt.NDArray[Any]
+"""Labels as stored: int64 or fixed-width strings (N,), floats (N, K), or booleans (N, L)."""
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 _TOLERANCE = 1e-3  # tolerance of the sum of a row, as in the metrics
 
 
-def index_targets(
-    train: Values, test: Values, names: tuple[str, ...] | None, bad: tuple[BadSamples, BadSamples]
-) -> tuple[Targets, Targets, tuple[str, ...]]:
+def index_parts(
+    values: Sequence[Values], names: tuple[str, ...] | None, bad: Sequence[BadSamples]
+) -> tuple[list[Targets], tuple[str, ...]]:
     """Converts labels or class probabilities, as users store them, to targets, with the names.
 
-    Labels are (N,), integers from 0 or strings; class probabilities (N, K), floats; or multi-label
-    indicators (N, L), booleans. If ``train`` has probabilities, ``test`` may have labels. Without
-    ``names``, they are the labels in training, or column numbers. Bad samples are treated as in
-    :func:`~trainables.data.labelling.labels.index_labels`; rows that are not probability vectors
-    are added.
+    Each part, of which the first is for training, has labels (N,), integers from 0 or strings;
+    class probabilities (N, K), floats; or multi-label indicators (N, L), booleans. If the first has
+    probabilities, others may have labels. With ``names``, labels are these names, or, if integers,
+    positions in this list. Without, the names are the sorted labels in training, or column numbers.
+    If the labels in training are text, integers in other parts are read as text.
+
+    Samples whose label is negative, not in ``names``, or not in training, and rows that are not
+    probability vectors are added to the bad samples. Their targets are undefined.
 
     From class probabilities, one label per sample is drawn, the same for every seed, for stratified
     splits and for metrics. The expected value of a metric over such draws is its value for true
     labels.
 
     Raises:
-        ValueError: The number of classes or labels differs, a label is present in all or in no
-            training samples, or a reason of ``index_labels``.
+        ValueError: The types, or the numbers of classes or labels, differ; there is only one class;
+            or a label is present in all or in no training samples.
     """
-    if "b" in (train.dtype.kind, test.dtype.kind):
-        return _several(train, test, names, bad)
-    soft = [part for part in (train, test) if part.ndim == 2]
-    if not soft:
-        train_labels, test_labels, known = index_labels(train, test, names, bad)
-        return Targets(train_labels), Targets(test_labels), known
+    if any(part.dtype.kind == "b" for part in values):
+        return _several(values, names, bad)
+    soft = [part for part in values if part.ndim == 2]
+    if soft:
+        return _soft(values, names or tuple(str(k) for k in range(soft[0].shape[1])), bad)
+    return _single(values, names, bad)
+
+
+def _single(
+    values: Sequence[Values], names: tuple[str, ...] | None, bad: Sequence[BadSamples]
+) -> tuple[list[Targets], tuple[str, ...]]:
+    train, where = values[0], bad[0].where(0)
+    parts = [
+        part.astype(np.str_) if (train.dtype.kind, part.dtype.kind) == ("U", "i") else part
+        for part in values
+    ]
+    for part, faults in zip(parts, bad, strict=True):
+        if part.dtype.kind != train.dtype.kind:
+            raise ValueError(f"{faults.where(0)}: labels are not of the same type as in training")
+        _check(part, faults, names)
+    known = np.unique(train[bad[0].good()])
+    if len(known) < 2:
+        bad[0].raise_first()
+        raise ValueError(f"{where}: all training labels are {known[0]}; two classes are needed")
+    shown = few(known, 20)
+    for part, faults in zip(parts, bad, strict=True):
+        _refuse(part, ~np.isin(part, known), f"does not occur in training; known: {shown}", faults)
     if names is None:
-        names = tuple(str(k) for k in range(soft[0].shape[1]))
-    for part in soft:
+        found = [Targets(np.searchsorted(known, part)) for part in parts]
+        return found, tuple(str(value) for value in known)
+    return [Targets(_places(names, part)) for part in parts], names
+
+
+def _soft(
+    values: Sequence[Values], names: tuple[str, ...], bad: Sequence[BadSamples]
+) -> tuple[list[Targets], tuple[str, ...]]:
+    found = []
+    for part, faults in zip(values, bad, strict=True):
+        if part.ndim == 1:
+            _check(part, faults, names)
+            found.append(Targets(_places(names, part)))
+            continue
         if part.shape[1] != len(names) or len(names) < 2:
             raise ValueError(
                 f"{bad[0].where(0)}: there are {part.shape[1]} probabilities of "
                 f"{len(names)} classes; each class needs one, and two classes are needed"
             )
-    found = []
-    for part, faults in zip((train, test), bad, strict=True):
-        if part.ndim == 1:
-            found.append(Targets(place_among(names, part, faults)))
-        else:
-            found.append(_drawn(_probabilities(part, faults)))
-    return found[0], found[1], names
-
-
-def index_parts(
-    values: list[Values], names: tuple[str, ...] | None, bad: list[BadSamples]
-) -> tuple[list[Targets], tuple[str, ...]]:
-    """The targets of each part, the first of which is for training, with the names of the classes.
-
-    For arguments and errors see :func:`index_targets`.
-    """
-
-    def indexed(part: int) -> tuple[Targets, Targets, tuple[str, ...]]:
-        return index_targets(values[0], values[part], names, (bad[0], bad[part]))
-
-    train, _, classes = indexed(0)
-    return [train, *(indexed(part)[1] for part in range(1, len(values)))], classes
+        found.append(_drawn(_probabilities(part, faults)))
+    return found, names
 
 
 def _several(
-    train: Values, test: Values, names: tuple[str, ...] | None, bad: tuple[BadSamples, BadSamples]
-) -> tuple[Targets, Targets, tuple[str, ...]]:
-    count = train.shape[-1]
+    values: Sequence[Values], names: tuple[str, ...] | None, bad: Sequence[BadSamples]
+) -> tuple[list[Targets], tuple[str, ...]]:
+    train, count = values[0], values[0].shape[-1]
     names = names or tuple(str(k) for k in range(count))
-    if train.dtype != test.dtype or train.shape[1:] != test.shape[1:] or count < 2:
-        raise ValueError(
-            f"{bad[1].where(0)}: labels are of shape {test.shape}, those of training of shape "
-            f"{train.shape}; several labels are (N, L) truth values, L of at least 2, in both"
-        )
+    for part, faults in zip(values, bad, strict=True):
+        if part.dtype != train.dtype or part.shape[1:] != train.shape[1:] or count < 2:
+            raise ValueError(
+                f"{faults.where(0)}: labels are of shape {part.shape}, those of training of shape "
+                f"{train.shape}; several labels are (N, L) truth values, L of at least 2, in both"
+            )
     there = train[bad[0].good()]
-    constant = [name for name, column in zip(names, there.T, strict=True) if len({*column}) < 2]
-    if constant and bad[0].faults:
-        row = min(bad[0].faults)
-        raise ValueError(f"{bad[0].where(row)}: {bad[0].faults[row]}")
-    if constant:
+    if constant := [name for name, each in zip(names, there.T, strict=True) if len({*each}) < 2]:
+        bad[0].raise_first()
         raise ValueError(
             f"{bad[0].where(0)}: {', '.join(constant)} is the same in all training samples, so "
             "nothing can be learned; leave it out"
         )
-    return Targets(train.astype(np.int64)), Targets(test.astype(np.int64)), names
+    return [Targets(part.astype(np.int64)) for part in values], names
+
+
+def _check(values: Values, bad: BadSamples, names: tuple[str, ...] | None) -> None:
+    """Adds samples whose label cannot be one of the names, if they are known."""
+    if values.dtype.kind == "i":
+        wrong = (values < 0) | (values >= (np.inf if names is None else len(names)))
+        top = "" if names is None else f" and below {len(names)}, the number of classes"
+        rule = f"must be at least 0{top}"
+    elif names is not None:
+        wrong = ~np.isin(values, names)
+        rule = f"is not among the class names: {few(names, 20)}"
+    else:
+        return
+    _refuse(values, wrong, rule, bad)
+
+
+def _refuse(values: Values, wrong: npt.NDArray[np.bool_], rule: str, bad: BadSamples) -> None:
+    bad.add_each(wrong, lambda row: f"label {values[row]} {rule}")
+
+
+def _places(names: tuple[str, ...], values: Values) -> Labels:
+    """Indices (N,) of labels among class names; undefined if they are not among these."""
+    if values.dtype.kind == "i":
+        return values
+    order = np.argsort(names)
+    place = np.searchsorted(names, values, sorter=order)
+    found: Labels = order[np.minimum(place, len(names) - 1)]
+    return found
 
 
 def check_weights(raw: Any, part: str, bad: BadSamples) -> Floats:
@@ -111,8 +157,8 @@ def check_weights(raw: Any, part: str, bad: BadSamples) -> Floats:
         )
     weights = weights.astype(np.float32)
     wrong = ~(np.isfinite(weights) & (weights >= 0))
-    for row in np.flatnonzero(wrong).tolist():
-        bad.add(row, f"weight {weights[row]} is not allowed; allowed: numbers of at least 0")
+    allowed = "allowed: numbers of at least 0"
+    bad.add_each(wrong, lambda row: f"weight {weights[row]} is not allowed; {allowed}")
     if not (weights[~wrong] > 0).any():
         raise ValueError(f"{part}: all weights are zero")
     return weights
@@ -122,13 +168,13 @@ def _probabilities(raw: Values, bad: BadSamples) -> Floats:
     totals = raw.sum(1, dtype=np.float64)
     with np.errstate(invalid="ignore"):
         wrong = ~((raw >= 0).all(1) & (np.abs(totals - 1) <= _TOLERANCE))
-    for row in np.flatnonzero(wrong).tolist():
+
+    def fault(row: int) -> str:
         shown = few([f"{value:g}" for value in raw[row]])
-        bad.add(
-            row,
-            f"class probabilities {shown} must be at least 0 and sum to 1; their sum is "
-            f"{totals[row]:g}",
-        )
+        rule = "must be at least 0 and sum to 1; their sum is"
+        return f"class probabilities {shown} {rule} {totals[row]:g}"
+
+    bad.add_each(wrong, fault)
     share = 1 / raw.shape[1]  # placeholder in undefined rows
     return np.where(wrong[:, None], share, raw / np.where(wrong, 1, totals)[:, None]).astype(
         np.float32

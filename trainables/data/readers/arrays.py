@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,42 +20,20 @@ from trainables.data.core.splits import build_from_parts, size_and_path
 from trainables.data.core.types import Inputs
 from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.labelling.groups import IN_ALL, names_of_groups
-from trainables.data.labelling.labels import Values
-from trainables.data.labelling.targets import check_weights, index_parts
+from trainables.data.labelling.targets import Values, check_weights, index_parts
 from trainables.data.readers.files import PathOrUri, find_files
 from trainables.plugins.arguments import did_you_mean
 
-Pair = tuple[Any, Any] | tuple[Any, Any, Any]
-"""Samples (N, ...), labels (N,) or (N, K), and weights (N,) where given."""
+_PARTS: Final = ("train", "test", "validation")
 
 
-@dataclass(frozen=True)
-class Groups:
-    """The group of each sample: ``values`` (N,) of the parts by name, from an array ``name``."""
+class Given(NamedTuple):
+    """The arrays of a part: samples (N, ...), labels (N,) or (N, K), weights and groups (N,)."""
 
-    name: str
-    values: dict[str, Any] = field(default_factory=dict)
-
-    def numbered(self, bad: Sequence[BadSamples]) -> list[npt.NDArray[np.int64]]:
-        """Numbers (N,) of each part; samples without a group are added to the bad ones.
-
-        ``ValueError`` if sizes are wrong or a group is in two parts.
-        """
-        found, seen = [], dict[Any, str]()
-        for (part, raw), faults in zip(self.values.items(), bad, strict=True):
-            names, missing = names_of_groups(f"{part}: groups", raw, faults.count)
-            for row in np.flatnonzero(missing).tolist():
-                faults.add(row, f"there is no group ({self.name} is missing)")
-            numbers = np.unique(names, return_inverse=True)[1]
-            values = np.unique(names[~missing])
-            if shared := [each for each in values.tolist() if each in seen]:
-                raise ValueError(
-                    f"group={self.name}: {len(shared):,} groups, such as {shared[0]!r}, are in "
-                    f"{seen[shared[0]]} and {part}; a group may be in one split only"
-                )
-            seen |= dict.fromkeys(values.tolist(), part)
-            found.append(numbers.astype(np.int64))
-        return found
+    samples: Any
+    labels: Any
+    weights: Any = None
+    groups: Any = None
 
 
 @with_options("test_size", "on_bad_sample")
@@ -86,17 +64,14 @@ def load_npz(
         weight: Name of the array of sample weights for training, (N,).
         group: Name of an array of customers, patients ..., (N,): no group is in two splits.
     """
-    grouped = {} if group is None else {"group": group}
-    keys = {"inputs": inputs, "label": label, **grouped}
-    weighted = keys if weight is None else {**keys, "weight": weight}
+    keys = {"inputs": inputs, "label": label, "group": group}
     size, held = size_and_path(validation)
-    groups = None if group is None else Groups(group)
     return _from_arrays(
         "npz",
-        _read_part("train", train, weighted, groups),
-        None if test is None else _read_part("test", test, keys, groups),
-        None if held is None else _read_part("validation", held, keys, groups),
-        groups=groups,
+        _read_npz("train", train, {**keys, "weight": weight}),
+        None if test is None else _read_npz("test", test, keys),
+        None if held is None else _read_npz("validation", held, keys),
+        group=group,
         where=(f"train={train}", f"test={test}", f"validation={validation}"),
         common=replace(common, validation=size),
     )
@@ -126,7 +101,7 @@ def load_npy(
     size, held = size_and_path(validation)
     return _from_arrays(
         "npy",
-        (_read_npy("train", train), _read_npy("train_labels", train_labels)),
+        Given(_read_npy("train", train), _read_npy("train_labels", train_labels)),
         _read_pair("test", test, test_labels),
         _read_pair("validation", held, validation_labels),
         where=(f"train={train}", f"test={test}", f"validation={validation}"),
@@ -136,13 +111,13 @@ def load_npy(
 
 def _from_arrays(
     name: str,
-    train: Pair,
-    test: Pair | None = None,
-    held: Pair | None = None,
+    train: tuple[Any, ...],
+    test: tuple[Any, ...] | None = None,
+    held: tuple[Any, ...] | None = None,
     *,
-    where: tuple[str, str, str] = ("train", "test", "validation"),
+    where: tuple[str, str, str] = _PARTS,
     classes: tuple[str, ...] | None = None,
-    groups: Groups | None = None,
+    group: str | None = None,
     common: CommonOptions,
 ) -> Dataset:
     """A dataset of arrays in memory.
@@ -153,37 +128,40 @@ def _from_arrays(
     booleans for multi-label data. A third array of ``train`` has sample weights, (N,). If ``test``
     or ``held`` is None, ``test_size`` or ``validation`` is held out.
 
-    ``groups`` are those of the samples of each part. ``where`` names the parts in messages. With
-    ``classes``, labels are these names, or positions among them. For the other options see
-    :mod:`trainables.data`.
+    With ``group``, its name, a fourth array of each has the groups of the samples. ``where`` names
+    the parts in messages. With ``classes``, labels are these names, or positions among them. For
+    the other options see :mod:`trainables.data`.
 
     Raises:
         TypeError: Samples are not arrays of numbers.
         ValueError: Shapes, labels or numbers of samples are wrong.
     """
+    parts = {
+        option: (part, Given(*arrays))
+        for option, part, arrays in zip(_PARTS, where, (train, test, held), strict=True)
+        if arrays is not None
+    }
     inputs, labels, bad = [], [], []
-    for pair, part in zip((train, test, held), where, strict=True):
-        if pair is None:
-            continue
-        if len(pair) == 3 and pair is not train:
+    for option, (part, given) in parts.items():
+        if given.weights is not None and option != "train":
             raise ValueError(f"{part}: weights are for samples to train on; leave them out")
-        samples, values = as_arrays(pair, part)
+        samples, values = as_arrays(given.samples, given.labels, part)
         inputs.append(samples)
         labels.append(values)
         bad.append(BadSamples(len(samples), partial(_name_row, part)))
         if samples.dtype == np.float32:
             finite = np.isfinite(samples).reshape(len(samples), -1).all(1)
-            for row in np.flatnonzero(~finite).tolist():
-                bad[-1].add(row, "a number is infinite or not a number")
+            bad[-1].add_each(~finite, "a number is infinite or not a number")
     targets, names = index_parts(labels, classes, bad)
-    if len(train) == 3:
-        weights = check_weights(train[2], where[0], bad[0])
-        targets[0] = replace(targets[0], weights=weights)
+    weights = parts["train"][1].weights
+    if weights is not None:
+        targets[0] = replace(targets[0], weights=check_weights(weights, where[0], bad[0]))
     division = None
-    if groups is not None:
-        found = groups.numbered(bad)
+    if group is not None:
+        of_parts = {option: given.groups for option, (_, given) in parts.items()}
+        found = _numbered_groups(group, of_parts, bad)
         targets = [replace(each, groups=own) for each, own in zip(targets, found, strict=True)]
-        division = ByGroup(groups.name, found[0])
+        division = ByGroup(group, found[0])
     return build_from_parts(
         name,
         inputs,
@@ -200,13 +178,35 @@ def _from_arrays(
 dataset_from_arrays = with_options("test_size", "on_bad_sample")(_from_arrays)
 
 
-def as_arrays(pair: Pair, where: str) -> tuple[Inputs, Values]:
+def _numbered_groups(
+    name: str, of_parts: Mapping[str, Any], bad: Sequence[BadSamples]
+) -> list[npt.NDArray[np.int64]]:
+    """Numbers (N,) of each part's groups; samples without a group are added to the bad ones.
+
+    ``ValueError`` if sizes are wrong or a group is in two parts.
+    """
+    found, seen = [], dict[Any, str]()
+    for (part, raw), faults in zip(of_parts.items(), bad, strict=True):
+        names, missing = names_of_groups(f"{part}: groups", raw, faults.count)
+        faults.add_each(missing, f"there is no group ({name} is missing)")
+        values = np.unique(names[~missing]).tolist()
+        if shared := [each for each in values if each in seen]:
+            raise ValueError(
+                f"group={name}: {len(shared):,} groups, such as {shared[0]!r}, are in "
+                f"{seen[shared[0]]} and {part}; a group may be in one split only"
+            )
+        seen |= dict.fromkeys(values, part)
+        found.append(np.unique(names, return_inverse=True)[1].astype(np.int64))
+    return found
+
+
+def as_arrays(raw: Any, given: Any, where: str) -> tuple[Inputs, Values]:
     """Samples as uint8 (N, C, H, W) or float32 (N, ...); labels as int64 or text (N,), or (N, K).
 
     Errors are those of :func:`as_inputs` and :func:`as_labels`, and ``ValueError`` if lengths
     differ.
     """
-    samples, labels = as_inputs(pair[0], where), as_labels(pair[1], where)
+    samples, labels = as_inputs(raw, where), as_labels(given, where)
     if labels.shape[:1] != samples.shape[:1]:
         raise ValueError(
             f"{where}: there are {samples.shape[0]} samples, and labels of shape {labels.shape}"
@@ -279,30 +279,26 @@ def as_labels(raw: Any, part: str) -> Values:
     )
 
 
-def _read_npz(option: str, path: PathOrUri, keys: Mapping[str, str]) -> Any:
-    """The arrays with the names in ``keys``, by option."""
+def _read_npz(option: str, path: PathOrUri, keys: Mapping[str, str | None]) -> Given:
+    """The arrays with the names in ``keys``, by option; None for those without a name."""
+    wanted = {name: key for name, key in keys.items() if key is not None}
     found = []
     for place, content in _contents(option, path, ".npz"):
-        arrays = _load(f"{option}={place}", content)
+        where = f"{option}={place}"
+        arrays = _load(where, content)
         if not isinstance(arrays, Mapping):
-            raise ValueError(f"{option}={place} is no .npz file")
-        for name, key in keys.items():
+            raise ValueError(f"{where} is no .npz file")
+        for name, key in wanted.items():
             if key not in arrays:
                 advice = IN_ALL if name == "group" else ""
                 raise ValueError(
-                    f"{option}={place} has no array {key!r} (option {name})"
-                    f"{did_you_mean(key, list(arrays))}; its arrays: {', '.join(arrays)}{advice}"
+                    f"{where} has no array {key!r} (option {name}){did_you_mean(key, list(arrays))}"
+                    f"; its arrays: {', '.join(arrays)}{advice}"
                 )
-        found.append([_member(f"{option}={place}", arrays, key) for key in keys.values()])
-    return tuple(_joined(option, parts) for parts in zip(*found, strict=True))
-
-
-def _read_part(option: str, path: PathOrUri, keys: Mapping[str, str], groups: Groups | None) -> Any:
-    """Samples, labels and, where given, weights; groups are added to ``groups``."""
-    samples, labels, *more = _read_npz(option, path, keys)
-    if groups is not None:
-        groups.values[option] = more.pop(0)
-    return samples, labels, *more
+        found.append([_member(where, arrays, key) for key in wanted.values()])
+    joined = (_joined(option, parts) for parts in zip(*found, strict=True))
+    by_name = dict(zip(wanted, joined, strict=True))
+    return Given(*(by_name.get(name) for name in ("inputs", "label", "weight", "group")))
 
 
 def _member(where: str, arrays: Mapping[str, Any], key: str) -> Any:
@@ -313,19 +309,17 @@ def _member(where: str, arrays: Mapping[str, Any], key: str) -> Any:
 
 
 def _read_npy(option: str, path: PathOrUri) -> Any:
-    parts = [
-        _load(f"{option}={place}", content) for place, content in _contents(option, path, ".npy")
-    ]
-    return _joined(option, parts)
+    found = _contents(option, path, ".npy")
+    return _joined(option, [_load(f"{option}={place}", content) for place, content in found])
 
 
-def _read_pair(option: str, samples: PathOrUri | None, labels: PathOrUri | None) -> Pair | None:
+def _read_pair(option: str, samples: PathOrUri | None, labels: PathOrUri | None) -> Given | None:
     if (samples is None) != (labels is None):
         path = "" if option == "test" else ", a path,"
         raise ValueError(f"{option}{path} and {option}_labels are given together or not at all")
     if samples is None or labels is None:
         return None
-    return _read_npy(option, samples), _read_npy(f"{option}_labels", labels)
+    return Given(_read_npy(option, samples), _read_npy(f"{option}_labels", labels))
 
 
 def _contents(option: str, path: PathOrUri, suffix: str) -> list[tuple[str, bytes]]:

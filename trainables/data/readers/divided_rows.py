@@ -116,9 +116,8 @@ def _by_group(
     rows = parts[0]
     for part, faults in zip(parts, bad, strict=True):
         part.check_has(column, "group", IN_ALL)
-        missing = part.column(column, pa.string()).is_null().to_numpy()
-        for row in np.flatnonzero(missing).tolist():
-            faults.add(row, f"there is no group ({column} is missing)")
+        missing = part.column(column, pa.string()).is_null()
+        faults.add_each(missing, f"there is no group ({column} is missing)")
     texts = rows.column(column, pa.string())
     for other in parts[1:]:
         shared = set(other.column(column, pa.string()).unique().to_pylist()) - {None}
@@ -141,8 +140,7 @@ def _by_time(
     if given >= {"test", "validation"}:
         raise ValueError(f"time={column}: test and validation are given, so nothing is divided")
     values = _times(parts[0], bad, column)
-    for row in np.flatnonzero(values.is_null().to_numpy()).tolist():
-        bad.add(row, f"there is no time ({column} is missing)")
+    bad.add_each(values.is_null(), f"there is no time ({column} is missing)")
     times = pc.fill_null(values, 0).to_numpy()
     latest = [name for name in ("test", "validation") if name not in given]
     before = ", the latest before them the validation split" if len(latest) > 1 else ""

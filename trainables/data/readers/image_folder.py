@@ -70,10 +70,7 @@ def find_trees(root: str | os.PathLike[str]) -> Trees:
 
 @with_options(*OF_IMAGES, "test_size")
 def load_image_folder(
-    *,
-    root: str | os.PathLike[str],
-    validation: HeldOut | None = None,
-    common: CommonOptions,
+    *, root: str | os.PathLike[str], validation: HeldOut | None = None, common: CommonOptions
 ) -> Dataset:
     """Images in ``root/train/<class>/`` and ``root/test/<class>/``, or in ``root/<class>/``.
 
@@ -119,12 +116,7 @@ def load_imagenet(*, root: str | os.PathLike[str], common: CommonOptions) -> Dat
         if not (place / part).is_dir():
             raise FileNotFoundError(f"root={os.fspath(root)} has no folder {part!r}")
     return read_folders(
-        "imagenet",
-        place / "train",
-        place / "val",
-        None,
-        common,
-        augmentation="crop_flip",
+        "imagenet", place / "train", place / "val", None, common, augmentation="crop_flip"
     )
 
 

@@ -47,9 +47,8 @@ def decode_images(
     count: int,
     *,
     image_size: int | None,
-    where: Callable[[int], str],
+    on_bad: Callable[[int, str], None],
     size: tuple[int, int] | None = None,
-    on_bad: Callable[[int, str], None] | None = None,
 ) -> Pixels:
     """Decodes ``count`` images, one or more, into one array, uint8 (N, 1 or 3, H, W).
 
@@ -57,14 +56,12 @@ def decode_images(
     are; otherwise all become RGB. Transparency is dropped, and 16-bit greyscale is reduced to 8
     bits. With ``image_size``, the shorter side is resized to it and the centre cropped. All images
     must have the ``size`` (H, W), by default that of the first. ``on_bad`` gets the index of each
-    unusable image and the reason; its row of the array is undefined. Without ``on_bad``, such an
-    image is a ``ValueError``, in which ``where`` names it.
+    unusable image and the reason; its row of the array is undefined.
     """
     stack = np.empty((0, 1, 0, 0), np.uint8)
-    refuse = on_bad or partial(_refuse, where=where)
     for position, (_, image) in enumerate(decoded(encoded, image_size=image_size, size=size)):
         if isinstance(image, str):
-            refuse(position, image)
+            on_bad(position, image)
             continue
         if not stack.size:
             stack = np.zeros((count, 1, *image.shape[:2]), np.uint8)
@@ -94,24 +91,20 @@ def decoded(
                 if isinstance(image, str):
                     yield data, image
                     continue
-                size = size or (image.shape[0], image.shape[1])
-                if image.shape[:2] == size:
-                    yield data, image
-                    continue
-                said = (
-                    f"{_size(image.shape)} pixels, while other images have {_size(size)}; set "
-                    "image_size to bring all to one size"
-                )
-                yield data, OtherSize(said, (image.shape[0], image.shape[1]))
+                own = image.shape[0], image.shape[1]
+                size = size or own
+                yield data, image if own == size else _of_other_size(own, size)
+
+
+def _of_other_size(own: tuple[int, int], size: tuple[int, int]) -> OtherSize:
+    others = f"while other images have {size[0]}x{size[1]}"
+    remedy = "set image_size to bring all to one size"
+    return OtherSize(f"{own[0]}x{own[1]} pixels, {others}; {remedy}", own)
 
 
 def channels_first(image: Pixels) -> Pixels:
     """Converts an image (H, W) to (1, H, W), or (H, W, 3) to (3, H, W)."""
     return image[np.newaxis] if image.ndim == 2 else image.transpose(2, 0, 1)
-
-
-def _refuse(index: int, fault: str, *, where: Callable[[int], str]) -> None:
-    raise ValueError(f"{where(index)}: {fault}")
 
 
 def decode(data: Encoded, *, image_size: int | None) -> Pixels | str:
@@ -146,7 +139,3 @@ def _to_array(image: Image.Image, image_size: int | None) -> Pixels:
     # A quarter faster than np.asarray(image) for small images.
     pixels = np.frombuffer(image.tobytes(), np.uint8)
     return pixels.reshape(image.height, image.width, *((3,) if mode == "RGB" else ()))
-
-
-def _size(shape: tuple[int, ...]) -> str:
-    return f"{shape[0]}x{shape[1]}"

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -17,14 +18,12 @@ from trainables.data.core.base import Dataset, Targets
 from trainables.data.core.options import OF_IMAGES, CommonOptions, Validation, with_options
 from trainables.data.core.samples import Samples
 from trainables.data.core.splits import build_from_parts, size_and_path
-from trainables.data.kinds.encode import as_numbers
+from trainables.data.kinds.encode import as_numbers, split_words
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
-from trainables.data.kinds.tokens import Tokens
-from trainables.data.kinds.weighted_words import WeightedWords
-from trainables.data.labelling.labels import Values
-from trainables.data.labelling.targets import check_weights, index_parts
+from trainables.data.kinds.words import Tokens, WeightedWords
+from trainables.data.labelling.targets import Values, check_weights, index_parts
 from trainables.data.readers.divided_rows import DividedBy, columns_of, groups_of, read_division
 from trainables.data.readers.files import PathOrUri
 from trainables.data.readers.images import Encoded
@@ -37,7 +36,6 @@ from trainables.data.readers.table_columns import (
     read_columns,
     remarks_on_columns,
 )
-from trainables.data.readers.texts import read_texts
 from trainables.plugins.components import Range
 
 Count: TypeAlias = Annotated[int, Range(1)]
@@ -291,9 +289,12 @@ def _separated(rows: Rows, target: _Target) -> list[set[str]]:
 
 def _yes_or_no(rows: Rows, bad: BadSamples, column: str) -> Values:
     values = _column_of_numbers(rows, column, "labels")
-    for row in np.flatnonzero(~np.isin(values, (0, 1))).tolist():
+
+    def fault(row: int) -> str:
         found = "missing" if np.isnan(values[row]) else f"{values[row]:g}"
-        bad.add(row, f"{column} is {found}; allowed: 0 and 1, or true and false")
+        return f"{column} is {found}; allowed: 0 and 1, or true and false"
+
+    bad.add_each(~np.isin(values, (0, 1)), fault)
     there: Values = values == 1
     return there
 
@@ -324,8 +325,7 @@ def _certain_labels(
         found = pc.utf8_lower(found) if decided == "truth" else found
         blank = pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(found)), 0)
         found = pc.if_else(blank, pa.scalar(None, found.type), found)  # quoted "" in CSV
-    for row in np.flatnonzero(found.is_null().to_numpy()).tolist():
-        bad.add(row, "there is no label")
+    bad.add_each(found.is_null(), "there is no label")
     if pa.types.is_integer(found.type):
         codes: Values = pc.fill_null(found, 0).to_numpy()
         named = own or names is not None
@@ -388,6 +388,20 @@ def _read_texts(parts: list[Rows], bad: list[BadSamples], *, column: str) -> lis
     if parts[0].content(column, "text") not in ("text", "nothing"):
         raise ValueError(f"{parts[0].holds(column)}, not texts")
     return [read_texts(*each, column) for each in zip(parts, bad, strict=True)]
+
+
+def read_texts(rows: Rows, bad: BadSamples, column: str) -> npt.NDArray[Any]:
+    """Texts (N,) of Python strings; those without a word are added to the bad samples.
+
+    Raises ``ValueError`` if the column is missing or holds something else.
+    """
+    if rows.content(column, "text") not in ("text", "nothing") and rows.typed:
+        raise ValueError(f"{rows.holds(column)}, not texts")
+    texts = rows.column(column, pa.string()).to_pylist()
+    for row, text in enumerate(texts):
+        if text is None or not split_words(text):
+            bad.add(row, "there is no text" if not text else "there is no word in the text")
+    return np.array([text or "" for text in texts], dtype=object)
 
 
 def _read_images(

@@ -162,12 +162,7 @@ def _folder(cache: Cache) -> Path:
 
 def _decode(part: ImagePart, *, image_size: int | None, size: tuple[int, int] | None) -> Stored:
     return decode_images(
-        part.contents(),
-        part.bad.count,
-        image_size=image_size,
-        where=part.bad.where,
-        size=size,
-        on_bad=part.bad.add,
+        part.contents(), part.bad.count, image_size=image_size, on_bad=part.bad.add, size=size
     )
 
 

@@ -12,16 +12,16 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from trainables.data.core.types import Indices, Pixels
+from trainables.data.core.types import Pixels, Streamed
 from trainables.data.kinds.samples import channel_sums
 from trainables.data.readers.ahead import in_order
 from trainables.data.readers.images import (
@@ -47,61 +47,26 @@ _DAMAGED = "{} is damaged; delete it, and it is written again: {}"
 
 
 @dataclass(frozen=True, eq=False)
-class EncodedImages:
-    """Images of equal size in some rows of a file; replaces their array in a split.
+class EncodedImages(Streamed):
+    """Images of equal size in some rows of a file."""
 
-    It uses only the memory of its row numbers, also in processes that it is sent to. ``path`` is
-    the same on every machine; ``sample_shape`` is channels, height and width.
-    """
-
-    path: str
-    rows: Indices
-    sample_shape: tuple[int, int, int]
     image_size: int | None
 
-    dtype: ClassVar[Any] = np.dtype(np.uint8)
-    ndim: ClassVar[int] = 4
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Shape of the decoded images, (N, C, H, W)."""
-        return (len(self.rows), *self.sample_shape)
-
-    @property
-    def size(self) -> int:
-        """Number of values of the decoded images."""
-        return int(np.prod(self.shape, dtype=np.int64))
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of the decoded images."""
-        return self.size
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, rows: Any) -> EncodedImages:
-        return replace(self, rows=self.rows[rows])
-
-    def with_channels(self, channels: int) -> EncodedImages:
-        """See :meth:`Streamed.with_channels`."""
-        return replace(self, sample_shape=(channels, *self.sample_shape[1:]))
-
     def read(self) -> Pixels:
-        """All images, (N, C, H, W) uint8; ``ValueError`` if the file is missing or damaged."""
+        """See :class:`Streamed`."""
         pixels = np.empty(self.shape, np.uint8)
         for place, data in zip(pixels, self._encoded(), strict=True):
             place[:] = self._decode(data)
         return pixels
 
     def each(self) -> Iterator[Pixels]:
-        """Decodes the images in order, (C, H, W) each, with one thread per CPU."""
+        """See :class:`Streamed`."""
         with ThreadPoolExecutor(THREADS) as pool:
             for image in in_order(pool.submit, self._decode, self._encoded(), AHEAD):
                 yield np.ascontiguousarray(np.broadcast_to(image, self.sample_shape))
 
     def sums(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Sums of the values and of their squares per channel over all images, (C,) each."""
+        """See :class:`Streamed`."""
         values = _numbers(self.path, "sums")[self.rows].sum(axis=0)
         channels = self.sample_shape[0]
         return values[:channels], values[3 : 3 + channels]

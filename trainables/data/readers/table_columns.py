@@ -10,8 +10,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trainables.data.core.bad_samples import BadSamples
-from trainables.data.kinds.dates import date_features
-from trainables.data.kinds.encode import NUMBER, as_dates, as_numbers, date_column, date_feature
+from trainables.data.kinds.encode import (
+    NUMBER,
+    as_dates,
+    as_numbers,
+    date_column,
+    date_feature,
+    date_features,
+)
 from trainables.data.kinds.table import Columns
 from trainables.data.readers.index_columns import index_columns, is_index
 from trainables.data.readers.rows import Content, Rows
@@ -179,8 +185,7 @@ def _numbers(rows: Rows, name: str, bad: BadSamples) -> pa.ChunkedArray:
         values = convert_each(rows, name, bad, as_numbers, "a number")
     else:
         raise ValueError(f"{rows.holds(name)}, not numbers")
-    for row in np.flatnonzero(np.isinf(values.to_numpy())).tolist():
-        bad.add(row, f"{name} is infinite")
+    bad.add_each(np.isinf(values.to_numpy()), f"{name} is infinite")
     return values
 
 
@@ -220,10 +225,22 @@ def convert_each(
     """A column of text, converted; texts that cannot be are added to the bad samples."""
     texts = rows.column(name, pa.string())
     values = convert(texts)
-    wrong = pc.and_(texts.is_valid(), values.is_null()).to_numpy()
-    for row in np.flatnonzero(wrong).tolist():
-        bad.add(row, f"{name} is {texts[row].as_py()!r}, not {what}")
+    wrong = pc.and_(texts.is_valid(), values.is_null())
+    bad.add_each(wrong, lambda row: f"{name} is {texts[row].as_py()!r}, not {what}")
     return values
+
+
+def is_dates(values: pa.Array | pa.ChunkedArray) -> bool:
+    """Whether values are dates: of a type of dates, or words such as 2026-11-24 or 2026-11-24 9:30.
+
+    Missing values are ignored; a column without any value has no dates.
+    """
+    known = values.drop_null()
+    if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):
+        return len(known) > 0
+    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+        return False
+    return len(known) > 0 and as_dates(known).null_count == 0
 
 
 def _matches(texts: pa.ChunkedArray, pattern: str) -> pa.ChunkedArray:

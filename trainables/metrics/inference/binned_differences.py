@@ -5,12 +5,11 @@ import numpy.typing as npt
 from scipy.sparse import csr_array
 
 from trainables.metrics._predictions import NUM_BINS, bin_top_label
-from trainables.metrics.calibration import Binning
+from trainables.metrics._ranked import Binning
+from trainables.metrics.inference.clustered_errors import as_independent, drawn_noise
 from trainables.metrics.inference.clusters import Array, Clusters
 from trainables.metrics.inference.inversion import Cells, fit_curve
-from trainables.metrics.inference.noise import as_independent, drawn_noise
-from trainables.metrics.inference.runs import UNKNOWN, Ends, Interval, Runs
-from trainables.metrics.inference.seed_noise import SeedNoise
+from trainables.metrics.inference.runs import UNKNOWN, Ends, Interval, Runs, SeedNoise
 from trainables.metrics.inference.selection import Selection, half_width
 
 _DRAWS = 2000

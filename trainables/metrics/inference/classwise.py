@@ -12,14 +12,7 @@ import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import row_blocks, with_ties
-from trainables.metrics._ranked import (
-    RankedScores,
-    equal_mass_boundaries,
-    equal_width_boundaries,
-    mid_ranks,
-    rank_classes,
-)
-from trainables.metrics.calibration import Binning
+from trainables.metrics._ranked import Binning, RankedScores, boundaries_of, mid_ranks, rank_classes
 from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.inference.influence import half_width
 
@@ -184,8 +177,7 @@ def class_cells(probs: Tensor, labels: Tensor, num_bins: int, binning: Binning) 
 
 
 def _cells(ranked: RankedScores, num_bins: int, binning: Binning) -> ClassCells:
-    place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
-    boundaries = place(ranked, num_bins)
+    boundaries = boundaries_of(ranked, num_bins, binning)
     bins = ranked.bins(boundaries)
     last = boundaries[:, 1:] - 1
     ends = ranked.scores.gather(1, last.clamp(min=0)).masked_fill(last < 0, -torch.inf)

@@ -14,10 +14,9 @@ from torch import Tensor
 from trainables.metrics._inputs import check_probs
 from trainables.metrics.inference.binned_differences import of_binned_errors
 from trainables.metrics.inference.clusters import Clusters
-from trainables.metrics.inference.design import ONE_LOOK, Design
 from trainables.metrics.inference.paired_means import of_losses, of_means
-from trainables.metrics.inference.runs import Ends, Method, Runs
-from trainables.metrics.inference.seed_noise import SeedNoise, seed_noise
+from trainables.metrics.inference.runs import Ends, Method, Runs, SeedNoise, seed_noise
+from trainables.metrics.inference.selection import ONE_LOOK, Design
 from trainables.metrics.proper_scores import log_losses, rights, squared_errors, wrongs
 from trainables.metrics.table import METRICS
 
@@ -145,10 +144,7 @@ def mean_difference(
 
 
 def chance_of_support(
-    found: Difference,
-    runs: int,
-    design: Design = ONE_LOOK,
-    **changes: Any,
+    found: Difference, runs: int, design: Design = ONE_LOOK, **changes: Any
 ) -> float:
     """The probability that a difference would be supported if both settings had this many runs.
 

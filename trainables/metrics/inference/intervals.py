@@ -7,17 +7,10 @@ from statistics import fmean
 import torch
 from torch import Tensor
 
-from trainables.metrics._beta_kernel import most_likely_bandwidth
 from trainables.metrics._inputs import check_level, check_probs
 from trainables.metrics._predictions import NUM_BINS, Predictions
-from trainables.metrics._ranked import (
-    equal_mass_boundaries,
-    equal_width_boundaries,
-    rank_top_label,
-)
+from trainables.metrics._ranked import Binning, boundaries_of, equal_mass_boundaries, rank_top_label
 from trainables.metrics._top_label import top_label
-from trainables.metrics.calibration import Binning
-from trainables.metrics.evaluation import check_metric_name
 from trainables.metrics.inference.classwise import ClassRanks, class_ranks, classwise_interval
 from trainables.metrics.inference.clustered_errors import clustered_ends
 from trainables.metrics.inference.clusters import Clusters, clusters_of
@@ -33,12 +26,14 @@ from trainables.metrics.inference.influence import (
 from trainables.metrics.inference.sampled_errors import corrected_error, invert_cells
 from trainables.metrics.inference.top_label_gaps import (
     Problem,
+    arrays_of,
     binned_error_of_gaps,
     debiased_error_of_gaps,
     kernel_error_of_gaps,
     smooth_error_of_gaps,
 )
-from trainables.metrics.table import METRICS
+from trainables.metrics.proper_scores import log_losses_of_logits
+from trainables.metrics.table import METRICS, check_metric_name
 
 _MIN_SAMPLES = 2
 
@@ -133,8 +128,7 @@ Method = Callable[[Ranked, float], Ends]
 
 def _binned_ece(confidence: Tensor, correct: Tensor, binning: Binning) -> Problem:
     ranked = rank_top_label(confidence, correct)
-    place = equal_width_boundaries if binning == "equal_width" else equal_mass_boundaries
-    return binned_error_of_gaps(ranked, place(ranked, NUM_BINS))
+    return binned_error_of_gaps(ranked, boundaries_of(ranked, NUM_BINS, binning))
 
 
 def _debiased_ece(confidence: Tensor, correct: Tensor) -> Problem:
@@ -142,19 +136,11 @@ def _debiased_ece(confidence: Tensor, correct: Tensor) -> Problem:
     return debiased_error_of_gaps(ranked, equal_mass_boundaries(ranked, NUM_BINS))
 
 
-def _smooth_ece(confidence: Tensor, correct: Tensor) -> Problem:
-    return smooth_error_of_gaps(*(each.double().cpu().numpy() for each in (confidence, correct)))
-
-
-def _kde_ece(confidence: Tensor, correct: Tensor) -> Problem:
-    return kernel_error_of_gaps(confidence, correct, most_likely_bandwidth(confidence))
-
-
 OF_GAPS: dict[str, Callable[[Tensor, Tensor], Problem]] = {
     "ece": partial(_binned_ece, binning="equal_width"),
     "adaptive_ece": partial(_binned_ece, binning="equal_mass"),
-    "smooth_ece": _smooth_ece,
-    "kde_ece": _kde_ece,
+    "smooth_ece": lambda sure, right: smooth_error_of_gaps(*arrays_of(sure, right)),
+    "kde_ece": kernel_error_of_gaps,
     "debiased_ece": _debiased_ece,
 }
 """Calibration errors of the top label, as functions of the gaps in cells."""
@@ -235,3 +221,32 @@ METHODS: dict[str, Method] = {
     "e_aurc": lambda p, level: aurc_interval(*p.top, level, p.clusters, excess=True),
 }
 """Both ends by metric; `mce` has none, because a bin with a few samples can determine it."""
+
+
+def nll_calibration(
+    logits: Tensor,
+    scaled: Tensor,
+    labels: Tensor,
+    confidence: float = 0.95,
+    clusters: Tensor | None = None,
+) -> tuple[float, float, float]:
+    """NLL less the NLL after scaling, with the lower and upper end of its interval.
+
+    The interval is for this scaling on infinitely many samples. It covers only if the scaling was
+    fitted on other samples.
+
+    Args:
+        logits: Shape (N, K).
+        scaled: The same logits after scaling, such as division by a temperature, (N, K).
+        labels: True classes, shape (N,), integers.
+        confidence: Level of the interval, in (0, 1).
+        clusters: See `interval`.
+    """
+    values = nll_reductions(logits, scaled, labels)
+    grouped = clusters_of(clusters, len(labels))
+    return float(values.mean()), *mean_interval(values, confidence, grouped)
+
+
+def nll_reductions(logits: Tensor, scaled: Tensor, labels: Tensor) -> Tensor:
+    """The reduction of each sample's log loss by scaling its logits, float64 (N,)."""
+    return log_losses_of_logits(logits, labels) - log_losses_of_logits(scaled, labels)

@@ -7,8 +7,7 @@ import numpy as np
 from torch import Tensor
 
 from trainables.metrics.inference.clusters import Array, Clusters
-from trainables.metrics.inference.runs import UNKNOWN, Ends, Interval, Runs
-from trainables.metrics.inference.seed_noise import SeedNoise
+from trainables.metrics.inference.runs import UNKNOWN, Ends, Interval, Runs, SeedNoise
 from trainables.metrics.inference.selection import Selection, half_width
 
 _LEAST_SAMPLING = 0.02  # share of the variance over samples that is never attributed to seeds

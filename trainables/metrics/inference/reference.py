@@ -10,16 +10,20 @@ from torch import Tensor
 
 from trainables.metrics._inputs import check_level, check_probs
 from trainables.metrics._predictions import NUM_BINS
-from trainables.metrics._ranked import equal_width_boundaries, rank_top_label
+from trainables.metrics._ranked import Binning, equal_width_boundaries, rank_top_label
 from trainables.metrics._top_label import top_label
-from trainables.metrics.calibration import Binning
 from trainables.metrics.inference.classwise import classwise_moments
 from trainables.metrics.inference.clustered_errors import clustered_noise
 from trainables.metrics.inference.clusters import Clusters, clusters_of
 from trainables.metrics.inference.intervals import OF_GAPS, TWO_CLASSES
 from trainables.metrics.inference.inversion import Array, Cells, ErrorOfGaps
 from trainables.metrics.inference.sampled_errors import DrawnErrors
-from trainables.metrics.inference.top_label_gaps import cells_of_bins, even_cells, fixed_widths
+from trainables.metrics.inference.top_label_gaps import (
+    arrays_of,
+    cells_of_bins,
+    even_cells,
+    fixed_widths,
+)
 from trainables.plugins.arguments import did_you_mean
 
 _NUM_DRAWS = 1000
@@ -128,8 +132,7 @@ def _largest_gap(confidence: Tensor, correct: Tensor, draws: _Draws) -> Array:
 
 
 def _smooth(confidence: Tensor, correct: Tensor, draws: _Draws) -> Array:
-    sure, right = (t.double().cpu().numpy() for t in (confidence, correct))
-    cells, position = even_cells(sure, right, _SMOOTH_CELLS)
+    cells, position = even_cells(*arrays_of(confidence, correct), _SMOOTH_CELLS)
     gaps = draws.gaps(cells, confidence, correct, _NUM_SMOOTH_DRAWS)
     return fixed_widths(gaps, position, _SMOOTH_CELLS)
 

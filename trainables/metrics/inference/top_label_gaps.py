@@ -6,7 +6,12 @@ from numpy.typing import NDArray
 from scipy.fft import dct, idct
 from torch import Tensor
 
-from trainables.metrics._beta_kernel import equal_mass_cells, log_densities, relative
+from trainables.metrics._beta_kernel import (
+    equal_mass_cells,
+    log_densities,
+    most_likely_bandwidth,
+    relative,
+)
 from trainables.metrics._ranked import RankedScores
 from trainables.metrics.inference.inversion import Array, Cells, ErrorOfGaps
 
@@ -26,10 +31,7 @@ Problem = tuple[Cells, ErrorOfGaps]
 def binned_error_of_gaps(ranked: RankedScores, boundaries: Tensor) -> Problem:
     """The binned L1 error of the first column of `ranked`."""
     error = ErrorOfGaps(
-        statistic=lambda gaps: np.abs(gaps).sum(axis=1),
-        population=_size,
-        terms=np.abs,
-        least=_size,
+        statistic=lambda gaps: np.abs(gaps).sum(axis=1), population=_size, terms=np.abs, least=_size
     )
     return cells_of_bins(ranked, boundaries), error
 
@@ -76,11 +78,12 @@ def smooth_error_of_gaps(confidence: Array, correct: Array) -> Problem:
     )
 
 
-def kernel_error_of_gaps(confidence: Tensor, correct: Tensor, bandwidth: float) -> Problem:
+def kernel_error_of_gaps(confidence: Tensor, correct: Tensor) -> Problem:
     """The mean of |confidence - accuracy given the confidence|.
 
     The statistic is the top-label kernel estimate on at most 128 equal-mass cells.
     """
+    bandwidth = most_likely_bandwidth(confidence)
     parts = equal_mass_cells(confidence, correct, _MAX_KERNEL_CELLS)
     count, confidences, positives = (part.cpu().numpy() for part in parts)
     group = np.arange(len(count)) * min(_NUM_GROUPS, len(count)) // len(count)
@@ -101,6 +104,11 @@ def kernel_error_of_gaps(confidence: Tensor, correct: Tensor, bandwidth: float) 
         least=lambda gaps: abs(float(gaps.sum())),
         tail_share=0.5,  # it misses more often than the others, see docs/intervals.md
     )
+
+
+def arrays_of(confidence: Tensor, correct: Tensor) -> tuple[Array, Array]:
+    """Both as float64 arrays (N,)."""
+    return confidence.double().cpu().numpy(), correct.double().cpu().numpy()
 
 
 def _size(gaps: Array) -> float:

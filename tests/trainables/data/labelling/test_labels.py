@@ -5,7 +5,7 @@ import pytest
 
 from trainables.data.core.bad_samples import BadSamples, settle
 from trainables.data.core.types import Labels
-from trainables.data.labelling.labels import index_labels
+from trainables.data.labelling.targets import index_parts
 
 
 def index(
@@ -15,9 +15,9 @@ def index(
         BadSamples(len(train), lambda row: f"train row {row}"),
         BadSamples(len(test), lambda row: f"test row {row}"),
     )
-    found = index_labels(np.array(train), np.array(test), names, bad)
+    found, classes = index_parts([np.array(train), np.array(test)], names, bad)
     settle(list(bad), "error")
-    return found
+    return found[0].labels, found[1].labels, classes
 
 
 @pytest.mark.parametrize(

@@ -23,9 +23,10 @@ def noise(count: int, *shape: int) -> Pixels:
 
 
 def decode(files: list[bytes | None], image_size: int | None = None) -> Pixels:
-    return decode_images(
-        iter(files), len(files), image_size=image_size, where=lambda index: f"image {index}"
-    )
+    def refuse(index: int, fault: str) -> None:
+        raise ValueError(f"image {index}: {fault}")
+
+    return decode_images(iter(files), len(files), image_size=image_size, on_bad=refuse)
 
 
 @settings(max_examples=30)
