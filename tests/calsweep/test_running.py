@@ -131,7 +131,7 @@ def test_the_model_is_kept_by_torch(result: calsweep.Result, tmp_path: Path) -> 
     torch.save(model := result.model(), tmp_path / "model.pt")
     again = torch.load(tmp_path / "model.pt", weights_only=False)
     assert np.array_equal(again.predict_proba(IMAGES[:9]), model.predict_proba(IMAGES[:9]))
-    with pytest.raises(TypeError, match="must be uint8, not float64"):
+    with pytest.raises(TypeError, match="must be uint8 from 0 to 255, not float64"):
         model.predict_proba(IMAGES / 255)
 
 

@@ -27,21 +27,15 @@ def make_optimizer(model: nn.Module, loss: CalibrationLoss, config: TrainingConf
     groups: list[dict[str, Any]] = [{"params": list(model.parameters())}, *own]
     for group in groups:
         group["initial_lr"] = group.get("lr", config.lr)
-    optimizer: Optimizer
-    if config.optimizer == "sgd":
-        optimizer = _uncompiled(torch.optim.SGD)(
-            groups,
-            lr=config.lr,
-            momentum=config.momentum,
-            nesterov=config.nesterov,
-            weight_decay=config.weight_decay,
-            fused=config.fused_optimizer,
-        )
-    else:
-        kind = torch.optim.AdamW if config.optimizer == "adamw" else torch.optim.Adam
-        optimizer = _uncompiled(kind)(
-            groups, lr=config.lr, weight_decay=config.weight_decay, fused=config.fused_optimizer
-        )
+    kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
+    of_sgd = {"momentum": config.momentum, "nesterov": config.nesterov}
+    optimizer = _uncompiled(kinds[config.optimizer])(
+        groups,
+        lr=config.lr,
+        weight_decay=config.weight_decay,
+        fused=config.fused_optimizer,
+        **(of_sgd if config.optimizer == "sgd" else {}),
+    )
     place_learning_rates(optimizer)
     return optimizer
 

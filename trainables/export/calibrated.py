@@ -17,7 +17,7 @@ from trainables.data.core.bad_samples import BadSamples, settle
 from trainables.data.core.base import Dataset
 from trainables.data.core.samples import Samples
 from trainables.data.core.tasks import OneClass, Task
-from trainables.data.kinds.encode import as_table, texts_of
+from trainables.data.kinds.encode import as_table, image_rows, texts_of
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import Columns, TableRows
@@ -25,7 +25,6 @@ from trainables.data.kinds.words import Tokens, WeightedWords
 from trainables.data.readers.arrays import as_inputs
 from trainables.data.readers.rows import rows_of_table
 from trainables.data.readers.table_columns import read_columns
-from trainables.export.raw_samples import image_rows
 from trainables.files.checkpoints import load_checkpoint
 from trainables.files.storage import Folder
 from trainables.models import model_for, without_weights
@@ -56,7 +55,7 @@ class _Calibrated(nn.Module):
         elif isinstance(samples, Tokens | Subwords | WeightedWords):
             rows = samples.encode(np.array(texts_of(raw), dtype=object))
         elif isinstance(samples, Images):
-            rows = image_rows(samples, np.asarray(raw))
+            rows = image_rows(vars(samples), raw)
         else:
             rows = as_inputs(np.asarray(raw), "samples").astype(np.float32, copy=False)
         samples.check(rows)

@@ -7,18 +7,16 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs
-from trainables.data.kinds.encode import check_range
+from trainables.data.kinds.encode import image_rows
 from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
 from trainables.data.kinds.words import Tokens, WeightedWords
-from trainables.data.readers.arrays import as_inputs
 from trainables.data.readers.image_folder import SUFFIXES, images_below
 from trainables.data.readers.images import decode_images
 from trainables.data.readers.labelled_rows import read_texts
@@ -140,23 +138,10 @@ def _array(samples: Samples, path: Path) -> Inputs:
         raise ValueError(f"{path}: {samples} are read from .npy files")
     rows: Inputs = np.ascontiguousarray(np.load(path, allow_pickle=False))
     if isinstance(samples, Images):
-        rows = image_rows(samples, rows)
+        rows = image_rows(vars(samples), rows)
     elif isinstance(samples, Arrays):
         rows = rows.astype(np.float32, copy=False)
     samples.check(rows)
-    return rows
-
-
-def image_rows(samples: Images, images: npt.NDArray[Any]) -> Inputs:
-    """Images (N, H, W), (N, H, W, C) or (N, C, H, W) as (N, C, H, W); TypeError unless uint8.
-
-    ``ValueError`` or a warning about a range that cannot be right.
-    """
-    if images.dtype != np.uint8:
-        raise TypeError(f"{samples} must be uint8, not {images.dtype}")
-    rows = as_inputs(images, "samples") if images.ndim in (3, 4) else images
-    samples.check(rows)
-    check_range(rows, samples.mean)
     return rows
 
 

@@ -74,6 +74,25 @@ def weighted_rows(
     return rows
 
 
+def image_rows(samples: Mapping[str, Any], raw: Any) -> Rows:
+    """Images (N, H, W), (N, H, W, C) or (N, C, H, W) as (N, C, H, W); see :func:`encode`."""
+    images = np.asarray(raw)
+    channels, height, width = samples["shape"]
+    if images.dtype != np.uint8:
+        raise TypeError(f"images must be uint8 from 0 to 255, not {images.dtype}")
+    if images.shape[1:] == (height, width) and channels == 1:
+        images = images[:, None]
+    elif images.shape[1:] == (height, width, channels) != (channels, height, width):
+        images = images.transpose(0, 3, 1, 2)
+    if images.shape[1:] != (channels, height, width):
+        raise ValueError(
+            f"images of shape {(channels, height, width)} (channels, height, width) are expected, "
+            f"not an array of shape {images.shape}"
+        )
+    check_range(images, samples["mean"])
+    return np.ascontiguousarray(images)
+
+
 def check_range(images: Rows, mean: Sequence[float]) -> None:
     """Checks that uint8 images have the range 0 to 255, unless training images are as dark.
 
@@ -108,9 +127,13 @@ def level_codes(values: pa.ChunkedArray, levels: Sequence[str]) -> Rows:
     return codes
 
 
-def standardised(values: pa.ChunkedArray, mean: float, std: float) -> Rows:
-    """Numbers float64, less their mean in training, divided by its deviation; NaN if missing."""
-    return (float_array(values) - mean) / std
+def table_rows(samples: Mapping[str, Any], columns: Any) -> Rows:
+    """Standardised numbers, NaN if missing, and codes of levels, float32, of columns by name."""
+    numbers = zip(samples["numeric"], samples["mean"], samples["std"], strict=True)
+    words = zip(samples["categorical"], samples["levels"], strict=True)
+    rows = [(float_array(columns[name]) - mean) / std for name, mean, std in numbers]
+    rows += [level_codes(columns[name], levels) for name, levels in words]
+    return np.stack(rows, 1).astype(np.float32)
 
 
 def float_array(values: pa.ChunkedArray) -> Rows:
@@ -192,24 +215,6 @@ def _array(samples: Mapping[str, Any], raw: Any) -> Rows:
     return rows.astype(np.float32) if samples["kind"] == "Arrays" else rows
 
 
-def _images(samples: Mapping[str, Any], raw: Any) -> Rows:
-    images = np.asarray(raw)
-    channels, height, width = samples["shape"]
-    if images.dtype != np.uint8:
-        raise TypeError(f"images must be uint8 from 0 to 255, not {images.dtype}")
-    if images.shape[1:] == (height, width) and channels == 1:
-        images = images[:, None]
-    elif images.shape[1:] == (height, width, channels) != (channels, height, width):
-        images = images.transpose(0, 3, 1, 2)
-    if images.shape[1:] != (channels, height, width):
-        raise ValueError(
-            f"images of shape {(channels, height, width)} (channels, height, width) are expected, "
-            f"not an array of shape {images.shape}"
-        )
-    check_range(images, samples["mean"])
-    return np.ascontiguousarray(images)
-
-
 def _tokens(samples: Mapping[str, Any], raw: Any) -> Rows:
     numbers = {word: number for number, word in enumerate(samples["vocabulary"], start=2)}
     return token_rows(texts_of(raw), samples["shape"][0], numbers)
@@ -246,11 +251,9 @@ def texts_of(raw: Any) -> list[str]:
 
 def _table_rows(samples: Mapping[str, Any], raw: Any) -> Rows:
     table = as_table(raw)
-    numbers = zip(samples["numeric"], samples["mean"], samples["std"], strict=True)
-    words = zip(samples["categorical"], samples["levels"], strict=True)
-    columns = [standardised(_numbers(table, name), mean, std) for name, mean, std in numbers]
-    columns += [level_codes(_words(table, name), levels) for name, levels in words]
-    return np.stack(columns, 1).astype(np.float32)
+    columns = {name: _numbers(table, name) for name in samples["numeric"]}
+    columns |= {name: _words(table, name) for name in samples["categorical"]}
+    return table_rows(samples, columns)
 
 
 def _numbers(table: pa.Table, name: str) -> pa.ChunkedArray:
@@ -288,8 +291,8 @@ def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
 
 
 _KINDS: dict[str, Callable[[Mapping[str, Any], Any], Rows]] = {
-    "Images": _images,
-    "SegmentedImages": _images,
+    "Images": image_rows,
+    "SegmentedImages": image_rows,
     "Tokens": _tokens,
     "Subwords": _subwords,
     "WeightedWords": _weighted_words,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs, Stored
-from trainables.data.kinds.encode import float_array, level_codes, standardised
+from trainables.data.kinds.encode import float_array, level_codes, table_rows
 from trainables.plugins.arguments import few
 
 if TYPE_CHECKING:
@@ -92,15 +92,7 @@ class TableRows(Samples):
 
     def encode(self, raw: Columns) -> Inputs:
         """Converts columns to rows (N, numeric + categorical)."""
-        columns: list[npt.NDArray[Any]] = [
-            standardised(raw.table[name], mean, std)
-            for name, mean, std in zip(self.numeric, self.mean, self.std, strict=True)
-        ]
-        columns += [
-            level_codes(raw.table[name], levels)
-            for name, levels in zip(self.categorical, self.levels, strict=True)
-        ]
-        return np.stack(columns, 1).astype(np.float32)
+        return table_rows(vars(self), raw.table)
 
     def unseen(self, raw: Columns) -> tuple[str, ...]:
         """For each categorical column with levels that do not occur in training: which."""

@@ -32,24 +32,29 @@ def find_files(
 
     text = os.fspath(path)
     source, place, pattern = _open_place(option, text)
-    if pattern:
-        return source, _matching(option, text, source, place, pattern)
     kind = source.get_file_info(place).type
+    if pattern and kind is not fs.FileType.Directory:
+        raise FileNotFoundError(f"{option}={text}: there is no folder {place}")
     if kind is fs.FileType.NotFound:
         raise FileNotFoundError(f"{option}={text} does not exist")
     if kind is fs.FileType.File:
         return source, (place,)
-    found = tuple(
-        sorted(
-            name
-            for name in _files_below(source, place)
-            if name.endswith(tuple(suffixes)) and not _is_hidden(name.removeprefix(place))
-        )
-    )
+
+    wanted = pattern.split("/")
+
+    def is_wanted(file: fs.FileInfo) -> bool:
+        names: list[str] = file.path.removeprefix(place).strip("/").split("/")
+        if file.type is not fs.FileType.File or any(name.startswith(".") for name in names):
+            return False
+        if not pattern:
+            return names[-1].endswith(tuple(suffixes))
+        return len(names) == len(wanted) and all(map(fnmatchcase, names, wanted))
+
+    below = source.get_file_info(fs.FileSelector(place, recursive=True))
+    found = tuple(sorted(file.path for file in below if is_wanted(file)))
     if not found:
-        raise FileNotFoundError(
-            f"{option}={text} is a folder without any {' or '.join(suffixes)} file"
-        )
+        without = f"is a folder without any {' or '.join(suffixes)} file"
+        raise FileNotFoundError(f"{option}={text} {'matches no file' if pattern else without}")
     return source, found
 
 
@@ -73,37 +78,3 @@ def _cut(path: str) -> tuple[str, str]:
     parts = path.split("/")
     fixed = next((i for i, part in enumerate(parts) if "*" in part or "[" in part), len(parts))
     return "/".join(parts[:fixed]), "/".join(parts[fixed:])
-
-
-def _matching(
-    option: str, text: str, source: fs.FileSystem, folder: str, pattern: str
-) -> tuple[str, ...]:
-    from pyarrow import fs  # slow to import
-
-    if source.get_file_info(folder).type is not fs.FileType.Directory:
-        raise FileNotFoundError(f"{option}={text}: there is no folder {folder}")
-    wanted = pattern.split("/")
-
-    def matches(path: str) -> bool:
-        names = path.removeprefix(folder).strip("/").split("/")
-        return len(names) == len(wanted) and all(map(fnmatchcase, names, wanted))
-
-    found = sorted(
-        path
-        for path in _files_below(source, folder)
-        if matches(path) and not _is_hidden(path.removeprefix(folder))
-    )
-    if not found:
-        raise FileNotFoundError(f"{option}={text} matches no file")
-    return tuple(found)
-
-
-def _files_below(source: fs.FileSystem, folder: str) -> list[str]:
-    from pyarrow import fs  # slow to import
-
-    inside = source.get_file_info(fs.FileSelector(folder, recursive=True))
-    return [info.path for info in inside if info.type is fs.FileType.File]
-
-
-def _is_hidden(path: str) -> bool:
-    return any(part.startswith(".") for part in path.split("/") if part)
