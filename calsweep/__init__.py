@@ -29,38 +29,31 @@ if TYPE_CHECKING:
     from trainables.trials.own_loop import Trial as Trial
 
 _HOMES: Final = {
-    "Best": "calsweep.result",
-    "CalibratedClassifierSweep": "calsweep.estimator",
-    "Judgement": "calsweep.judging",
-    "Recommendation": "sweeps.results.recommendation",
-    "Result": "calsweep.result",
-    "SweepFailedError": "sweeps.errors",
-    "SweepInterruptedError": "sweeps.errors",
-    "Trial": "trainables.trials.own_loop",
-    "UserError": "sweeps.errors",
-    "best": "calsweep.result",
-    "judge": "calsweep.judging",
-    "load": "calsweep.result",
-    "loss": "calsweep.running",
-    "resume": "calsweep.running",
-    "run": "calsweep.running",
+    "calsweep.estimator": ("CalibratedClassifierSweep",),
+    "calsweep.judging": ("Judgement", "judge"),
+    "calsweep.result": ("Best", "Result", "best", "load"),
+    "calsweep.running": ("loss", "resume", "run"),
+    "sweeps.errors": ("SweepFailedError", "SweepInterruptedError", "UserError"),
+    "sweeps.results.recommendation": ("Recommendation",),
+    "trainables.trials.own_loop": ("Trial",),
 }
 _WITHOUT_EXTRA: Final = ("sweeps.errors", "calsweep.judging")
 _MODULES: Final = ("losses", "metrics")
 
-__all__ = list(_HOMES) + list(_MODULES)
+__all__ = [name for names in _HOMES.values() for name in names] + list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"calsweep.{name}")
-    if name not in _HOMES:
+    home = next((module for module, names in _HOMES.items() if name in names), None)
+    if home is None:
         raise AttributeError(f"module 'calsweep' has no attribute {name!r}")
-    if _HOMES[name] not in _WITHOUT_EXTRA:
+    if home not in _WITHOUT_EXTRA:
         from calsweep.extras import require_sweeps
 
         require_sweeps(f"calsweep.{name}")
-    value = getattr(import_module(_HOMES[name]), name)
+    value = getattr(import_module(home), name)
     globals()[name] = value
     return value
 

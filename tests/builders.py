@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from sweeps.messages.reporter import Reporter
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
@@ -18,6 +20,8 @@ from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
 from trainables.contract.report import COSTS, Role
 from trainables.contract.setting import Setting
+from trainables.files.rows import Rows
+from trainables.files.storage import Folder
 
 
 def make_sweep(name: str = "small", **sections: Any) -> SweepFile:
@@ -148,3 +152,11 @@ class Noted(Reporter):
 
     def __init__(self, said: list[str]) -> None:
         self.stage = self.notice = self.fault = self.left = said.append
+
+
+def write_predictions(
+    folder: Folder, split: str, predictions: tuple[Tensor, Tensor], decisions: int = 1
+) -> None:
+    """Writes logits and labels as the predictions of a trial on a split."""
+    logits, labels = predictions
+    Rows(logits.float().numpy(), labels.numpy(), decisions).write(folder, split)

@@ -37,7 +37,6 @@ from trainables.contract.setting import BASELINE, Setting
 from trainables.files.rows import Rows
 from trainables.files.storage import Folder
 from trainables.posthoc.ensembles import fit_mean
-from trainables.trials.outcome import write_predictions
 
 LOSSES = ("label_smoothing", "focal", "dual_focal", "inverse_focal", "mbls")
 OF_A_LOSS = 2
@@ -102,8 +101,8 @@ def _replay(
         for record in records:
             own = known[record.setting, in_place[record.seed]]
             for split, index in parts.items():
-                at = place / str(record.number)
-                write_predictions(at, split, (own.logits[index], own.labels[index]))
+                rows = Rows(own.logits[index].float().numpy(), own.labels[index].numpy())
+                rows.write(place / str(record.number), split)
 
         def read(split: str, trial: int) -> Rows:
             return Rows.read(place / str(trial), split)

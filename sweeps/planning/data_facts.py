@@ -37,7 +37,7 @@ def data_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
     from trainables.trials.trial import validation_parts
 
     sweep = plan.sweep
-    judging, _ = validation_parts(dataset, sweep.training.adapt_share)
+    judging, _ = validation_parts(dataset.validation.labels, dataset, sweep.training.adapt_share)
     count = len(judging)
     optional = {
         "features": dataset.samples.listed(),

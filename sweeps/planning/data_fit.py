@@ -41,7 +41,7 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
         faults += _weight_faults(stages, dataset) + _soft_label_faults(stages, dataset)
     faults += _task_faults(sweep, dataset)
     try:
-        validation_parts(dataset, sweep.training.adapt_share)
+        validation_parts(dataset.validation.labels, dataset, sweep.training.adapt_share)
     except ValueError as error:
         faults.append(f"training.{error}; or a larger dataset.validation")
     faults += _mixing_faults(sweep.stages[-1], dataset)

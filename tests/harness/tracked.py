@@ -23,9 +23,9 @@ from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.mirror import Mirror
 from tests import builders
+from tests.builders import write_predictions
 from trainables.contract.setting import Setting
 from trainables.files.checkpoints import save_checkpoint
-from trainables.trials.outcome import write_predictions
 
 ENVIRONMENT = {"python": "3"}
 

@@ -16,8 +16,6 @@ from trainables.contract.config import Criterion
 from trainables.contract.metric_names import MetricName, SplitName, Statistic
 from trainables.data.core.base import EvaluationSet
 from trainables.data.core.tasks import each_label
-from trainables.files.rows import Rows
-from trainables.files.storage import Folder
 from trainables.metrics.own_metric import OwnMetric
 from trainables.posthoc import TemperatureScaling, cross_fitted
 
@@ -193,11 +191,3 @@ def summarise_evaluation_sets(
                 found.setdefault(f"{name}_{metric}{ending}", []).append(value)
     means = {name: sum(values) / len(values) for name, values in found.items()}
     return {name: mean for name, mean in means.items() if math.isfinite(mean)}
-
-
-def write_predictions(
-    folder: Folder, split: str, predictions: Predictions, decisions: int = 1
-) -> None:
-    """Write logits and labels as ``predictions_<split>.parquet``."""
-    logits, labels = predictions
-    Rows(logits.float().numpy(), labels.numpy(), decisions).write(folder, split)

@@ -312,33 +312,32 @@ class TrialRun:
         (logits, labels), task, data, groups = predictions, self.data.task, self.data, None
         if isinstance(data, Dataset) and (given := getattr(data, split).groups) is not None:
             if split == "validation":
-                given = given[validation_parts(data, self.training.adapt_share)[0]]
+                given = given[
+                    validation_parts(data.validation.labels, data, self.training.adapt_share)[0]
+                ]
             groups = np.repeat(given, task.decisions)
         arrays = logits.float().numpy(), labels.numpy()
         return Rows(*arrays, task.decisions, task.cluster_size, groups)
 
     def _parts(self, logits: torch.Tensor, labels: torch.Tensor) -> tuple[Predictions, Predictions]:
         """Splits decisions into the validation samples for evaluation and for adaptation."""
-        judging, adapting = adapting_parts(labels.numpy(), self.data, self.training.adapt_share)
+        judging, adapting = validation_parts(labels.numpy(), self.data, self.training.adapt_share)
         first, second = (
             self.data.task.decisions_of(logits[rows], labels[rows]) for rows in (judging, adapting)
         )
         return first, second
 
 
-def validation_parts(dataset: Dataset, adapt_share: float) -> tuple[np.ndarray, np.ndarray]:
+def validation_parts(
+    labels: np.ndarray, data: Data, adapt_share: float
+) -> tuple[np.ndarray, np.ndarray]:
     """Rows of the validation split for evaluation and for adaptation, the same in all trials.
+
+    ``labels`` are those of the split.
 
     Raises:
         ValueError: The split is too small to have each class in both parts.
     """
-    return adapting_parts(dataset.validation.labels, dataset, adapt_share)
-
-
-def adapting_parts(
-    labels: np.ndarray, data: Data, adapt_share: float
-) -> tuple[np.ndarray, np.ndarray]:
-    """Like :func:`validation_parts`, for a split with these labels."""
     if adapt_share == 0:
         return (everything := np.arange(len(labels))), everything
     groups = data.validation.groups if isinstance(data, Dataset) else None

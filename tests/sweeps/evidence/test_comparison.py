@@ -11,11 +11,10 @@ import torch
 from sweeps.evidence.comparison import compare, compare_losses, compare_on_test_split, look
 from sweeps.results.verdicts import SCALED, Comparison, basis, conclusion, verdict
 from sweeps.search.record import TrialRecord
-from tests.builders import baseline, finalist, ranked, trial
+from tests.builders import baseline, finalist, ranked, trial, write_predictions
 from trainables import metrics as M
 from trainables.files.rows import ReadRows, Rows
 from trainables.files.storage import Folder
-from trainables.trials.outcome import write_predictions
 
 
 def logits_of(factor: float, samples: int = 4000) -> tuple[torch.Tensor, torch.Tensor]:

@@ -19,11 +19,10 @@ from sweeps.results.judgement import Judgement
 from sweeps.search.ranking import Ranking
 from sweeps.terminal.answers import leaderboard_table
 from sweeps.terminal.console import plain_console
-from tests.builders import baseline, finalist, ranked, trial
+from tests.builders import baseline, finalist, ranked, trial, write_predictions
 from trainables import metrics as M
 from trainables.files.rows import ReadRows, Rows
 from trainables.files.storage import Folder
-from trainables.trials.outcome import write_predictions
 
 SAMPLES = 1500
 

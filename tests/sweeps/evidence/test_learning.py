@@ -20,11 +20,10 @@ from sweeps.search.record import TrialRecord
 from sweeps.service.reading import write_report
 from sweeps.sweep_file.schema import TrainableSection
 from sweeps.tracking.run_content import description
-from tests.builders import Noted, baseline, make_sweep, new_store, ranked, trial
+from tests.builders import Noted, baseline, make_sweep, new_store, ranked, trial, write_predictions
 from trainables.data import load_dataset
 from trainables.files.rows import ReadRows, Rows
 from trainables.files.storage import Folder
-from trainables.trials.outcome import write_predictions
 
 LABELS = torch.arange(20).repeat(10)
 SGD = Plan(make_sweep(training={"epochs": 5, "optimizer": "sgd", "lr": 0.1}))

@@ -19,10 +19,9 @@ from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.service.reading import write_report
 from sweeps.store.sweep_store import SweepStore
-from tests.builders import baseline, make_sweep, new_store, trial
+from tests.builders import baseline, make_sweep, new_store, trial, write_predictions
 from trainables.files.rows import Rows
 from trainables.metrics import METRIC_NAMES
-from trainables.trials.outcome import write_predictions
 
 HOSTILE = "own:<script>alert(1)</script>"
 

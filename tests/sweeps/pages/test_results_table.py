@@ -13,9 +13,8 @@ import torch
 from sweeps.errors import UserError
 from sweeps.pages.results_table import Form
 from sweeps.service.reading import results_table_of
-from tests.builders import baseline, finalist, make_sweep, new_store, trial
+from tests.builders import baseline, finalist, make_sweep, new_store, trial, write_predictions
 from trainables.metrics import evaluate
-from trainables.trials.outcome import write_predictions
 
 # Two seeds of each loss, by how much their logits are too large.
 FACTORS = {"cross_entropy": (3.0, 3.1), "focal": (1.0, 1.02), "mbls": (1.01, 1.0)}

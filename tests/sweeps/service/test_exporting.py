@@ -36,13 +36,12 @@ from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
-from tests.builders import make_sweep
+from tests.builders import make_sweep, write_predictions
 from tests.harness.command import calsweep
 from tests.harness.trained import train_sweep
 from trainables.export.exported import run_onnx
 from trainables.files.rows import Rows
 from trainables.posthoc.ensembles import Ensemble, fit_mean
-from trainables.trials.outcome import write_predictions
 
 ALONE = """
 import json, sys

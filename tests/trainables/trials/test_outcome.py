@@ -11,12 +11,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from tests.builders import write_predictions
 from trainables import metrics as M
 from trainables.files.rows import Rows
 from trainables.files.storage import Folder
 from trainables.metrics import METRIC_NAMES, evaluate
 from trainables.posthoc import TemperatureScaling, cross_fitted
-from trainables.trials.outcome import summarise, write_predictions
+from trainables.trials.outcome import summarise
 
 
 def overconfident(num_samples: int, seed: int, scale: float = 3.0) -> tuple[Tensor, Tensor]:

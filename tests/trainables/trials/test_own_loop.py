@@ -346,7 +346,7 @@ trial.report(1, **good)
     entries(run, 1)
     run.close()
     (file,) = tmp_path.rglob("seen.pt")
-    _, adapting = validation_parts(digits, 0.4)
+    _, adapting = validation_parts(digits.validation.labels, digits, 0.4)
     _, labels = torch.load(file)
     assert labels.tolist() == digits.validation.labels[adapting].tolist()
 

@@ -390,7 +390,7 @@ def test_adaptation_and_evaluation_use_different_samples(tmp_path: Path, digits:
     trainer.loss.on_validation_end = lambda *split: given.append(split)  # type: ignore[method-assign]
     (entry,) = entries(run, 1)
     logits, labels = trainer.predict(digits.validation)
-    judging, adapting = validation_parts(digits, 0.4)
+    judging, adapting = validation_parts(digits.validation.labels, digits, 0.4)
     assert sorted([*judging, *adapting]) == list(range(len(labels)))
     assert len(adapting) == round(0.4 * len(labels))
     ((seen, seen_labels),) = given
@@ -405,7 +405,7 @@ def test_adaptation_and_evaluation_use_different_samples(tmp_path: Path, digits:
 
 def test_a_validation_split_too_small_for_two_parts_is_refused(digits: Dataset) -> None:
     with pytest.raises(ValueError, match=r"adapt_share=0\.01 holds out 4 of 360 samples; with 10"):
-        validation_parts(digits, 0.01)
+        validation_parts(digits.validation.labels, digits, 0.01)
 
 
 def test_where_the_storage_is_not_mounted_a_trial_waits(digits: Dataset, tmp_path: Path) -> None:

@@ -72,11 +72,8 @@ class EncodedImages(Streamed):
         return values[:channels], values[3 : 3 + channels]
 
     def _encoded(self) -> Iterator[bytes]:
-        reader, starts = _opened(self.path)
-        batches = np.searchsorted(starts, self.rows, side="right") - 1
-        for row, batch in zip(self.rows.tolist(), batches.tolist(), strict=True):
-            column = reader.get_batch(batch).column("image")
-            yield column[row - int(starts[batch])].as_py()
+        images = _opened(self.path)["image"]
+        return (images[row].as_py() for row in self.rows.tolist())
 
     def _decode(self, data: bytes) -> Pixels:
         image = decode(data, image_size=self.image_size)
@@ -105,8 +102,9 @@ def keep_images(
         _write(path, decoded(encoded, image_size=image_size, size=size))
     shapes = _numbers(str(path), "shape")
     height, width, _ = next((shape for shape in shapes.tolist() if all(shape)), (0, 0, 1))
-    for row, fault in _faults(str(path)):
-        found: tuple[int, int] = tuple(shapes[row, :2].tolist())
+    faults = _opened(str(path))["fault"]
+    for row in np.flatnonzero(faults.is_valid()).tolist():
+        fault, found = faults[row].as_py(), tuple(shapes[row, :2].tolist())
         on_bad(row, OtherSize(fault, found) if all(found) else fault)
     channels = int(shapes[:, 2].max())
     everything = np.arange(len(shapes))
@@ -158,30 +156,15 @@ def _row(data: Encoded, image: Pixels | str) -> dict[str, Any]:
 
 def _numbers(path: str, column: str) -> npt.NDArray[Any]:
     """A column of equally long lists as an array, (N, length)."""
-    chunks = [batch.column(column) for batch in _all_batches(path)]
-    return np.concatenate([np.asarray(c.flatten()).reshape(len(c), -1) for c in chunks])
-
-
-def _faults(path: str) -> Iterator[tuple[int, str]]:
-    """Rows with unusable images, and the reasons."""
-    for start, batch in zip(_opened(path)[1].tolist(), _all_batches(path), strict=True):
-        faults = batch.column("fault")
-        for row, fault in enumerate(faults.to_pylist() if faults.null_count < len(faults) else ()):
-            if fault is not None:
-                yield start + row, fault
-
-
-def _all_batches(path: str) -> Iterator[pa.RecordBatch]:
-    reader, _ = _opened(path)
-    return map(reader.get_batch, range(reader.num_record_batches))
+    values = _opened(path)[column]
+    return np.asarray(values.combine_chunks().flatten()).reshape(len(values), -1)
 
 
 @lru_cache(maxsize=16)
-def _opened(path: str) -> tuple[Any, npt.NDArray[np.int64]]:
-    """The file, memory-mapped, and the first row of each of its record batches."""
+def _opened(path: str) -> pa.Table:
+    """The content of the file, memory-mapped."""
     try:
-        reader = pa.ipc.open_file(pa.memory_map(path))
-        counts = [reader.get_batch(index).num_rows for index in range(reader.num_record_batches)]
+        return pa.ipc.open_file(pa.memory_map(path)).read_all()
     except FileNotFoundError:
         raise ValueError(
             f"{socket.gethostname()} has no {path}, from which images are streamed; set the "
@@ -189,4 +172,3 @@ def _opened(path: str) -> tuple[Any, npt.NDArray[np.int64]]:
         ) from None
     except pa.ArrowInvalid as error:
         raise ValueError(_DAMAGED.format(path, error)) from error
-    return reader, np.cumsum([0, *counts[:-1]])
