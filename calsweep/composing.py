@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sweeps.errors import UserError
 from sweeps.store.sweep_store import storage_fault, sweep_names
-from trainables.files.digests import digest_of, new_digest
-from trainables.files.storage import Folder, absolute
+from trainables.files.storage import Folder, absolute, digest_of, new_digest
 
 if TYPE_CHECKING:
     import numpy.typing as npt

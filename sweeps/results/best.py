@@ -14,7 +14,7 @@ from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Rule
 from trainables.contract.metric_names import MetricName, SplitName, Statistic, groups_name
-from trainables.files.digests import digest_of
+from trainables.files.storage import digest_of
 
 _METRICS = ("error", "ece", "nll", "brier", "adaptive_ece", "classwise_ece", "auroc", "aurc")
 

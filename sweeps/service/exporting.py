@@ -126,7 +126,7 @@ class Builder:
 
     @property
     def _needed(self) -> list[str]:
-        from trainables.export.raw_forms import needed_packages
+        from trainables.export.raw_samples import needed_packages
 
         return needed_packages(self._dataset.samples)
 
@@ -136,7 +136,7 @@ class Builder:
 
     def to_register(self, delivered: Delivered) -> ModelToRegister:
         from trainables.data.kinds.table import TableRows
-        from trainables.export.raw_forms import columns_of, encode_code, raw_example
+        from trainables.export.raw_samples import columns_of, encode_code, raw_example
 
         built, samples = self.build(delivered), self._dataset.samples
         return ModelToRegister(
@@ -210,7 +210,7 @@ class Builder:
         import torch
 
         from trainables.export.exported import export_program, load_program
-        from trainables.export.raw_forms import ENCODE_FILE, encode_code
+        from trainables.export.raw_samples import ENCODE_FILE, encode_code
 
         try:
             data = export_program(classifier, self.example)
@@ -269,8 +269,7 @@ class Builder:
         _compare(f"{label}: the exported classifier", found, expected)
 
     def _about(self) -> dict[str, Any]:
-        from trainables.export.raw_forms import raw_form
-        from trainables.export.raw_samples import describe_samples
+        from trainables.export.raw_samples import describe_samples, raw_form
 
         sweep, dataset = self._plan.sweep, self._dataset
         return {

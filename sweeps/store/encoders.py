@@ -16,8 +16,7 @@ from sweeps.store.environment import describe_environment
 from sweeps.store.identity import own_modules
 from sweeps.store.sweep_store import SweepStore
 from trainables.contract.config import EncoderSetup
-from trainables.files.digests import digest_of
-from trainables.files.storage import Folder
+from trainables.files.storage import Folder, digest_of
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Data

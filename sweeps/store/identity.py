@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
 from sweeps.store.environment import describe_environment
-from trainables.files.digests import digest_of
-from trainables.files.storage import Folder
+from trainables.files.storage import Folder, digest_of
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Data

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
 from trainables.contract.report import TrialConfig
-from trainables.files.digests import digest_of
+from trainables.files.storage import digest_of
 from trainables.plugins.components import Range
 
 OptimizerName = Literal["sgd", "adam", "adamw"]

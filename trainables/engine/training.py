@@ -22,9 +22,13 @@ from trainables.engine.batches import TrainingBatches
 from trainables.engine.captured import CapturedSteps
 from trainables.engine.class_weights import Weights
 from trainables.engine.feed import Batch, Feed
-from trainables.engine.optimizers import make_optimizer, place_learning_rates, set_learning_rates
+from trainables.engine.optimizers import (
+    learning_rate_factor,
+    make_optimizer,
+    place_learning_rates,
+    set_learning_rates,
+)
 from trainables.engine.precision import autocast, exact_arithmetic
-from trainables.engine.schedule import learning_rate_factor
 from trainables.losses import CalibrationLoss
 from trainables.models import Classifier
 from trainables.runtime.devices import is_out_of_memory, release_memory

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from trainables.files.digests import digest_of
-from trainables.files.storage import Folder
+from trainables.files.storage import Folder, digest_of
 
 _NAME = re.compile(r"epoch_(\d{6})-([0-9a-f]{16})\.pt")
 

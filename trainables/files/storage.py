@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import uuid
 from collections.abc import Collection
@@ -210,3 +211,13 @@ class Folder:
 
     def _child(self, name: str) -> str:
         return f"{self.path.rstrip('/')}/{name}" if name else self.path
+
+
+def new_digest() -> hashlib.blake2b:
+    """An empty digest, for incremental updates."""
+    return hashlib.blake2b(digest_size=8)
+
+
+def digest_of(data: bytes) -> str:
+    """The digest of some bytes, 16 hexadecimal digits."""
+    return hashlib.blake2b(data, digest_size=8).hexdigest()

@@ -13,8 +13,8 @@ from trainables.metrics._ranked import (
     boundaries_of,
     rank_classes,
     rank_top_label,
+    top_label,
 )
-from trainables.metrics._top_label import top_label
 from trainables.metrics.calibration import binned_error
 from trainables.metrics.proper_scores import log_losses, log_losses_of_logits, squared_errors
 from trainables.metrics.ranking import risk_coverage_area

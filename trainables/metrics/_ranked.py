@@ -10,16 +10,17 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 
-from trainables.metrics._inputs import with_ties
+from trainables.metrics._inputs import map_rows, with_ties
 
 _BLOCK_ELEMENTS = 2**21  # of a block of classes
 _EDGE_ROUNDING = 8 * torch.finfo(torch.float32).eps
 
+Confidence = Literal["max_probability", "margin", "negative_entropy"]
 Binning = Literal["equal_width", "equal_mass"]
 
 
@@ -202,3 +203,28 @@ def _sums_before(values: Tensor) -> Tensor:
     sums[:, 0] = 0
     torch.cumsum(values, dim=1, dtype=torch.float64, out=sums[:, 1:])
     return sums
+
+
+def top_label(probs: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Largest probability (N,), and whether its class is the label (N,), bool."""
+    confidence, predicted = probs.max(dim=1)
+    return with_ties(confidence), predicted == labels
+
+
+def confidence_scores(probs: Tensor, confidence: Confidence) -> Tensor:
+    """Confidence score of each sample, by which predictions are ranked, shape (N,)."""
+    if confidence == "max_probability":
+        return with_ties(probs.amax(dim=1))
+    if confidence == "margin":
+        first, second = probs.topk(2, dim=1).values.double().unbind(dim=1)
+        return with_ties(first - second)
+    if confidence == "negative_entropy":
+        return with_ties(map_rows(negative_entropy, probs))
+    allowed = ", ".join(get_args(Confidence))
+    raise ValueError(f"confidence must be one of {allowed}, got {confidence!r}")
+
+
+def negative_entropy(probs: Tensor) -> Tensor:
+    """The sum of p ln p of each sample, float64 (N,)."""
+    probs = probs.double()
+    return torch.xlogy(probs, probs).sum(dim=1)

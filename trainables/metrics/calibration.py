@@ -15,9 +15,11 @@ from trainables.metrics._ranked import (
     equal_width_boundaries,
     rank_classes,
     rank_top_label,
+    top_label,
 )
-from trainables.metrics._top_label import top_label
 from trainables.plugins.arguments import check_choice
+
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -115,9 +117,6 @@ def maximum_gap(ranked: RankedScores, num_bins: int) -> Tensor:
 def _ranked_top_label(probs: Tensor, labels: Tensor, num_bins: int) -> RankedScores:
     check_count("num_bins", num_bins)
     return rank_top_label(*top_label(*check_probs(probs, labels)))
-
-
-_ROUNDING = 1e-12
 
 
 def debiased_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trainables.metrics._beta_kernel import BANDWIDTHS, top_label_kernel_error
 from trainables.metrics._inputs import check_probs
-from trainables.metrics._top_label import top_label
+from trainables.metrics._ranked import top_label
 from trainables.plugins.arguments import check_choice
 
 Kind = Literal["canonical", "top_label"]

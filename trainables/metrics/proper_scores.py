@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import check_probs, map_rows, row_blocks
-from trainables.metrics._top_label import top_label
+from trainables.metrics._ranked import top_label
 
 TINY = torch.finfo(torch.float32).tiny
 

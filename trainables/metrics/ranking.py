@@ -1,11 +1,18 @@
-"""Ranking metrics: how well scores separate classes, and correct from wrong predictions."""
+"""Ranking metrics: how well scores separate classes, or detect errors and unknown data."""
 
 import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import check_probs
-from trainables.metrics._ranked import rank_classes, rank_top_label
-from trainables.metrics._top_label import Confidence, confidence_scores, top_label
+from trainables.metrics._ranked import (
+    Confidence,
+    confidence_scores,
+    rank_classes,
+    rank_top_label,
+    top_label,
+)
+
+_OF_UNKNOWN_DATA = ("auroc", "aupr_in", "aupr_out", "fpr_at_95_tpr", "detection_error")
 
 
 def multiclass_auroc(probs: Tensor, labels: Tensor) -> float:
@@ -92,9 +99,6 @@ def perfect_ranking_area(correct: Tensor) -> Tensor:
     return 1 - right + torch.xlogy(right, right)
 
 
-_METRICS = ("auroc", "aupr_in", "aupr_out", "fpr_at_95_tpr", "detection_error")
-
-
 def ood_metrics(in_scores: Tensor, out_scores: Tensor) -> dict[str, float]:
     """Metrics of a score that separates in-distribution from out-of-distribution samples.
 
@@ -120,7 +124,7 @@ def ood_metrics(in_scores: Tensor, out_scores: Tensor) -> dict[str, float]:
         fpr[(tpr - 0.95).abs().argmin()],
         ((1 - tpr + fpr) / 2).min(),
     )
-    return dict(zip(_METRICS, torch.stack(values).tolist(), strict=True))
+    return dict(zip(_OF_UNKNOWN_DATA, torch.stack(values).tolist(), strict=True))
 
 
 def _counts_per_threshold(positives: Tensor, negatives: Tensor) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import check_probs
-from trainables.metrics._top_label import top_label
+from trainables.metrics._ranked import top_label
 
 _SMALLEST_SIGMA = 1e-3
 _WIDTHS = 1024

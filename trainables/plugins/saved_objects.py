@@ -12,8 +12,7 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from trainables.files.digests import digest_of
-from trainables.files.storage import Folder
+from trainables.files.storage import Folder, digest_of
 from trainables.plugins.arguments import describe_error
 
 _PREFIX = "kept:"

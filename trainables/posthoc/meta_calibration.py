@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import check_logits
-from trainables.metrics._top_label import negative_entropy
+from trainables.metrics._ranked import negative_entropy
 from trainables.plugins.arguments import check_choice
 from trainables.posthoc.base import Fitted
 from trainables.posthoc.temperature import TemperatureScaling

@@ -21,8 +21,7 @@ from torch import Tensor, nn
 from trainables.data.core.base import Dataset
 from trainables.data.kinds.samples import Arrays
 from trainables.engine.training import Trainer
-from trainables.files.digests import digest_of, new_digest
-from trainables.files.storage import Folder
+from trainables.files.storage import Folder, digest_of, new_digest
 from trainables.models import Classifier
 
 SPLITS: Final = ("train", "validation", "test")

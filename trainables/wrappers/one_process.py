@@ -21,8 +21,7 @@ with collection_paused():  # collections would take a fifteenth of the time
     from trainables.trials.runs import make_run
     from trainables.trials.trial import TrialRun
     from trainables.wrappers.ray_internals import draining_nodes
-    from trainables.wrappers.warned import Warned
-    from trainables.wrappers.worker import SECONDS_BETWEEN_TRIES
+    from trainables.wrappers.worker import SECONDS_BETWEEN_TRIES, Warned
 
 _SECONDS_BETWEEN_QUESTIONS = 2.0  # between checks for draining nodes
 

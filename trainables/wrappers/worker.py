@@ -5,14 +5,56 @@ from __future__ import annotations
 import asyncio
 import time
 import traceback
-from dataclasses import dataclass
-from typing import Any
+import warnings
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, TypeVar
 
 import ray
 
 from trainables.contract.config import TrialSetup
-from trainables.contract.report import Failed, Report, TrialConfig, Waiting
-from trainables.wrappers.warned import Warned
+from trainables.contract.report import Failed, Progressed, Report, TrialConfig, Waiting
+
+R = TypeVar("R")
+_MOST: Final = 20  # lines of a process: more would hide the rest of the output
+
+
+class Warned:
+    """Collects the first warning of each place in the code, from the creation on."""
+
+    def __init__(self) -> None:
+        self._places: set[tuple[type[Warning], str, int]] = set()
+        self._new: list[str] = []
+        self._show = warnings.showwarning
+        warnings.showwarning = self._collect
+
+    def _collect(
+        self,
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        *more: Any,
+        **named: Any,
+    ) -> None:
+        place = category, filename, lineno
+        if place not in self._places and len(self._places) < _MOST:
+            self._places.add(place)
+            said = " ".join(str(message).split())
+            self._new.append(f"{category.__name__}: {said} ({_short(filename)}, line {lineno})")
+        self._show(message, category, filename, lineno, *more, **named)
+
+    def added_to(self, report: R) -> R:
+        """A report of an epoch or a failure, with the warnings since the previous one."""
+        if not self._new or not isinstance(report, Progressed | Failed):
+            return report
+        new, self._new = tuple(self._new), []
+        return replace(report, warnings=new)
+
+
+def _short(file: str) -> str:
+    return "/".join(Path(file).parts[-2:])
+
 
 SECONDS_BETWEEN_TRIES = 5.0  # between attempts to write to the storage
 

@@ -16,7 +16,7 @@ from sweeps.sweep_file.loading import (
     recipes,
     to_yaml,
 )
-from trainables.engine.schedule import learning_rate_factor
+from trainables.engine.optimizers import learning_rate_factor
 
 EXAMPLES = Path(__file__).parents[3] / "examples/real_data"
 

@@ -15,8 +15,7 @@ from tests.harness.workers import run_workers
 from trainables.contract.config import TrainingConfig, check_shares
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset, Split
-from trainables.engine.optimizers import make_optimizer
-from trainables.engine.schedule import learning_rate_factor, plateaus
+from trainables.engine.optimizers import learning_rate_factor, make_optimizer, plateaus
 from trainables.engine.training import DivergedError, Trainer
 from trainables.losses import CalibrationLoss, make_loss
 from trainables.losses.cross_entropy import CrossEntropy

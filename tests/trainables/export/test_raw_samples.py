@@ -88,7 +88,7 @@ def test_images_of_an_array_may_have_any_usual_layout(
     [
         (np.zeros((5, 4, 6)), "must be uint8 from 0 to 255, not float64"),
         (np.zeros((5, 24), np.uint8), r"shape \(5, 24\)"),
-        (np.zeros((5, 6, 4), np.uint8), r"shape \(5, 1, 6, 4\)"),
+        (np.zeros((5, 6, 4), np.uint8), r"shape \(5, 6, 4\)"),
     ],
 )
 def test_other_arrays_are_no_images(tmp_path: Path, images: npt.NDArray[Any], message: str) -> None:

@@ -30,7 +30,7 @@ from trainables.contract.report import (
 from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset, EvaluationSet, Split
-from trainables.engine.schedule import learning_rate_factor
+from trainables.engine.optimizers import learning_rate_factor
 from trainables.files.checkpoints import load_checkpoint, read_checkpoint, save_checkpoint
 from trainables.files.rows import Rows
 from trainables.files.storage import Folder

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from trainables.data.core.samples import Samples
 from trainables.data.core.tasks import OneClass, Task
 from trainables.data.core.types import Inputs, Stored, Streamed
-from trainables.files.digests import digest_of, new_digest
+from trainables.files.storage import digest_of, new_digest
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from trainables.data.core.options import Cache, CommonOptions, Storage
 from trainables.data.core.types import Stored
 from trainables.data.readers.images import Encoded, OtherSize, decode_images
 from trainables.data.readers.streamed import keep_images
-from trainables.files.digests import digest_of
+from trainables.files.storage import digest_of
 
 # An array exists in the process that reads it, in Ray's object store, and once more while it is
 # split.

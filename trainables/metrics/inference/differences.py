@@ -14,8 +14,15 @@ from torch import Tensor
 from trainables.metrics._inputs import check_probs
 from trainables.metrics.inference.binned_differences import of_binned_errors
 from trainables.metrics.inference.clusters import Clusters
-from trainables.metrics.inference.paired_means import of_losses, of_means
-from trainables.metrics.inference.runs import Ends, Method, Runs, SeedNoise, seed_noise
+from trainables.metrics.inference.runs import (
+    Ends,
+    Method,
+    Runs,
+    SeedNoise,
+    of_losses,
+    of_means,
+    seed_noise,
+)
 from trainables.metrics.inference.selection import ONE_LOOK, Design
 from trainables.metrics.proper_scores import log_losses, rights, squared_errors, wrongs
 from trainables.metrics.table import METRICS

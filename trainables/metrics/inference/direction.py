@@ -7,8 +7,7 @@ from torch import Tensor
 
 from trainables.metrics._inputs import check_level, check_probs
 from trainables.metrics._predictions import NUM_BINS
-from trainables.metrics._ranked import equal_width_boundaries, rank_top_label
-from trainables.metrics._top_label import top_label
+from trainables.metrics._ranked import equal_width_boundaries, rank_top_label, top_label
 from trainables.metrics.inference.clustered_errors import clustered_ends
 from trainables.metrics.inference.clusters import Clusters, clusters_of
 from trainables.metrics.inference.influence import NO_INTERVAL, mean_interval

@@ -9,8 +9,13 @@ from torch import Tensor
 
 from trainables.metrics._inputs import check_level, check_probs
 from trainables.metrics._predictions import NUM_BINS, Predictions
-from trainables.metrics._ranked import Binning, boundaries_of, equal_mass_boundaries, rank_top_label
-from trainables.metrics._top_label import top_label
+from trainables.metrics._ranked import (
+    Binning,
+    boundaries_of,
+    equal_mass_boundaries,
+    rank_top_label,
+    top_label,
+)
 from trainables.metrics.inference.classwise import ClassRanks, class_ranks, classwise_interval
 from trainables.metrics.inference.clustered_errors import clustered_ends
 from trainables.metrics.inference.clusters import Clusters, clusters_of

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from trainables.metrics._inputs import check_level, check_probs
 from trainables.metrics._predictions import NUM_BINS
-from trainables.metrics._ranked import Binning, equal_width_boundaries, rank_top_label
-from trainables.metrics._top_label import top_label
+from trainables.metrics._ranked import Binning, equal_width_boundaries, rank_top_label, top_label
 from trainables.metrics.inference.classwise import classwise_moments
 from trainables.metrics.inference.clustered_errors import clustered_noise
 from trainables.metrics.inference.clusters import Clusters, clusters_of
