@@ -1,7 +1,6 @@
 """Calibration errors that a perfectly calibrated model would show, as a reference."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,7 +9,7 @@ from torch import Tensor
 
 from trainables.metrics._inputs import check_level, check_probs
 from trainables.metrics._predictions import NUM_BINS
-from trainables.metrics._ranked import Binning, equal_width_boundaries, rank_top_label, top_label
+from trainables.metrics._ranked import Binning, top_label
 from trainables.metrics.inference.classwise import classwise_moments
 from trainables.metrics.inference.clustered_errors import clustered_noise
 from trainables.metrics.inference.clusters import Clusters, clusters_of
@@ -19,7 +18,6 @@ from trainables.metrics.inference.inversion import Array, Cells, ErrorOfGaps
 from trainables.metrics.inference.sampled_errors import DrawnErrors
 from trainables.metrics.inference.top_label_gaps import (
     arrays_of,
-    cells_of_bins,
     even_cells,
     fixed_widths,
 )
@@ -28,9 +26,6 @@ from trainables.plugins.arguments import did_you_mean
 _NUM_DRAWS = 1000
 _NUM_SMOOTH_DRAWS = 200
 _SMOOTH_CELLS = 512
-
-Drawn = Callable[[Tensor, Tensor, "_Draws"], Array]
-"""Errors (R,) of draws, from confidences and correctness (N,)."""
 
 
 def calibrated_reference(
@@ -82,71 +77,51 @@ def calibrated_reference(
         mean, deviation = classwise_moments(probs, NUM_BINS, binning)
         low, high = (mean + deviation * float(torch.special.ndtri(torch.tensor(t))) for t in tails)
         return mean, max(0.0, low), high
-    draw = _Draws(seed, grouped)
     if binning is not None:
         top, name = (probs[:, 1].contiguous(), given == 1), TWO_CLASSES[name]
     else:
         top = top_label(probs, given)
-    drawn = _DRAWN[name](*top, draw)
+    drawn = _Calibrated(*top, seed, grouped).errors(name)
     low, high = np.quantile(drawn, tails)
     return float(drawn.mean()), float(low), float(high)
 
 
 @dataclass(frozen=True)
-class _Draws:
-    """Draws of the gaps of cells of a calibrated model, (R, C)."""
+class _Calibrated:
+    """A calibrated model with these confidences (N,); of ``correct`` (N,) only clusters matter."""
 
+    confidence: Tensor
+    correct: Tensor
     seed: int
     clusters: Clusters | None
 
-    def gaps(
-        self, cells: Cells, confidence: Tensor, correct: Tensor, num_draws: int = _NUM_DRAWS
-    ) -> Array:
+    def errors(self, name: str) -> Array:
+        """The errors (R,) of draws."""
+        if name == "smooth_ece":
+            cells, place = even_cells(*arrays_of(self.confidence, self.correct), _SMOOTH_CELLS)
+            return fixed_widths(self._gaps(cells, _NUM_SMOOTH_DRAWS), place, _SMOOTH_CELLS)
+        cells, error = OF_GAPS["ece" if name == "mce" else name](self.confidence, self.correct)
+        gaps = self._gaps(cells)
+        if name == "mce":
+            return np.asarray(np.abs(gaps * cells.num_samples / cells.count).max(axis=1))
+        found = error.statistic(gaps)
+        return np.sqrt(np.maximum(found, 0)) if name == "debiased_ece" else found
+
+    def _gaps(self, cells: Cells, num_draws: int = _NUM_DRAWS) -> Array:
+        """Draws of the gaps of cells, (R, C)."""
         if self.clusters is not None:
-            _, noise = clustered_noise(cells, confidence, correct, self.clusters)
+            _, noise = clustered_noise(cells, self.confidence, self.correct, self.clusters)
             return noise[:num_draws]
         unused = ErrorOfGaps(lambda gaps: gaps, lambda gaps: 0.0)
         return DrawnErrors(cells, unused, self.seed, num_draws).draw_without_gaps()
-
-
-def _statistics(name: str) -> Drawn:
-    def draw(confidence: Tensor, correct: Tensor, draws: _Draws) -> Array:
-        cells, error = OF_GAPS[name](confidence, correct)
-        return error.statistic(draws.gaps(cells, confidence, correct))
-
-    return draw
-
-
-def _debiased(confidence: Tensor, correct: Tensor, draws: _Draws) -> Array:
-    squares = _statistics("debiased_ece")(confidence, correct, draws)
-    return np.sqrt(np.maximum(squares, 0))
-
-
-def _largest_gap(confidence: Tensor, correct: Tensor, draws: _Draws) -> Array:
-    ranked = rank_top_label(confidence, correct)
-    cells = cells_of_bins(ranked, equal_width_boundaries(ranked, NUM_BINS))
-    per_sample = draws.gaps(cells, confidence, correct) * cells.num_samples / cells.count
-    largest: Array = np.abs(per_sample).max(axis=1)
-    return largest
-
-
-def _smooth(confidence: Tensor, correct: Tensor, draws: _Draws) -> Array:
-    cells, position = even_cells(*arrays_of(confidence, correct), _SMOOTH_CELLS)
-    gaps = draws.gaps(cells, confidence, correct, _NUM_SMOOTH_DRAWS)
-    return fixed_widths(gaps, position, _SMOOTH_CELLS)
 
 
 _CLASSWISE: dict[str, Binning] = {
     "classwise_ece": "equal_width",
     "classwise_adaptive_ece": "equal_mass",
 }
-_DRAWN: dict[str, Drawn] = {
-    "ece": _statistics("ece"),
-    "adaptive_ece": _statistics("adaptive_ece"),
-    "mce": _largest_gap,
-    "smooth_ece": _smooth,
-    "kde_ece": _statistics("kde_ece"),
-    "debiased_ece": _debiased,
-}
-REFERENCED_METRICS = (*_DRAWN, *_CLASSWISE)
+REFERENCED_METRICS = (
+    *("ece", "adaptive_ece", "mce", "smooth_ece", "kde_ece", "debiased_ece"),
+    *_CLASSWISE,
+)
 """The metrics that have a calibrated reference: the calibration errors."""
