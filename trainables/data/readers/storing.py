@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -77,17 +78,16 @@ def hold_images(parts: list[ImagePart], common: CommonOptions) -> list[Stored]:
     of the range of 16 bits, or the folder cannot be written.
     """
     _check_depth(parts[0])
-    hold: Callable[..., Stored] = _decode
-    if _is_streamed(parts, common.image_size, common.storage):
-        hold = partial(_keep, folder=_folder(common.cache))
+    image_size = common.image_size
+    folder = _folder(common.cache) if _is_streamed(parts, image_size, common.storage) else None
     held: list[Stored] = []
     for part in parts:
         size: tuple[int, int] | None = tuple(held[0].shape[2:]) if held else None
         faults = dict(part.bad.faults)
-        images = hold(part, image_size=common.image_size, size=size)
+        images = _held(part, image_size, size, folder)
         if size is None and (usual := _usual_size(part.bad)) is not None:
             part.bad.faults = faults
-            images = hold(part, image_size=common.image_size, size=usual)
+            images = _held(part, image_size, usual, folder)
         held.append(images)
     return match_channels(*held)
 
@@ -160,23 +160,15 @@ def _folder(cache: Cache) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "calsweep"
 
 
-def _decode(part: ImagePart, *, image_size: int | None, size: tuple[int, int] | None) -> Stored:
-    return decode_images(
-        part.contents(), part.bad.count, image_size=image_size, on_bad=part.bad.add, size=size
-    )
-
-
-def _keep(
-    part: ImagePart, *, image_size: int | None, size: tuple[int, int] | None, folder: Path
+def _held(
+    part: ImagePart, image_size: int | None, size: tuple[int, int] | None, folder: Path | None
 ) -> Stored:
-    return keep_images(
-        part.contents(),
-        folder=folder,
-        key=digest_of(repr((part.origin(), image_size, size, _DECODING)).encode()),
-        image_size=image_size,
-        size=size,
-        on_bad=part.bad.add,
-    )
+    """The images in memory, or encoded in a file in the folder."""
+    options: Any = {"image_size": image_size, "size": size, "on_bad": part.bad.add}
+    if folder is None:
+        return decode_images(part.contents(), part.bad.count, **options)
+    key = digest_of(repr((part.origin(), image_size, size, _DECODING)).encode())
+    return keep_images(part.contents(), folder=folder, key=key, **options)
 
 
 def match_channels(*held: Stored) -> list[Stored]:
