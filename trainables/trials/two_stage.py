@@ -74,9 +74,7 @@ def encoder_file(folder: Folder, name: str) -> str:
 
     ``name`` is ``encoder.pt`` (a state dict) or ``features_<split>.npy`` (N, D) float32.
     """
-    if not (index := _read_index(folder)):
-        raise FileNotFoundError(f"no complete encoder lies in {folder.uri}")
-    return _with_digest(name, index[name])
+    return _with_digest(name, _complete_index(folder)[name])
 
 
 def save_encoder(folder: Folder, encoder: nn.Module, frozen: Dataset) -> None:
@@ -101,8 +99,10 @@ def load_encoder(folder: Folder) -> dict[str, Tensor]:
 
     Raises ``FileNotFoundError`` if it is incomplete, ``ValueError`` if it is damaged.
     """
-    data = _read(folder, encoder_file(folder, "encoder.pt"))
-    weights: dict[str, Tensor] = torch.load(data, map_location="cpu", weights_only=True)
+    name = encoder_file(folder, "encoder.pt")
+    data = folder.read(name)
+    _check_digest(folder, name, digest_of(data))
+    weights: dict[str, Tensor] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
     return weights
 
 
@@ -112,23 +112,19 @@ def load_features(folder: Folder) -> dict[str, np.ndarray]:
     Local files are memory-mapped, so the trials of a node share them. Errors: see
     :func:`load_encoder`.
     """
-    features = {}
+    index, features = _complete_index(folder), {}
     for split in SPLITS:
-        name = encoder_file(folder, f"features_{split}.npy")
+        name = _with_digest(f"features_{split}.npy", index[f"features_{split}.npy"])
         if folder.is_local:
             path = Path(folder.path) / name
             with open(path, "rb") as stream:
                 _check_digest(folder, name, hashlib.file_digest(stream, new_digest).hexdigest())
             features[split] = np.load(path, mmap_mode="r", allow_pickle=False)
         else:
-            features[split] = np.load(_read(folder, name), allow_pickle=False)
+            data = folder.read(name)
+            _check_digest(folder, name, digest_of(data))
+            features[split] = np.load(io.BytesIO(data), allow_pickle=False)
     return features
-
-
-def _read(folder: Folder, name: str) -> io.BytesIO:
-    data = folder.read(name)
-    _check_digest(folder, name, digest_of(data))
-    return io.BytesIO(data)
 
 
 def _check_digest(folder: Folder, name: str, digest: str) -> None:
@@ -136,6 +132,12 @@ def _check_digest(folder: Folder, name: str, digest: str) -> None:
         raise ValueError(
             f"{folder.uri}/{name} is damaged; delete that folder and the encoder is trained again"
         )
+
+
+def _complete_index(folder: Folder) -> dict[str, str]:
+    if not (index := _read_index(folder)):
+        raise FileNotFoundError(f"no complete encoder lies in {folder.uri}")
+    return index
 
 
 def _files(encoder: nn.Module, frozen: Dataset) -> Any:
