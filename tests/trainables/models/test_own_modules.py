@@ -96,7 +96,7 @@ class NotInTraining(Squeezed):
     [
         (Squeezed, r"returns shape \(4,\) for one sample; expected \(1, 4\)\. squeeze\(\) needs"),
         (Auxiliary, "Auxiliary returns tuple in training mode; allowed: .* auxiliary outputs"),
-        (NotInTraining, r"cannot take samples of shape \(4,\) in training mode: 'mask'"),
+        (NotInTraining, r"cannot take samples of shape \(4,\) in training mode: KeyError: 'mask'"),
     ],
 )
 def test_what_fails_with_one_sample_or_in_training_is_refused(

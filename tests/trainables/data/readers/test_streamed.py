@@ -80,7 +80,9 @@ def test_images_of_different_sizes(write_folder: WriteFolder, cache: Path) -> No
     write_folder("train", {"a": 10, "b": 10}, size=(9, 12))
     root = write_folder("test", {"a": 3, "b": 3}, size=(7, 5))
     options = {"root": root, "storage": "stream", "cache": cache, "validation": 2, "seed": 0}
-    with pytest.raises(ValueError, match=r"6 of 6 .*\n\S+a/000.png: 7x5 pixels, while other"):
+    with pytest.raises(
+        ValueError, match=r"none of the 6 .*\n\S+a/000.png: 7x5 pixels, while other"
+    ):
         load_dataset("image_folder", **options)
     assert load_dataset("image_folder", image_size=6, **options).input_shape == (1, 6, 6)
 
