@@ -86,6 +86,10 @@ class Result:
         self.warnings: tuple[str, ...] = self._found.warnings
         self.why: tuple[str, ...] = self._found.why
 
+    def __reduce__(self) -> tuple[type[Result], tuple[str, str]]:
+        """A pickled result reads its store again."""
+        return Result, (self.storage, self.name)
+
     @property
     def best(self) -> Best | None:
         """The selected setting; None if no trial passed the guard."""

@@ -107,6 +107,11 @@ def run(
     values = {"training.epochs": epochs, "search.trials": trials}
     values = {key: value for key, value in values.items() if value is not None} | dict(set or {})
     if sweep is not None:
+        if not isinstance(sweep, str | os.PathLike | Mapping):
+            raise UserError(
+                f"sweep is a {type(sweep).__name__}; allowed: the path or content of a sweep file, "
+                "the name of a ready-made sweep; give data by dataset="
+            )
         if twice := [key for key, value in given.items() if value is not None]:
             raise UserError(f"{twice[0]} is given besides a sweep, which has one; give one of them")
         if isinstance(sweep, Mapping):

@@ -128,6 +128,7 @@ def test_all_three_splits_of_ones_own(tmp_path: Path, frames: bool) -> None:
         ({"set": {"search.trails": 1}}, r"unknown key 'trails' .*did you mean 'trials'"),
         ({"losses": []}, "calsweep.run: losses is empty"),
         ({"sweep": "quickstart"}, "dataset is given besides a sweep"),
+        ({"sweep": ONE}, "sweep is a tuple; allowed: .*; give data by dataset="),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_one_message(

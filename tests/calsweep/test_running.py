@@ -1,6 +1,7 @@
 """Whole sweeps from Python, with a real MLflow."""
 
 import io
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 import calsweep
 from sweeps.service.reading import write_figures
 from sweeps.store.sweep_store import SweepStore
+from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep, new_store
 from trainables.files.rows import Rows
 
@@ -87,15 +89,14 @@ def test_unnamed_sweeps_that_start_at_once_take_the_next_free_names(
 ) -> None:
     """Another process holds the first name, without having created its sweep."""
     new_store(tmp_path, make_sweep("sweep-2"))
-    monkeypatch.setattr("sweeps.service.running.check_answers", lambda uri: None)
-    monkeypatch.setattr("sweeps.store.sweep_store.SweepStore.check_free", stop_named)
+    monkeypatch.setattr("sweeps.service.running._loading", stop_named)  # what follows the lock
     held = SweepStore(str(tmp_path), "sweep-1").locked()
     with held, pytest.raises(RuntimeError, match=r"^sweep-3$"):
         calsweep.run(dataset=(IMAGES, LABELS), losses="focal", storage=tmp_path, progress=False)
 
 
-def stop_named(store: SweepStore) -> None:
-    raise RuntimeError(store.name)
+def stop_named(sweep: SweepFile, *_: Any) -> None:
+    raise RuntimeError(sweep.name)
 
 
 def test_a_row_for_each_trial(result: calsweep.Result) -> None:
@@ -186,7 +187,7 @@ def test_a_cell_that_runs_again_resumes(result: calsweep.Result) -> None:
 
 def test_the_result_can_be_loaded_later(result: calsweep.Result) -> None:
     again = calsweep.load(result.storage, "digits")
-    assert repr(again) == repr(result)
+    assert repr(again) == repr(pickle.loads(pickle.dumps(result))) == repr(result)
     assert "Selected: " in repr(again)
     assert again._repr_html_().startswith("<pre")
     [entry] = calsweep.best(dataset="digits", storage=result.storage)
