@@ -16,6 +16,7 @@ from sweeps.cluster.ray_internals import (
     LOCAL_SETTINGS,
     agents_may_be_slow,
     check_token,
+    for_trials_only,
     node_messages_logged,
     nodes_to_come,
 )
@@ -113,7 +114,7 @@ def _start(reporter: Reporter) -> None:
 
     for left in reversed(range(_START_TRIES)):
         try:
-            with agents_may_be_slow(), _hangup_blocked():
+            with for_trials_only(), agents_may_be_slow(), _hangup_blocked():
                 ray.init(
                     address="local",
                     include_dashboard=False,

@@ -42,6 +42,25 @@ def test_ray_starts_though_its_agents_are_slow(
 
 
 @pytest.mark.slow
+@pytest.mark.any_version
+def test_ray_starts_only_what_trials_need() -> None:
+    @ray.remote(runtime_env={"env_vars": {"OWN": "1"}})  # Tune's actors have an environment, too
+    def own() -> str:
+        return os.environ["OWN"]
+
+    driver = psutil.Process()
+    others = set(driver.children(recursive=True))
+    with connected(None):
+        assert ray.get(own.remote()) == "1"
+        started = set(driver.children(recursive=True)) - others
+        commands = "\n".join(" ".join(process.cmdline()) for process in started)
+    assert "raylet" in commands
+    needless = ("monitor.py", "dashboard.py", "DashboardAgent")
+    assert not [part for part in needless if part in commands]
+    assert not psutil.wait_procs(started, timeout=20)[1]
+
+
+@pytest.mark.slow
 def test_ray_stays_for_the_next_sweep_in_the_same_surroundings(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

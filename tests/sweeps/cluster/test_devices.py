@@ -9,7 +9,7 @@ from rich.console import Console
 
 import trainables.engine.precision
 from sweeps.cluster import connection, devices
-from sweeps.cluster.ray_internals import agents_may_be_slow
+from sweeps.cluster.ray_internals import agents_may_be_slow, for_trials_only
 from sweeps.cluster.ray_tune import RayTune
 from sweeps.errors import SweepFailedError
 from sweeps.planning.data import load_data
@@ -22,7 +22,7 @@ from tests.builders import make_sweep
 @pytest.fixture(scope="module")
 def fake_gpus(without_ray: None) -> Iterator[None]:
     """A Ray that is configured with two GPUs that do not exist."""
-    with agents_may_be_slow():
+    with for_trials_only(), agents_may_be_slow():
         ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False)
     yield
     ray.shutdown()

@@ -11,6 +11,7 @@ from ray.core.generated.autoscaler_pb2 import ClusterConfig
 
 from sweeps.cluster.ray_internals import (
     agents_may_be_slow,
+    for_trials_only,
     killed_for_memory,
     nodes_to_come,
     processes_kept,
@@ -38,6 +39,12 @@ def test_what_the_autoscaler_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
             "ray._private.node",
             "Node",
             "start_raylet",
+        ),
+        (
+            for_trials_only,
+            "ray._private.node",
+            "Node",
+            "start_monitor",
         ),
         (
             lambda: killed_for_memory(print),
