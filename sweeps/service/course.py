@@ -25,6 +25,7 @@ from sweeps.service.backend import RunningSweep, interrupted, load_records, trai
 from sweeps.service.ending import end_of, take_look
 from sweeps.service.mistakes import keep_mistakes
 from sweeps.service.pilot_run import run_pilot
+from sweeps.store.blocks import BlockWriter
 from sweeps.store.earlier_sweeps import read_recorded
 from sweeps.store.encoders import trained_encoders, usable_encoders
 from sweeps.store.sweep_store import SweepStore
@@ -68,7 +69,7 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
     first_epochs = FirstEpochs(dataset, progress, running.plan)
     running, pilot = run_pilot(running, first_epochs, log)
     plan, sweep = running.plan, running.plan.sweep
-    mirror, encoder, past = store.patiently(_read_store, running)
+    mirror, blocks, encoder, past = store.patiently(_read_store, running)
     writer = MlflowWriter(mirror, progress)
     queue = TrialQueue(
         plan,
@@ -76,6 +77,7 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
         dataset.num_classes,
         replace(past, pilot=pilot),
         listeners=(
+            blocks.take,
             writer.submit,
             progress.tick,
             Rehearsal(plan, dataset, progress, running.backend.nodes).take,
@@ -122,7 +124,9 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
     )
 
 
-def _read_store(running: RunningSweep) -> tuple[Mirror, EncoderSetup | None, Past]:
+def _read_store(
+    running: RunningSweep,
+) -> tuple[Mirror, BlockWriter, EncoderSetup | None, Past]:
     plan, store, notice = running.plan, running.store, running.progress.notice
     records = load_records(plan, store, notice)
     encoder = usable_encoders(plan, store, running.data, notice)
@@ -131,7 +135,7 @@ def _read_store(running: RunningSweep) -> tuple[Mirror, EncoderSetup | None, Pas
         Known(store.load_earlier(), read_recorded(store.folder)),
         trained_encoders(plan, encoder),
     )
-    return Mirror(plan, store), encoder, past
+    return Mirror(plan, store), BlockWriter(store.folder, records), encoder, past
 
 
 def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepStore) -> int:

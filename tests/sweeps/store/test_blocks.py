@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.search.record import TrialRecord
+from sweeps.service.running import run_sweep
 from sweeps.store.blocks import SIZE, BlockWriter, block_numbers
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep, new_store, trial
@@ -107,3 +108,18 @@ def test_what_killed_writers_left_of_trials_that_continue_is_cleared_away(
     with store.locked():
         assert not any(path.exists() for path in left)
     assert store.load_records() == records
+
+
+def test_a_running_sweep_writes_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sweeps.store.blocks.SIZE", 1)
+    sweep = make_sweep(
+        "long",
+        dataset={"name": "digits", "train_samples": 100},
+        model={"name": "small_cnn", "width": 4},
+        training={"epochs": 1},
+        search={"trials": 2},
+        selection={"finalists": 0},
+    )
+    ended = run_sweep(sweep, str(tmp_path), debug=True)
+    written = names(SweepStore(str(tmp_path), "long"))
+    assert written == [f"{record.number:05d}.json" for record in ended.records] != []
