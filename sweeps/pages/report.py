@@ -285,10 +285,11 @@ def _on_test(
     names = list(classes) if known else [str(index) for index in range(probs.shape[1])]
     counts = held_out.confusion(probs, labels)
     curves = {shown.label: (probs, labels)}
-    for other in (ranking.chosen, ranking.baseline):
-        theirs = predictions.scaled(other.judged[0]) if other is not None else None
-        if other is not None and theirs is not None:
-            curves[other.judged[0].label] = probabilities(theirs.logits), theirs.labels
+    others = (each.judged[0] for each in (ranking.chosen, ranking.baseline) if each is not None)
+    for other in others:
+        theirs = predictions.scaled(other) if other != shown else None
+        if theirs is not None:
+            curves[other.label] = probabilities(theirs.logits), theirs.labels
     confidence, predicted = top_label(probs)
     by_class, by_label = held_out.by_class, held_out.by_label
     parts = by_label(probs, labels, about) if about else by_class(probs, labels, names)

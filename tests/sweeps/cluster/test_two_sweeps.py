@@ -97,9 +97,10 @@ def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     def listed() -> str:
         return calsweep(tmp_path, "list", "--address", cluster.url).stdout
 
-    def lists(sweep: str, trials: int) -> bool:
-        line = rf"{sweep} +[0-9a-f]+ +running +\S+ \S+ +{trials} +\d+"
-        return re.search(line, listed()) is not None
+    def lists(**trials: int) -> bool:
+        line = r"{} +[0-9a-f]+ +running +\S+ \S+ +{} +\d+"
+        said = listed()
+        return all(re.search(line.format(*each), said) for each in trials.items())
 
     def running(**trials: int) -> bool:
         return running_trials(cluster.url) == trials
@@ -110,7 +111,7 @@ def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         wait_for(lambda: running(single=3))  # alone, it uses the whole cluster
         several = run("several", workers=2)
         wait_for(lambda: running(several=1, single=1))
-        wait_for(lambda: lists("several", 1) and lists("single", 1))
+        wait_for(lambda: lists(several=1, single=1))
         before = finished("several"), finished("single")
         wait_for(lambda: finished("several") > before[0] and finished("single") > before[1])
         stop(several)
