@@ -14,19 +14,19 @@ from sweeps.errors import SweepInterruptedError
 
 
 def interrupted(
-    act: Callable[[], object], folder: Path, trials: str = "trials"
+    act: Callable[[], object], folder: Path, trials: str = "trials/*"
 ) -> pytest.ExceptionInfo[SweepInterruptedError]:
     """Run a sweep, and interrupt it when one of its trials has a checkpoint.
 
     Args:
         act: Runs it.
         folder: Its own in the storage.
-        trials: The folder of the trials in it.
+        trials: Pattern of the folders of these trials in it.
     """
 
     def interrupt() -> None:
-        until = time.monotonic() + 120
-        while not any(folder.glob(f"{trials}/*/checkpoints/*")) and time.monotonic() < until:
+        until = time.monotonic() + 240
+        while not any(folder.glob(f"{trials}/checkpoints/*")) and time.monotonic() < until:
             time.sleep(0.2)
         os.kill(os.getpid(), signal.SIGINT)
 

@@ -232,7 +232,7 @@ def _loss_of(name: str, device: torch.device, num_classes: int = 10, soft: bool 
 def _network(name: str, device: torch.device) -> Tensor:
     """Logits of a model, and the gradient of its first parameter."""
     torch.manual_seed(0)
-    (samples,) = kinds(name, images(3, 32, 32))
+    (samples,) = kinds(name, images(3, 16, 16))
     model = make(name, samples, num_classes=4).eval().to(device)
     logits = model(rows(samples, 2).to(device))
     first = next(model.parameters())

@@ -266,7 +266,7 @@ def test_all_trials_train_for_the_epochs_that_the_baseline_needs(workplace: Path
     recipe = {"epochs": 60, "patience": 2, "lr": 0.2, "batch_size": 32}
     options = {"training": recipe, "search": {"trials": 2, "sampler": "tpe"}}
     folder = workplace / "store/sweeps/patient"
-    caught = interrupted(lambda: run(workplace, "patient", **options), folder, "pilot")
+    caught = interrupted(lambda: run(workplace, "patient", **options), folder, "pilot/*")
     assert "calsweep resume patient" in str(caught.value)
     assert not list(folder.glob("trials/*"))
     resume = partial(

@@ -21,6 +21,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
 from sweeps.service.course import EndedSweep
 from sweeps.service.running import run_sweep
+from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from tests.harness.interrupting import interrupted, wait_for_cpus
@@ -150,16 +151,6 @@ def test_a_stopped_trial_releases_its_workers(result: EndedSweep) -> None:
     wait_for_cpus()
 
 
-def test_an_interrupted_sweep_releases_its_placement_groups(workplace: Path) -> None:
-    swept = sweep_of(name="cut", losses=["brier"], training={"epochs": 500})
-    caught = interrupted(
-        lambda: run_sweep(swept, str(workplace / "store"), console=Console(quiet=True)),
-        workplace / "store/sweeps/cut",
-    )
-    assert "calsweep resume cut" in str(caught.value)
-    wait_for_cpus()
-
-
 @pytest.fixture
 def another_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Another Ray on this machine, which a sweep has to leave alone."""
@@ -169,12 +160,29 @@ def another_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     other.stop()
 
 
-def test_trials_reuse_the_workers_of_ended_trials(workplace: Path, another_ray: None) -> None:
+def test_trials_reuse_the_workers_of_ended_trials_and_an_interrupted_sweep_releases_them(
+    workplace: Path, another_ray: None
+) -> None:
     """While another Ray is on the machine."""
-    alike = {"name": "recording:Waiting", "space": {"alpha": {"choices": [1.0, 2.0]}}}
-    swept = sweep_of(name="recording", losses=[alike], search={"trials": 3})
-    result = run_sweep(swept, str(workplace / "store"), console=Console(quiet=True))
-    assert [(r.state, r.epochs) for r in result.records] == [("finished", 3)] * 3
+    space = {"alpha": {"choices": [0.0, 1.5]}}  # seconds of a step, in this order
+    swept = sweep_of(
+        name="cut",
+        losses=[{"name": "recording:Lasting", "space": space}],
+        search={"trials": 3, "sampler": "random", "seed": SEED},
+        scheduler={"name": "none"},
+    )
+    folder = workplace / "store/sweeps/cut"
+    caught = interrupted(
+        lambda: run_sweep(swept, str(workplace / "store"), console=Console(quiet=True)),
+        folder,
+        trials="trials/00002",
+    )
+    assert "calsweep resume cut" in str(caught.value)
+    wait_for_cpus()
+    records = SweepStore(str(workplace / "store"), "cut").load_records()
+    assert [r.hyperparameters.get("alpha") for r in records] == [None, 0.0, 1.5]
+    assert [(r.state, r.epochs) for r in records[:2]] == [("finished", 3)] * 2
+    assert records[2].state == "running"
     processes = recorded_processes(workplace)
     assert (len(processes), len(set(processes))) == (2 * 2, 2)
 

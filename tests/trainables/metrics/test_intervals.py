@@ -53,11 +53,14 @@ def test_intervals_cover(kind: str, num_classes: int, laws: dict[tuple[str, int]
 def test_intervals_of_every_metric_cover(
     kind: str, num_classes: int, laws: dict[tuple[str, int], Law]
 ) -> None:
-    # With a coverage of 95%, fewer than 87 of 100 intervals cover once in 1,000 times.
+    # With a coverage of 95%, fewer than 87 of 100 intervals cover once in 1,000 times. These two
+    # take most of the time and cover in 97.5% of cases: fewer than 36 of 40 once in 300 times. With
+    # a coverage of 85%, they fail in 74% of cases, and the others in 65%.
     law = laws[kind, num_classes]
     for name, (truth, interval) in intervals_of(law, WITH_INTERVAL).items():
-        row = measure(law, name, interval, truth, 1000, repetitions=100, seed=1)
-        assert row.covers >= 87 / 100, name
+        repetitions, least = (40, 36) if name in ("kde_ece", "smooth_ece") else (100, 87)
+        row = measure(law, name, interval, truth, 1000, repetitions=repetitions, seed=1)
+        assert row.covers >= least / repetitions, name
 
 
 def test_the_percentile_bootstrap_of_a_calibrated_model_does_not_cover(
