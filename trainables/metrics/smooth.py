@@ -2,6 +2,8 @@
 
 import math
 from bisect import bisect_left
+from collections.abc import Callable
+from functools import cache, lru_cache
 
 import torch
 from torch import Tensor
@@ -38,19 +40,28 @@ def smooth_error(confidence: Tensor, correct: Tensor) -> float:
     """The smooth calibration error of confidences (N,) and correctness (N,)."""
     confidence = confidence.double()
     residual = confidence - correct.double()
+    weights = torch.stack([residual, torch.ones_like(residual)])
+
+    @cache
+    def spectrum(size: int) -> Tensor:
+        return _reflected_spectrum(_round_to_grid(confidence, weights, size))
+
+    @cache
+    def error_at(step: int) -> float:
+        return _error_at(spectrum, step / _WIDTHS, confidence.device)
 
     def is_wide_enough(step: int) -> bool:
         sigma = step / _WIDTHS
-        return sigma >= _SMALLEST_SIGMA and sigma >= _error_at(confidence, residual, sigma)
+        return sigma >= _SMALLEST_SIGMA and sigma >= error_at(step)
 
-    step = 1 + bisect_left(range(1, _WIDTHS), True, key=is_wide_enough)
-    return _error_at(confidence, residual, step / _WIDTHS)
+    return error_at(1 + bisect_left(range(1, _WIDTHS), True, key=is_wide_enough))
 
 
-def _error_at(confidence: Tensor, residual: Tensor, sigma: float) -> float:
+def _error_at(spectrum: Callable[[int], Tensor], sigma: float, device: torch.device) -> float:
     size = max(_MIN_KERNEL_POINTS, round(20 / sigma)) // 2 + 1
-    weights = torch.stack([residual, torch.ones_like(residual)])
-    smoothed = _convolve_reflected(_round_to_grid(confidence, weights, size), sigma)
+    start = size - 1 + size // 2
+    product = spectrum(size) * _kernel_spectrum(size, sigma, device)
+    smoothed = torch.fft.irfft(product, _length(size))[:, start : start + size]
     error, density = _interpolate(smoothed, max(round(10 / sigma), _MIN_EVALUATION_POINTS))
     return float(error.abs().sum() / (density + _DENSITY_OFFSET).sum())
 
@@ -67,18 +78,26 @@ def _round_to_grid(position: Tensor, weights: Tensor, size: int) -> Tensor:
     return grid
 
 
-def _convolve_reflected(values: Tensor, sigma: float) -> Tensor:
-    """Convolve rows with a Gaussian of width `sigma`, with values reflected at both ends."""
-    size = values.shape[1]
-    offset = torch.linspace(0, 1, size, dtype=values.dtype, device=values.device) - 0.5
-    kernel = torch.exp(-(offset**2) / (2 * sigma**2)) / (math.sqrt(2 * math.pi) * sigma)
+def _reflected_spectrum(values: Tensor) -> Tensor:
+    """The Fourier transform of rows on a grid (2, size), with values reflected at both ends."""
     mirrored = values.flip(1)
     extended = torch.cat([mirrored[:, :-1], values, mirrored[:, 1:]], dim=1)
-    length = 2 ** math.ceil(math.log2(extended.shape[1]))  # a circular wrap stays outside the slice
-    spectrum = torch.fft.rfft(extended, length) * torch.fft.rfft(kernel, length)
-    start = size - 1 + size // 2
-    convolved: Tensor = torch.fft.irfft(spectrum, length)
-    return convolved[:, start : start + size]
+    spectrum: Tensor = torch.fft.rfft(extended, _length(values.shape[1]))
+    return spectrum
+
+
+@lru_cache(maxsize=64)  # all searches for a width begin with the same ones
+def _kernel_spectrum(size: int, sigma: float, device: torch.device) -> Tensor:
+    """The Fourier transform of a Gaussian of width `sigma` on a grid over [0, 1]."""
+    offset = torch.linspace(0, 1, size, dtype=torch.float64, device=device) - 0.5
+    kernel = torch.exp(-(offset**2) / (2 * sigma**2)) / (math.sqrt(2 * math.pi) * sigma)
+    spectrum: Tensor = torch.fft.rfft(kernel, _length(size))
+    return spectrum
+
+
+def _length(size: int) -> int:
+    """Of the transforms of a reflected grid: a circular wrap stays outside the slice."""
+    return 1 << (3 * size - 3).bit_length()
 
 
 def _interpolate(values: Tensor, num_points: int) -> Tensor:

@@ -122,10 +122,9 @@ def _measured(
                 M.bootstrap(function, *part, num_resamples=_RESAMPLES, clusters=ids)
                 for part in parts
             )
+    of_parts = [M.intervals(*part, intervals, clusters=ids) for part in parts]
     for name in intervals:
-        _, found[name, "low"], found[name, "high"] = _means(
-            M.interval(name, *part, clusters=ids) for part in parts
-        )
+        _, found[name, "low"], found[name, "high"] = _means(each[name] for each in of_parts)
     for name in dict.fromkeys((*intervals, *references)):
         if name in M.REFERENCED_METRICS:
             found[name, "calibrated"], _, found[name, "calibrated_high"] = _means(

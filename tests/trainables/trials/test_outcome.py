@@ -73,7 +73,12 @@ def test_every_metric_is_there_raw_and_scaled() -> None:
 
 
 def test_every_interval_comes_from_one_function(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(M, "interval", lambda name, probs, labels, clusters: (0.0, 0.25, 0.75))
+    def intervals(
+        probs: Tensor, labels: Tensor, names: list[str], clusters: None
+    ) -> dict[str, tuple[float, float, float]]:
+        return dict.fromkeys(names, (0.0, 0.25, 0.75))
+
+    monkeypatch.setattr(M, "intervals", intervals)
     values = summarise(overconfident(80, 0), overconfident(80, 1), intervals=METRIC_NAMES)
     values = {name: value for name, value in values.items() if "nll_calibration" not in name}
     low = {value for name, value in values.items() if name.endswith("_low")}
