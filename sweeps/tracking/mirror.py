@@ -54,6 +54,7 @@ class _TrialRun:
 
     Attributes:
         id: Id of the run; empty until MLflow has confirmed its creation.
+        files_uri: Where its files are.
         found: Whether an earlier process created it, so that it may have unknown epochs.
         epochs: Number of epochs of the trial's history that were written.
         state: The state of the trial that was written.
@@ -65,6 +66,7 @@ class _TrialRun:
     """
 
     id: str = ""
+    files_uri: str = ""
     name: str = ""
     params: set[str] = field(default_factory=set)
     found: bool = False
@@ -169,13 +171,18 @@ class Mirror:
         Raises ArtifactError if the files cannot be gathered, and FilesAwayError if they cannot be
         now. The run then stays open with its metrics, so that a later sync tries again.
         """
+        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
+
         run, own = self._runs[record.number], self.connect()
         if run.closed:
             return
         with self._attributed_to(record.number):
             with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
                 gather_artifacts(self._store, record, own.files, Path(folder))
-                self._client.log_artifacts(run.id, folder)
+                # The client's own log_artifacts() reads the whole run again, to find this URI.
+                get_artifact_repository(run.files_uri, self._client.tracking_uri).log_artifacts(
+                    folder
+                )
             status = "FAILED" if record.state == "failed" else "FINISHED"
             ended = int(1000 * record.ended) if record.ended else None
             self._client.set_terminated(run.id, status, ended)
@@ -265,6 +272,7 @@ class Mirror:
     def _note(self, number: int, run: Any) -> None:
         found = _TrialRun(
             id=run.info.run_id,
+            files_uri=run.info.artifact_uri,
             name=run.info.run_name or "",
             params=set(run.data.params),
             found=True,
@@ -310,7 +318,7 @@ class Mirror:
                 run_name=run.name,
                 tags=run_tags(self._plan, self._sweep_id, record, parent),
             )
-            run.id = str(made.info.run_id)
+            run.id, run.files_uri = str(made.info.run_id), made.info.artifact_uri
         return run
 
     def _epoch_times(self, run_id: str) -> dict[int, int]:

@@ -13,6 +13,7 @@ import requests
 from mlflow import MlflowClient
 from mlflow.exceptions import MlflowException
 from mlflow.protos import databricks_pb2 as codes
+from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 
 from sweeps.errors import UserError
 from sweeps.service.upkeep import sync_sweep
@@ -41,9 +42,10 @@ LOST = "API request failed with exception ('Connection aborted.', RemoteDisconne
 def failing(
     patch: pytest.MonkeyPatch, fails: Callable[[str], Exception | None], *names: str
 ) -> None:
-    """Let calls of MLflow's client fail after MLflow has carried them out."""
+    """Let calls of MLflow's client, or of its folder of files, fail after they were carried out."""
     for name in names or CALLS:
-        whole = getattr(MlflowClient, name)
+        place = LocalArtifactRepository if name == "log_artifacts" else MlflowClient
+        whole = getattr(place, name)
 
         def call(*arguments: Any, name: str = name, whole: Any = whole, **options: Any) -> Any:
             result = whole(*arguments, **options)
@@ -51,7 +53,7 @@ def failing(
                 raise error
             return result
 
-        patch.setattr(MlflowClient, name, call)
+        patch.setattr(place, name, call)
 
 
 @pytest.fixture(autouse=True)
