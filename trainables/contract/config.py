@@ -1,7 +1,5 @@
 """Configuration of training: plain data without torch and Ray, which any module may import."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

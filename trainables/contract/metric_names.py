@@ -1,9 +1,7 @@
 """Names of the metrics of a trial."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 SplitName = Literal["", "val", "test"]
 Statistic = Literal["", "low", "high", "calibrated", "calibrated_high"]
@@ -38,7 +36,7 @@ class MetricName:
         return "_".join(part for part in parts if part)
 
     @classmethod
-    def parse(cls, text: str) -> MetricName:
+    def parse(cls, text: str) -> Self:
         """Parses the name of a value, such as an objective; it never has a statistic."""
         splits: tuple[SplitName, ...] = ("val", "test")
         split: SplitName = next((each for each in splits if text.startswith(f"{each}_")), "")

@@ -1,11 +1,9 @@
 """Messages between the driver and a trial's worker, without torch and Ray."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import asdict, dataclass
 from functools import lru_cache
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from trainables.contract.setting import Setting
 
@@ -36,7 +34,7 @@ class TrialConfig:
         return asdict(self)
 
     @classmethod
-    def from_tune(cls, config: dict[str, Any]) -> TrialConfig:
+    def from_tune(cls, config: dict[str, Any]) -> Self:
         """The trial from a configuration by :meth:`to_tune`."""
         return cls(**{**config, "setting": Setting(**config["setting"])})
 

@@ -1,7 +1,5 @@
 """A setting, the object of the search: a loss with its hyperparameters."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Batch normalisation: synchronised over workers in training, folded into convolutions in eval."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Training batches of one worker: augmentation, mixing and its share of the global batch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 A step of a small network takes a GPU less time than Python needs to launch its few hundred kernels.
 """
 
-from __future__ import annotations
-
 import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -97,7 +95,7 @@ class CapturedSteps:
             )
         return loss
 
-    def _capture(self, batch: Batch, size: int) -> _Graph:
+    def _capture(self, batch: Batch, size: int) -> "_Graph":
         self._attributes = attributes_of(self._modules)
         inputs = batch[0].clone(), batch[1].clone(), batch[2].clone()
         graph = torch.cuda.CUDAGraph()

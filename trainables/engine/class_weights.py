@@ -1,7 +1,5 @@
 """Class weights and sample weights in training."""
 
-from __future__ import annotations
-
 import numpy as np
 import torch
 from torch import Tensor, nn

@@ -1,7 +1,5 @@
 """Batches of a split, prepared ahead on the training device."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """The optimiser of a trial, and its learning rate over a training."""
 
-from __future__ import annotations
-
 import inspect
 import math
 from collections.abc import Callable, Iterable

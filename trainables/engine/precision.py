@@ -1,7 +1,5 @@
 """The precision of training: bfloat16 where the hardware supports it, else float32."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any

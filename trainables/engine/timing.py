@@ -1,7 +1,5 @@
 """Estimates the duration of an epoch by timing a few steps of the baseline."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import replace

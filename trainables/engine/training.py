@@ -4,8 +4,6 @@ All random numbers come from generators seeded by (seed, epoch), so a trial that
 checkpoint takes the same steps as one that was never interrupted.
 """
 
-from __future__ import annotations
-
 import math
 from contextlib import nullcontext
 from typing import Any, Literal

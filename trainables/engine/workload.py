@@ -1,7 +1,5 @@
 """The size of a model, and the memory and arithmetic of its training step."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """A trained classifier with its preprocessing and temperature."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Exports a trained classifier with its preprocessing as a program that needs only PyTorch."""
 
-from __future__ import annotations
-
 import io
 import warnings
 

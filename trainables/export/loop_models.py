@@ -1,7 +1,5 @@
 """The model that a custom training loop has trained, rebuilt by the user's own function."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The prediction sets of a trained classifier."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -29,7 +27,7 @@ class Labelled(NamedTuple):
     labels: Tensor
     groups: Tensor | None = None
 
-    def spread(self) -> Labelled:
+    def spread(self) -> "Labelled":
         """At most 4,000,000 logits, of rows spread evenly."""
         count = min(len(self.logits), max(1, _MOST // self.logits.shape[1]))
         rows = torch.arange(count) * len(self.logits) // count

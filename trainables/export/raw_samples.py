@@ -1,7 +1,5 @@
 """Raw samples of a trained model: read from files, encoded, and described for an export."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path

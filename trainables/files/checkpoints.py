@@ -1,7 +1,5 @@
 """Atomically written checkpoints, with the digest of the content in the file name."""
 
-from __future__ import annotations
-
 import io
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A custom metric as the objective: ``search.objective: package.module:function``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Final
 

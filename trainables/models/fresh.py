@@ -1,7 +1,5 @@
 """Copies of an existing module with new random weights."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from copy import deepcopy
 

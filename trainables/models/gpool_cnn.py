@@ -1,7 +1,5 @@
 """The global-pooling text CNN of the calibration literature."""
 
-from __future__ import annotations
-
 import io
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Any text encoder of Hugging Face, as ``huggingface/<name on the hub, or folder>``."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -60,7 +58,7 @@ def huggingface_encoder(
     return Classifier(encoder.train(), nn.Linear(features.shape[1], num_classes))
 
 
-def _drop_pooler(encoder: _Encoder, tokens: Tensor) -> None:
+def _drop_pooler(encoder: "_Encoder", tokens: Tensor) -> None:
     """Remove the unused pooler, unless the model calls it in any case."""
     pooler = getattr(encoder.model, "pooler", None)
     if pooler is None:

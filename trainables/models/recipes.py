@@ -5,8 +5,6 @@ Plain data without torch. Keys that are not in a recipe have the defaults of
 ``patience`` belongs to the sweep: see :mod:`sweeps.search.pilot`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final
 

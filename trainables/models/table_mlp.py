@@ -1,7 +1,5 @@
 """A multilayer perceptron for tables, with periodic embeddings of numbers."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

@@ -1,7 +1,5 @@
 """A small bag-of-words network for texts."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import torch

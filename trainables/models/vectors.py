@@ -1,7 +1,5 @@
 """The first layer of a network of vectors: one-hot categories, everything else flattened."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -5,8 +5,6 @@ is. The file name contains the digest of the content, so a name always refers to
 Loading an object runs its code, like importing a module.
 """
 
-from __future__ import annotations
-
 import pickle
 import re
 from functools import lru_cache

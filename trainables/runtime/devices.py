@@ -1,7 +1,5 @@
 """The device of a trial: its index, its memory, and whether it still works."""
 
-from __future__ import annotations
-
 import gc
 
 import torch

@@ -1,7 +1,5 @@
 """Checks that a library still has the private names that calsweep uses."""
 
-from __future__ import annotations
-
 import logging
 from functools import cache
 from pkgutil import resolve_name

@@ -1,7 +1,5 @@
 """Private or undocumented behaviour of PyTorch that calsweep relies on."""
 
-from __future__ import annotations
-
 import torch
 
 

@@ -1,7 +1,5 @@
 """The epoch whose network is the result of a trial, if that is not the last one."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A trial that runs a custom training loop."""
 
-from __future__ import annotations
-
 import io
 import shutil
 import sysconfig

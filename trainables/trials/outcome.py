@@ -1,7 +1,5 @@
 """The outcome of a trial: all metrics on validation and test, raw and after temperature scaling."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence

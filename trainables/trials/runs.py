@@ -1,7 +1,5 @@
 """Selects the class that runs a trial: a custom loop, one stage, or one of two stages."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import lru_cache, partial
 

@@ -1,7 +1,5 @@
 """One trial from start to end, resumable after each epoch. Does not depend on Ray."""
 
-from __future__ import annotations
-
 import socket
 import sys
 import time

@@ -5,8 +5,6 @@ all splits are computed once, without augmentation, so training a head takes sec
 normalises them to unit length, like the supervised contrastive loss.
 """
 
-from __future__ import annotations
-
 import hashlib
 import io
 import json

@@ -1,7 +1,5 @@
 """The Ray Tune wrapper: one trial on one device, in an actor that the next trial reuses."""
 
-from __future__ import annotations
-
 import math
 import time
 import traceback

@@ -1,7 +1,5 @@
 """The PyTorch process group of the workers of a trial, set up by Ray Train."""
 
-from __future__ import annotations
-
 import os
 import socket
 from dataclasses import dataclass

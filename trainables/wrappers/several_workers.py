@@ -1,7 +1,5 @@
 """The Ray Train wrapper: one trial on several devices, data-parallel, inside a Ray Tune trial."""
 
-from __future__ import annotations
-
 import os
 import threading
 from dataclasses import dataclass
@@ -42,7 +40,7 @@ class TuneTrialOfWorkers(tune.Trainable):
     from its last checkpoint.
     """
 
-    _group: _WorkerGroup | None = None
+    _group: "_WorkerGroup | None" = None
     _trials = 0
 
     def setup(

@@ -1,7 +1,5 @@
 """The code of each worker of a multi-worker trial. Does not import PyTorch."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 import traceback

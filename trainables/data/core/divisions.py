@@ -1,7 +1,5 @@
 """Divisions of the rows of one file into splits: by class, by named splits, by groups, by time."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -1,11 +1,9 @@
 """Types of arrays of samples and labels, and the interface of streamed images."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -56,10 +54,10 @@ class Streamed(ABC):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def __getitem__(self, rows: Any) -> Streamed:
+    def __getitem__(self, rows: Any) -> Self:
         return replace(self, rows=self.rows[rows])
 
-    def with_channels(self, channels: int) -> Streamed:
+    def with_channels(self, channels: int) -> Self:
         """The same images with ``channels`` channels; greyscale ones are repeated in each."""
         return replace(self, sample_shape=(channels, *self.sample_shape[1:]))
 

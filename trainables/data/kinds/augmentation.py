@@ -1,7 +1,5 @@
 """Random augmentation and normalisation of image batches, on their device."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache

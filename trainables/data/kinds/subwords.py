@@ -1,12 +1,10 @@
 """Texts as a kind of sample: token sequences of a Hugging Face tokenizer."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -37,7 +35,7 @@ class Subwords(Samples):
     encodes: ClassVar[bool] = True
 
     @classmethod
-    def measured(cls, texts: Inputs, tokenizer: str, max_tokens: int) -> Subwords:
+    def measured(cls, texts: Inputs, tokenizer: str, max_tokens: int) -> Self:
         """Creates this kind of sample; L is the length of the longest text, up to the maximum.
 
         ``texts`` are (N,) of ``str``. ``ValueError`` if there is no such tokenizer, or it has no

@@ -1,7 +1,5 @@
 """Targets of samples: classes, class probabilities, weights."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 

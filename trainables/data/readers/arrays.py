@@ -1,7 +1,5 @@
 """Your own arrays, from NumPy files or from memory."""
 
-from __future__ import annotations
-
 import io
 import zipfile
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Columns that divide the rows of a file into splits: ``split``, ``group`` and ``time``."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -39,7 +37,7 @@ class DividedBy:
         """The option that is given, with its column."""
         return {name: column for name, column in vars(self).items() if column is not None}
 
-    def found_in(self, parts: Sequence[Rows], columns: Sequence[str]) -> DividedBy:
+    def found_in(self, parts: Sequence[Rows], columns: Sequence[str]) -> "DividedBy":
         """With a column ``split`` that names splits, unless ``columns`` or options have a use.
 
         Raises:

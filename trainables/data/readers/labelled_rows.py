@@ -1,7 +1,5 @@
 """Your own images, texts or tables, with labels, in CSV or Parquet files."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Rows of one or more CSV or Parquet files, read by column and named in messages."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
@@ -30,7 +28,7 @@ _BUFFER: Final = 2**23
 """Bytes read at a time; without, all that a row group has of a column, maybe all that there is."""
 
 
-def open_rows(form: Form, option: str, path: PathOrUri) -> Rows:
+def open_rows(form: Form, option: str, path: PathOrUri) -> "Rows":
     """Opens the files at a path; see :func:`~trainables.data.readers.files.find_files`.
 
     Raises ``ValueError`` if a file cannot be read, or there are no rows.
@@ -47,7 +45,7 @@ def open_rows(form: Form, option: str, path: PathOrUri) -> Rows:
     return kind(option, source, files, starts, count)
 
 
-def rows_of_table(table: pa.Table) -> Rows:
+def rows_of_table(table: pa.Table) -> "Rows":
     """The rows of a table in memory."""
     file = File("", table.schema, table.num_rows, table)
     return _RowsInMemory("samples", fs.LocalFileSystem(), (file,), (0,), file.count)

@@ -1,7 +1,5 @@
 """Storage of images: decoded in memory, or encoded on disk."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections import Counter

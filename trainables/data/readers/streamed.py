@@ -4,8 +4,6 @@ An Arrow file contains the encoded images of a part of a dataset, with facts tha
 when it was written. It is memory-mapped, so the processes of a machine share its pages.
 """
 
-from __future__ import annotations
-
 import os
 import socket
 import uuid

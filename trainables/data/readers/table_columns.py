@@ -1,7 +1,5 @@
 """The columns of a table: which are features, and their values as numbers, dates and categories."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
