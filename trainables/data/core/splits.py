@@ -38,120 +38,103 @@ def join_halves(classes: Sequence[str]) -> tuple[str, str]:
 
 def build_dataset(
     name: str,
-    *,
-    train: tuple[Any, Given],
-    test: tuple[Any, Given],
-    held: tuple[Any, Given] | None = None,
+    raw: Sequence[Any],
+    targets: Sequence[Given],
     classes: tuple[str, ...],
+    *,
+    bad: list[BadSamples] | None = None,
+    own_validation: bool = False,
+    division: Division | None = None,
     measure: Callable[[Any], Samples],
     common: CommonOptions,
     notes: tuple[str, ...] = (),
     remarks: tuple[str, ...] = (),
     task: Task | None = None,
 ) -> Dataset:
-    """Builds a dataset: holds out validation data and subsamples the rest to ``train_samples``.
+    """Builds a dataset of the usable samples of its parts: training, test, validation.
 
-    The validation split depends only on ``seed`` and ``validation``, not on ``train_samples``. For
-    the options see :mod:`trainables.data`.
+    The test split is the same for every seed. The validation split depends only on ``seed`` and
+    ``validation``, not on ``train_samples``. For the options see :mod:`trainables.data`.
 
     Args:
         name: Name of the dataset.
-        train: Samples as read, indexable by an array of rows, and their labels or targets.
-        test: The same for the test split.
-        held: The same for the validation split; by default, ``validation`` of ``train``.
+        raw: Samples of each part as read, indexable by an array of rows. Without test samples,
+            ``test_size`` of the training part is held out.
+        targets: Labels or targets of each part.
         classes: Class names; label names for multi-label data.
+        bad: The unusable samples of each part; None if there are none.
+        own_validation: Whether the last part has the validation samples; by default,
+            ``validation`` of the training part.
+        division: How training samples are divided; by default with equal shares of each class.
         measure: Creates the kind of sample from the training samples; it then encodes all splits.
-        common: Of these, the seed of both draws, the sizes, and the imbalance, which is applied
-            before validation samples are held out, so both are long-tailed.
+        common: Of these, the seed, the sizes, and the imbalance, which is applied before validation
+            samples are held out, so both are long-tailed.
         notes: See :class:`~trainables.data.core.base.Dataset`.
         remarks: As above; those about unseen values are added.
         task: None for one class per sample, or several labels if they are (N, L).
     """
-    inputs, targets = train[0], _targets(train[1])
+    notes = (*notes, *settle(bad or [], common.on_bad_sample))
+    parts = [each if isinstance(each, Targets) else Targets(each) for each in targets]
+    good = [part.good() for part in bad or ()] or [np.arange(len(each.labels)) for each in parts]
     if task is None:
-        task = SeveralLabels(classes) if targets.labels.ndim == 2 else OneClass()
-    if isinstance(task, SeveralLabels) and (targets.labels.sum(1) == 1).all():
+        task = SeveralLabels(classes) if parts[0].labels.ndim == 2 else OneClass()
+    rows = _divide(parts, good, own_validation, division, classes, common)
+    rest, labels = rows["train"][1], parts[0].labels
+    if isinstance(task, SeveralLabels) and (labels[rest].sum(1) == 1).all():
         remarks = (*remarks, _ONE_LABEL_EACH)
-    if common.imbalance is not None:
-        tail = long_tailed(targets.labels, common.imbalance, seed=0)  # the same for every seed
-        inputs, targets = inputs[tail], targets[tail]
-    labels, names = task.strata(targets.labels, classes)
+    if common.imbalance is not None:  # the same for every seed
+        rest = rest[long_tailed(labels[rest], common.imbalance, seed=0)]
+    strata, names = task.strata(labels[rest], classes)
     split_seed, sample_seed = np.random.SeedSequence(common.seed).generate_state(2).tolist()
-    kept = np.arange(len(labels))
-    if held is None:
-        kept, rows = stratified_split(labels, common.validation, seed=split_seed, classes=names)
-        held = inputs[rows], targets[rows]
+    kept = np.arange(len(rest))
+    if "validation" not in rows:
+        kept, held = stratified_split(strata, common.validation, seed=split_seed, classes=names)
+        rows["validation"] = 0, rest[held]
     if common.train_samples is not None:
-        kept = kept[stratified_sample(labels[kept], common.train_samples, seed=sample_seed)]
-    samples = measure(inputs[kept])
-    unseen = [f"validation: {each}" for each in samples.unseen(held[0])]
-    unseen += [f"test: {each}" for each in samples.unseen(test[0])]
-
-    def split(raw: Any, of: Targets) -> Split:
-        return Split(samples.encode(raw), of.labels, of.soft, of.weights, of.groups)
-
-    of_held, of_test = _targets(held[1]), _targets(test[1])
+        kept = kept[stratified_sample(strata[kept], common.train_samples, seed=sample_seed)]
+    rows["train"] = 0, rest[kept]
+    found = {split: (raw[part][own], parts[part][own]) for split, (part, own) in rows.items()}
+    samples = measure(found["train"][0])
+    held_out = ("validation", "test")
+    unseen = [f"{split}: {each}" for split in held_out for each in samples.unseen(found[split][0])]
+    of_groups = _on_groups({split: found[split][1] for split in held_out})
+    splits = {split: Split(samples.encode(own), **vars(of)) for split, (own, of) in found.items()}
     return Dataset(
-        name=name,
-        train=split(inputs[kept], targets[kept]),
-        validation=split(held[0], of_held),
-        test=split(test[0], of_test),
+        name,
+        splits["train"],
+        splits["validation"],
+        splits["test"],
         classes=NO_OR_YES if task.names else classes,
         samples=samples,
         task=task,
         notes=notes,
-        remarks=(*remarks, *_on_groups({"validation": of_held, "test": of_test}), *unseen),
+        remarks=(*remarks, *of_groups, *unseen),
     )
 
 
-def build_from_parts(
-    name: str,
-    raw: Sequence[Any],
-    targets: Sequence[Given],
-    bad: list[BadSamples],
+def _divide(
+    parts: Sequence[Targets],
+    good: Sequence[Indices],
+    own_validation: bool,
+    division: Division | None,
     classes: tuple[str, ...],
-    *,
     common: CommonOptions,
-    own_validation: bool = False,
-    division: Division | None = None,
-    notes: tuple[str, ...] = (),
-    **options: Any,
-) -> Dataset:
-    """Builds a dataset of the usable samples of its parts: training, test, validation.
-
-    ``raw`` and ``targets`` have an entry for each part. Without test samples, ``test_size`` is held
-    out. If ``own_validation``, the last part has the validation samples. ``division`` says how
-    training samples are divided; by default with equal shares of each class. For other options see
-    :func:`build_dataset`.
-    """
-    notes = (*notes, *settle(bad, common.on_bad_sample))
-    parts, good = [_targets(each) for each in targets], [part.good() for part in bad]
-
-    def usable(part: int, rows: Indices) -> tuple[Any, Targets]:
-        return raw[part][rows], parts[part][rows]
-
-    rest, labels = good[0], parts[0].labels
-    test = held = None
-    if len(raw) - own_validation == 1:
-        split = HeldOutSplit("test_size", common.test_size, seed=0)  # the same for every seed
-        rest, rows = (division or ByClass()).hold_out(labels, rest, classes, split)
-        test = usable(0, rows)
+) -> dict[str, tuple[int, Indices]]:
+    """The part and the rows of each split, except a validation split with shares of each class."""
+    rest, labels, found = good[0], parts[0].labels, {}
+    if len(parts) - own_validation == 1:
+        size = HeldOutSplit("test_size", common.test_size, seed=0)
+        rest, rows = (division or ByClass()).hold_out(labels, rest, classes, size)
+        found["test"] = 0, rows
+    else:
+        found["test"] = 1, good[1]
     if own_validation:
-        held = usable(-1, good[-1])
+        found["validation"] = len(parts) - 1, good[-1]
     elif division is not None:
-        split = HeldOutSplit("validation", common.validation, common.seed)
-        rest, rows = division.hold_out(labels, rest, classes, split)
-        held = usable(0, rows)
-    return build_dataset(
-        name,
-        train=usable(0, rest),
-        test=test or usable(1, good[1]),
-        held=held,
-        classes=classes,
-        notes=notes,
-        common=common,
-        **options,
-    )
+        size = HeldOutSplit("validation", common.validation, common.seed)
+        rest, rows = division.hold_out(labels, rest, classes, size)
+        found["validation"] = 0, rows
+    return {"train": (0, rest), **found}
 
 
 def _on_groups(splits: Mapping[str, Targets]) -> tuple[str, ...]:
@@ -168,7 +151,3 @@ def _on_groups(splits: Mapping[str, Targets]) -> tuple[str, ...]:
     if min(counts.values()) < FEWEST_CLUSTERS:
         remark += f"; with fewer than {FEWEST_CLUSTERS} there are no intervals and no verdicts"
     return (remark,)
-
-
-def _targets(given: Given) -> Targets:
-    return given if isinstance(given, Targets) else Targets(given)

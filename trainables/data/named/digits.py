@@ -27,9 +27,9 @@ def load_digits(*, common: CommonOptions) -> Dataset:
     rest, test = stratified_split(labels, 0.2, seed=0)
     return build_dataset(
         "digits",
-        train=(images[rest], labels[rest]),
-        test=(images[test], labels[test]),
-        classes=tuple("0123456789"),
+        [images[rest], images[test]],
+        [labels[rest], labels[test]],
+        tuple("0123456789"),
         measure=Images.measured,
         common=common,
     )

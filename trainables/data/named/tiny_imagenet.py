@@ -8,7 +8,7 @@ import numpy as np
 
 from trainables.data.core.base import Dataset
 from trainables.data.core.options import OF_IMAGES, CommonOptions, with_options
-from trainables.data.core.splits import build_from_parts
+from trainables.data.core.splits import build_dataset
 from trainables.data.core.types import Labels
 from trainables.data.kinds.samples import Images
 from trainables.data.readers.image_folder import read_images
@@ -41,12 +41,12 @@ def load_tiny_imagenet(*, root: str | os.PathLike[str], common: CommonOptions) -
     test_files, test_labels = _test_images(annotations, codes)
     files = [[file for found in train_files for file in found], test_files]
     images, bad = read_images(files, common)
-    return build_from_parts(
+    return build_dataset(
         "tiny_imagenet",
         images,
         [train_labels, test_labels],
-        bad,
         _names(place / "words.txt", codes),
+        bad=bad,
         measure=partial(Images.measured, augmentation="crop_flip"),
         common=common,
     )

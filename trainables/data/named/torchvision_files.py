@@ -11,7 +11,6 @@ from trainables.contract.config import AugmentationName
 from trainables.data.core.base import Dataset
 from trainables.data.core.options import CommonOptions, with_options
 from trainables.data.core.splits import build_dataset, join_halves
-from trainables.data.core.types import Inputs, Labels
 from trainables.data.kinds.samples import Images
 from trainables.data.readers.arrays import as_inputs
 
@@ -112,18 +111,17 @@ def _read(
     source = _SOURCES[name]
     train, test = _open(name, source, Path(root), download)
     classes = tuple(getattr(train, "classes", "0123456789"))
-
-    def arrays(part: Any) -> tuple[Inputs, Labels]:
-        labels = np.asarray(part.labels if hasattr(part, "labels") else part.targets, np.int64)
-        if binary:
-            labels = (labels >= len(classes) // 2).astype(np.int64)
-        return as_inputs(part.data, name), labels
-
+    labels = [
+        np.asarray(part.labels if hasattr(part, "labels") else part.targets, np.int64)
+        for part in (train, test)
+    ]
+    if binary:
+        labels = [(each >= len(classes) // 2).astype(np.int64) for each in labels]
     return build_dataset(
         name,
-        train=arrays(train),
-        test=arrays(test),
-        classes=join_halves(classes) if binary else classes,
+        [as_inputs(part.data, name) for part in (train, test)],
+        labels,
+        join_halves(classes) if binary else classes,
         measure=partial(Images.measured, augmentation=source.augmentation),
         common=common,
     )

@@ -12,7 +12,7 @@ from PIL import Image, ImageOps
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Dataset
 from trainables.data.core.options import OF_IMAGES, CommonOptions, with_options
-from trainables.data.core.splits import build_from_parts
+from trainables.data.core.splits import build_dataset
 from trainables.data.core.tasks import IGNORED, EachPixel
 from trainables.data.core.types import Pixels
 from trainables.data.kinds.samples import SegmentedImages
@@ -81,12 +81,12 @@ def load_voc(
         for listed, faults in zip(lists, bad, strict=True)
     ]
     parts = [image_part(each.images, faults) for each, faults in zip(lists, bad, strict=True)]
-    return build_from_parts(
+    return build_dataset(
         "voc",
         hold_images(parts, replace(common, image_size=image_size)),
         masks,
-        bad,
         names,
+        bad=bad,
         measure=partial(SegmentedImages.measured, augmentation="crop_flip"),
         task=EachPixel(pixels),
         common=common,

@@ -14,7 +14,7 @@ from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Dataset
 from trainables.data.core.divisions import ByGroup
 from trainables.data.core.options import CommonOptions, Validation, with_options
-from trainables.data.core.splits import build_from_parts, size_and_path
+from trainables.data.core.splits import build_dataset, size_and_path
 from trainables.data.core.types import Inputs
 from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.labelling.groups import IN_ALL, names_of_groups
@@ -160,12 +160,12 @@ def _from_arrays(
         found = _numbered_groups(group, of_parts, bad)
         targets = [replace(each, groups=own) for each, own in zip(targets, found, strict=True)]
         division = ByGroup(group, found[0])
-    return build_from_parts(
+    return build_dataset(
         name,
         inputs,
         targets,
-        bad,
         names,
+        bad=bad,
         own_validation=held is not None,
         measure=Images.measured if inputs[0].dtype == np.uint8 else Arrays.measured,
         division=division,

@@ -13,7 +13,7 @@ from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Dataset
 from trainables.data.core.divisions import SPLITS
 from trainables.data.core.options import OF_IMAGES, CommonOptions, HeldOut, with_options
-from trainables.data.core.splits import build_from_parts
+from trainables.data.core.splits import build_dataset
 from trainables.data.core.types import Labels, Stored
 from trainables.data.kinds.samples import Images
 from trainables.data.readers.storing import hold_images, image_part
@@ -146,12 +146,12 @@ def read_folders(
         )
     parts = [found, *(_find(each, found.classes) for each in (test, held) if each is not None)]
     images, bad = read_images([part.files for part in parts], common)
-    return build_from_parts(
+    return build_dataset(
         name,
         images,
         [part.labels for part in parts],
-        bad,
         found.classes,
+        bad=bad,
         own_validation=held is not None,
         common=common,
         measure=partial(Images.measured, augmentation=augmentation),

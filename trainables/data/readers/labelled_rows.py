@@ -15,7 +15,7 @@ from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Dataset, Targets
 from trainables.data.core.options import OF_IMAGES, CommonOptions, Validation, with_options
 from trainables.data.core.samples import Samples
-from trainables.data.core.splits import build_from_parts, size_and_path
+from trainables.data.core.splits import build_dataset, size_and_path
 from trainables.data.kinds.encode import as_numbers, split_words
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
@@ -154,12 +154,12 @@ def _load(
             for targets, part in zip(of_parts, parts, strict=True)
         ]
     remarks = remarks_on_columns(parts[0], raw[0], numbers, words) if kind == "features" else ()
-    return build_from_parts(
+    return build_dataset(
         form,
         raw,
         of_parts,
-        bad,
         classes,
+        bad=bad,
         own_validation=held is not None,
         common=replace(common, validation=size),
         measure=measure,

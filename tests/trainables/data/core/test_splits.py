@@ -115,9 +115,9 @@ def test_build_dataset_keeps_images_with_their_labels(train_samples: int | None)
     inputs = np.broadcast_to(images, (90, 1, 2, 2))
     dataset = build_dataset(
         "made",
-        train=(inputs, labels),
-        test=(np.ascontiguousarray(inputs[:6]), labels[:6]),
-        classes=("a", "b", "c"),
+        [inputs, inputs[:6]],
+        [labels, labels[:6]],
+        ("a", "b", "c"),
         measure=Images.measured,
         common=CommonOptions(validation=30, train_samples=train_samples, seed=3),
     )
