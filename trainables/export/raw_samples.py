@@ -122,13 +122,8 @@ def _images(samples: Images, path: Path) -> tuple[Inputs, list[str], BadSamples]
         raise ValueError(f"{path}: no image; allowed: {', '.join(SUFFIXES)} and .npy")
     channels, height, width = samples.shape
     bad = BadSamples(len(files), lambda index: str(files[index]))
-    images = decode_images(
-        map(read_file, files),
-        len(files),
-        image_size=height if height == width else None,
-        on_bad=bad.add,
-        size=(height, width),
-    )
+    image_size = height if height == width else None
+    images = decode_images(map(read_file, files), bad, image_size, (height, width))
     if len(images) and images.shape[1] < channels:
         images = np.repeat(images, channels, axis=1)
     if len(images) and images.shape[1] > channels:

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from tests.trainables.data.conftest import encode
+from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Split
 from trainables.data.readers.streamed import EncodedImages, keep_images
 from trainables.engine.feed import Batch, Feed
@@ -55,9 +56,9 @@ def test_errors_in_the_thread_are_reported(split: Split) -> None:
 def streamed(split: Split, tmp_path: Path) -> Split:
     """The same split, as a file of encoded images."""
     encoded = [encode(image.transpose(1, 2, 0)) for image in np.asarray(split.inputs)]
-    images = keep_images(
-        encoded, folder=tmp_path, key="0", image_size=None, size=None, on_bad=pytest.fail
-    )
+    bad = BadSamples(len(encoded), str)
+    images = keep_images(tmp_path / "images.arrow", encoded, bad, None, None)
+    bad.raise_first()
     return Split(images, split.labels)
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from trainables.data.core.stratified import stratified_split
 from trainables.data.core.tasks import strata
-from trainables.data.core.types import Indices, Labels
+from trainables.data.core.types import Flags, Indices, Labels
 
 SPLITS: Final = {
     "train": ("train", "training"),
@@ -20,6 +20,7 @@ SPLITS: Final = {
 """Names of the splits in folders and columns, in lower case; upper case is the same."""
 
 Names: TypeAlias = Sequence[str] | None
+Shares: TypeAlias = npt.NDArray[np.float64]
 _DRAWS: Final = 20_000  # of a group, in all orders together
 
 
@@ -62,18 +63,14 @@ class Division(ABC):
         return rows[~chosen], rows[chosen]
 
     @abstractmethod
-    def _chosen(
-        self, kinds: Labels, rows: Indices, names: Names, held: HeldOutSplit
-    ) -> npt.NDArray[np.bool_]:
+    def _chosen(self, kinds: Labels, rows: Indices, names: Names, held: HeldOutSplit) -> Flags:
         """Which of the rows (n,) are in the split; ``kinds`` (n,) are their strata."""
 
 
 class ByClass(Division):
     """Drawn at random, with equal shares of each class."""
 
-    def _chosen(
-        self, kinds: Labels, rows: Indices, names: Names, held: HeldOutSplit
-    ) -> npt.NDArray[np.bool_]:
+    def _chosen(self, kinds: Labels, rows: Indices, names: Names, held: HeldOutSplit) -> Flags:
         _, second = stratified_split(
             kinds, held.size, seed=held.seed, classes=names, option=held.option, needed=held.needed
         )
@@ -86,11 +83,9 @@ class ByName(Division):
 
     splits: npt.NDArray[np.str_]
 
-    def _chosen(
-        self, kinds: Labels, rows: Indices, names: Names, held: HeldOutSplit
-    ) -> npt.NDArray[np.bool_]:
+    def _chosen(self, kinds: Labels, rows: Indices, names: Names, held: HeldOutSplit) -> Flags:
         given = self.splits[rows]
-        chosen: npt.NDArray[np.bool_] = given == held.option.removesuffix("_size")
+        chosen: Flags = given == held.option.removesuffix("_size")
         if not chosen.any():
             of_training = given == "train"
             drawn = ByClass()._chosen(kinds[of_training], rows[of_training], names, held)
@@ -105,9 +100,7 @@ class ByGroup(Division):
     column: str
     groups: Labels
 
-    def _chosen(
-        self, kinds: Labels, rows: Indices, names: Names, held: HeldOutSplit
-    ) -> npt.NDArray[np.bool_]:
+    def _chosen(self, kinds: Labels, rows: Indices, names: Names, held: HeldOutSplit) -> Flags:
         values, groups = np.unique(self.groups[rows], return_inverse=True)
         counts = np.zeros((len(values), kinds.max() + 1))
         np.add.at(counts, (groups, kinds), 1)
@@ -137,14 +130,12 @@ class ByTime(Division):
     column: str
     times: npt.NDArray[Any]
 
-    def _chosen(
-        self, kinds: Labels, rows: Indices, names: Names, held: HeldOutSplit
-    ) -> npt.NDArray[np.bool_]:
+    def _chosen(self, kinds: Labels, rows: Indices, names: Names, held: HeldOutSplit) -> Flags:
         times = self.times[rows]
         starts, counts = np.unique(times, return_counts=True)
         sizes = counts[::-1].cumsum()[::-1]  # of the split that starts at each time
         start = np.abs(sizes[1:] - held.count(len(rows))).argmin() + 1 if len(starts) > 1 else 0
-        chosen: npt.NDArray[np.bool_] = times >= starts[start]
+        chosen: Flags = times >= starts[start]
         if lost := set(kinds) - set(kinds[~chosen]):
             kind = min(lost)
             named = kind if names is None else repr(names[kind])
@@ -155,9 +146,7 @@ class ByTime(Division):
         return chosen
 
 
-def _draw_groups(
-    counts: npt.NDArray[np.float64], share: float, held: HeldOutSplit
-) -> npt.NDArray[np.bool_] | None:
+def _draw_groups(counts: Shares, share: float, held: HeldOutSplit) -> Flags | None:
     """Which groups (G,) hold the wanted share of each class best, of several random orders.
 
     ``counts`` (G, K) are samples. Each class is in a group that is drawn, and in as many others as
@@ -178,12 +167,8 @@ def _draw_groups(
 
 
 def _one_draw(
-    scaled: npt.NDArray[np.float64],
-    there: npt.NDArray[np.bool_],
-    share: float,
-    spare: int,
-    generator: np.random.Generator,
-) -> npt.NDArray[np.bool_] | None:
+    scaled: Shares, there: Flags, share: float, spare: int, generator: np.random.Generator
+) -> Flags | None:
     """Groups in random order, each taken if it brings the shares of the classes closer."""
     drawn = np.zeros(len(scaled), bool)
     missing, left = np.full(scaled.shape[1], share), there.sum(0)

@@ -14,6 +14,7 @@ Inputs: TypeAlias = npt.NDArray[Any]
 Pixels: TypeAlias = npt.NDArray[np.uint8]
 Labels: TypeAlias = npt.NDArray[np.int64]
 Indices: TypeAlias = npt.NDArray[np.intp]
+Flags: TypeAlias = npt.NDArray[np.bool_]
 
 Masks: TypeAlias = npt.NDArray[np.uint8]
 """Classes of pixels, (N, H, W)."""

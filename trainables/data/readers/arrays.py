@@ -2,7 +2,7 @@
 
 import io
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -17,7 +17,7 @@ from trainables.data.core.options import CommonOptions, Validation, with_options
 from trainables.data.core.splits import build_dataset, size_and_path
 from trainables.data.core.types import Inputs
 from trainables.data.kinds.samples import Arrays, Images
-from trainables.data.labelling.groups import IN_ALL, names_of_groups
+from trainables.data.labelling.groups import IN_ALL, check_apart, names_of_groups
 from trainables.data.labelling.targets import Values, check_weights, index_parts
 from trainables.data.readers.files import PathOrUri, find_files
 from trainables.plugins.arguments import did_you_mean
@@ -156,10 +156,17 @@ def _from_arrays(
         targets[0] = replace(targets[0], weights=check_weights(weights, where[0], bad[0]))
     division = None
     if group is not None:
-        of_parts = {option: given.groups for option, (_, given) in parts.items()}
-        found = _numbered_groups(group, of_parts, bad)
-        targets = [replace(each, groups=own) for each, own in zip(targets, found, strict=True)]
-        division = ByGroup(group, found[0])
+        groups = {
+            option: names_of_groups(f"{option}: groups", given.groups, faults.count)
+            for (option, (_, given)), faults in zip(parts.items(), bad, strict=True)
+        }
+        check_apart(group, groups, bad)
+        targets = [
+            replace(each, groups=np.unique(own, return_inverse=True)[1].astype(np.int64))
+            for each, (own, _) in zip(targets, groups.values(), strict=True)
+        ]
+        assert targets[0].groups is not None
+        division = ByGroup(group, targets[0].groups)
     return build_dataset(
         name,
         inputs,
@@ -174,28 +181,6 @@ def _from_arrays(
 
 
 dataset_from_arrays = with_options("test_size", "on_bad_sample")(_from_arrays)
-
-
-def _numbered_groups(
-    name: str, of_parts: Mapping[str, Any], bad: Sequence[BadSamples]
-) -> list[npt.NDArray[np.int64]]:
-    """Numbers (N,) of each part's groups; samples without a group are added to the bad ones.
-
-    ``ValueError`` if sizes are wrong or a group is in two parts.
-    """
-    found, seen = [], dict[Any, str]()
-    for (part, raw), faults in zip(of_parts.items(), bad, strict=True):
-        names, missing = names_of_groups(f"{part}: groups", raw, faults.count)
-        faults.add_each(missing, f"there is no group ({name} is missing)")
-        values = np.unique(names[~missing]).tolist()
-        if shared := [each for each in values if each in seen]:
-            raise ValueError(
-                f"group={name}: {len(shared):,} groups, such as {shared[0]!r}, are in "
-                f"{seen[shared[0]]} and {part}; a group may be in one split only"
-            )
-        seen |= dict.fromkeys(values, part)
-        found.append(np.unique(names, return_inverse=True)[1].astype(np.int64))
-    return found
 
 
 def as_arrays(raw: Any, given: Any, where: str) -> tuple[Inputs, Values]:

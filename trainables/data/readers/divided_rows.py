@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.divisions import SPLITS, ByGroup, ByName, ByTime, Division
 from trainables.data.kinds.encode import as_dates
-from trainables.data.labelling.groups import IN_ALL
+from trainables.data.labelling.groups import IN_ALL, check_apart
 from trainables.data.readers.rows import Rows
 from trainables.data.readers.table_columns import convert_each, is_date, numbers_of
 
@@ -111,21 +111,14 @@ def _by_name(
 def _by_group(
     parts: Sequence[Rows], bad: Sequence[BadSamples], column: str
 ) -> tuple[Division, tuple[str, ...]]:
-    rows = parts[0]
-    for part, faults in zip(parts, bad, strict=True):
+    of_parts = {}
+    for part in parts:
         part.check_has(column, "group", IN_ALL)
-        missing = part.column(column, pa.string()).is_null()
-        faults.add_each(missing, f"there is no group ({column} is missing)")
-    texts = rows.column(column, pa.string())
-    for other in parts[1:]:
-        shared = set(other.column(column, pa.string()).unique().to_pylist()) - {None}
-        if shared := shared & set(texts.unique().to_pylist()):
-            raise ValueError(
-                f"group={column}: {len(shared):,} groups, such as {min(shared)!r}, are in "
-                f"{rows.named(rows.files[0])} and {other.named(other.files[0])}; a group may "
-                "be in one split only"
-            )
-    groups = groups_of(rows, column)
+        texts = part.column(column, pa.string())
+        names = np.array(pc.fill_null(texts, "").to_pylist(), np.str_)
+        of_parts[part.named(part.files[0])] = names, np.asarray(texts.is_null())
+    check_apart(column, of_parts, bad)
+    groups = groups_of(parts[0], column)
     count = len(np.unique(groups))
     remark = f"no group of column {column!r}, of {count:,} in training files, is in two splits"
     return ByGroup(column, groups), (remark,)

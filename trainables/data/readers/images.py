@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -11,11 +11,15 @@ from typing import TypeAlias
 import numpy as np
 from PIL import Image, ImageOps, UnidentifiedImageError
 
+from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.types import Pixels
 from trainables.data.readers.ahead import in_order
 
 Encoded: TypeAlias = bytes | str | None
 """The content of a file, the reason why it is unreadable, or None if it is missing."""
+
+Size: TypeAlias = tuple[int, int] | None
+"""Height and width; None for those of the first image."""
 
 THREADS = len(os.sched_getaffinity(0))
 """Number of decoding threads: the CPUs available to this process."""
@@ -43,28 +47,23 @@ class OtherSize(str):
 
 
 def decode_images(
-    encoded: Iterable[Encoded],
-    count: int,
-    *,
-    image_size: int | None,
-    on_bad: Callable[[int, str], None],
-    size: tuple[int, int] | None = None,
+    encoded: Iterable[Encoded], bad: BadSamples, image_size: int | None, size: Size = None
 ) -> Pixels:
-    """Decodes ``count`` images, one or more, into one array, uint8 (N, 1 or 3, H, W).
+    """Decodes images, one or more, into one array, uint8 (N, 1 or 3, H, W).
 
     Images are turned upright as their EXIF orientation says. Greyscale images stay greyscale if all
     are; otherwise all become RGB. Transparency is dropped, and 16-bit greyscale is reduced to 8
     bits. With ``image_size``, the shorter side is resized to it and the centre cropped. All images
-    must have the ``size`` (H, W), by default that of the first. ``on_bad`` gets the index of each
-    unusable image and the reason; its row of the array is undefined.
+    must have the ``size`` (H, W), by default that of the first. Unusable images are added to
+    ``bad``; their rows of the array are undefined.
     """
     stack = np.empty((0, 1, 0, 0), np.uint8)
-    for position, (_, image) in enumerate(decoded(encoded, image_size=image_size, size=size)):
+    for position, (_, image) in enumerate(decoded(encoded, image_size, size)):
         if isinstance(image, str):
-            on_bad(position, image)
+            bad.add(position, image)
             continue
         if not stack.size:
-            stack = np.zeros((count, 1, *image.shape[:2]), np.uint8)
+            stack = np.zeros((bad.count, 1, *image.shape[:2]), np.uint8)
         if image.ndim == 3 and stack.shape[1] == 1:
             stack = np.repeat(stack, 3, axis=1)
         # A grey image is copied to every channel.
@@ -73,7 +72,7 @@ def decode_images(
 
 
 def decoded(
-    encoded: Iterable[Encoded], *, image_size: int | None, size: tuple[int, int] | None = None
+    encoded: Iterable[Encoded], image_size: int | None, size: Size = None
 ) -> Iterator[tuple[Encoded, Pixels | str]]:
     """Decodes images in order, in parallel if that is faster; only a few are in memory.
 

@@ -134,19 +134,22 @@ def _load(
     measure: Callable[[Any], Samples]
     if kind == "text":
         assert text is not None
-        read = partial(_read_texts, column=text)
+        if parts[0].content(text, "text") not in ("text", "nothing"):
+            raise ValueError(f"{parts[0].holds(text)}, not texts")
+        read: Callable[..., Any] = partial(read_texts, column=text)
         measure = _measure_texts(max_words, max_tokens, tokenizer, text_form)
     elif kind == "image":
-        hold = partial(hold_images, common=common)
-        read, measure = partial(_read_images, column=image or "image", hold=hold), Images.measured
+        read, measure = partial(_image_part, column=image or "image"), Images.measured
     else:
         targets = {*target.columns, weight, *columns_of(by, kept)}
         numbers, words = choose_features(parts, targets, features, exclude, dates, categorical)
-        read = partial(_read_table, numeric=numbers, categorical=words)
+        read = partial(read_columns, numeric=numbers, categorical=words)
         measure = partial(TableRows.measured, numeric=numbers, categorical=words)
     bad = [BadSamples(part.count, part.where) for part in parts]
     of_parts, classes = _targets(parts, bad, target, weight)
-    raw = read(parts, bad)
+    raw = [read(*each) for each in zip(parts, bad, strict=True)]
+    if kind == "image":
+        raw = hold_images(raw, common)
     division, divided = read_division(parts, bad, by)
     if by.group is not None:
         of_parts = [
@@ -382,12 +385,6 @@ def _names_in(file: File, label: str) -> tuple[str, ...] | None:
     return None if names is None else tuple(names)
 
 
-def _read_texts(parts: list[Rows], bad: list[BadSamples], *, column: str) -> list[Any]:
-    if parts[0].content(column, "text") not in ("text", "nothing"):
-        raise ValueError(f"{parts[0].holds(column)}, not texts")
-    return [read_texts(*each, column) for each in zip(parts, bad, strict=True)]
-
-
 def read_texts(rows: Rows, bad: BadSamples, column: str) -> npt.NDArray[Any]:
     """Texts (N,) of Python strings; those without a word are added to the bad samples.
 
@@ -402,25 +399,16 @@ def read_texts(rows: Rows, bad: BadSamples, column: str) -> npt.NDArray[Any]:
     return np.array([text or "" for text in texts], dtype=object)
 
 
-def _read_images(
-    parts: list[Rows],
-    bad: list[BadSamples],
-    *,
-    column: str,
-    hold: Callable[[list[ImagePart]], list[Any]],
-) -> list[Any]:
-    found = []
-    for rows, faults in zip(parts, bad, strict=True):
-        content = rows.content(column, "image")
-        if content not in ("bytes", "text", "nothing"):
-            raise ValueError(
-                f"{rows.holds(column)}; images must be encoded files (PNG, JPEG ...) as binary "
-                "values, structs with a binary field 'bytes', or paths"
-            )
-        paths = content == "text"
-        contents = partial(_files if paths else _values, rows, column)
-        found.append(ImagePart(contents, faults, partial(_origin, rows, column, paths)))
-    return hold(found)
+def _image_part(rows: Rows, bad: BadSamples, column: str) -> ImagePart:
+    content = rows.content(column, "image")
+    if content not in ("bytes", "text", "nothing"):
+        raise ValueError(
+            f"{rows.holds(column)}; images must be encoded files (PNG, JPEG ...) as binary "
+            "values, structs with a binary field 'bytes', or paths"
+        )
+    paths = content == "text"
+    contents = partial(_files if paths else _values, rows, column)
+    return ImagePart(contents, bad, partial(_origin, rows, column, paths))
 
 
 def _values(rows: Rows, column: str) -> Iterator[Encoded]:
@@ -458,12 +446,3 @@ def _origin(rows: Rows, column: str, paths: bool) -> object:
         files += [place for place in _places(rows, column) if place is not None]
     found = rows.source.get_file_info(files)
     return column, [(info.path, info.size, info.mtime_ns) for info in found]
-
-
-def _read_table(
-    parts: list[Rows], bad: list[BadSamples], *, numeric: list[str], categorical: list[str]
-) -> list[Any]:
-    return [
-        read_columns(rows, faults, numeric=numeric, categorical=categorical)
-        for rows, faults in zip(parts, bad, strict=True)
-    ]

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from PIL import Image
@@ -17,7 +16,7 @@ from PIL import Image
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.options import Cache, CommonOptions, Storage
 from trainables.data.core.types import Stored
-from trainables.data.readers.images import Encoded, OtherSize, decode_images
+from trainables.data.readers.images import Encoded, OtherSize, Size, decode_images
 from trainables.data.readers.streamed import keep_images
 from trainables.files.storage import digest_of
 
@@ -80,7 +79,7 @@ def hold_images(parts: list[ImagePart], common: CommonOptions) -> list[Stored]:
     folder = _folder(common.cache) if _is_streamed(parts, image_size, common.storage) else None
     held: list[Stored] = []
     for part in parts:
-        size: tuple[int, int] | None = tuple(held[0].shape[2:]) if held else None
+        size: Size = tuple(held[0].shape[2:]) if held else None
         faults = dict(part.bad.faults)
         images = _held(part, image_size, size, folder)
         if size is None and (usual := _usual_size(part.bad)) is not None:
@@ -158,15 +157,13 @@ def _folder(cache: Cache) -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "calsweep"
 
 
-def _held(
-    part: ImagePart, image_size: int | None, size: tuple[int, int] | None, folder: Path | None
-) -> Stored:
+def _held(part: ImagePart, image_size: int | None, size: Size, folder: Path | None) -> Stored:
     """The images in memory, or encoded in a file in the folder."""
-    options: Any = {"image_size": image_size, "size": size, "on_bad": part.bad.add}
     if folder is None:
-        return decode_images(part.contents(), part.bad.count, **options)
+        return decode_images(part.contents(), part.bad, image_size, size)
     key = digest_of(repr((part.origin(), image_size, size, _DECODING)).encode())
-    return keep_images(part.contents(), folder=folder, key=key, **options)
+    path = folder.absolute() / f"images-{key}.arrow"
+    return keep_images(path, part.contents(), part.bad, image_size, size)
 
 
 def match_channels(*held: Stored) -> list[Stored]:

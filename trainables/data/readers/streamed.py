@@ -7,7 +7,7 @@ when it was written. It is memory-mapped, so the processes of a machine share it
 import os
 import socket
 import uuid
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.types import Pixels, Streamed
 from trainables.data.kinds.samples import channel_sums
 from trainables.data.readers.ahead import in_order
@@ -27,6 +28,7 @@ from trainables.data.readers.images import (
     THREADS,
     Encoded,
     OtherSize,
+    Size,
     channels_first,
     decode,
     decoded,
@@ -81,29 +83,22 @@ class EncodedImages(Streamed):
 
 
 def keep_images(
-    encoded: Iterable[Encoded],
-    *,
-    folder: Path,
-    key: str,
-    image_size: int | None,
-    size: tuple[int, int] | None,
-    on_bad: Callable[[int, str], None],
+    path: Path, encoded: Iterable[Encoded], bad: BadSamples, image_size: int | None, size: Size
 ) -> EncodedImages:
-    """Stores encoded images in a file in ``folder``, unless it exists already.
+    """Stores encoded images in a file at an absolute path, unless it exists already.
 
-    ``encoded`` is read only then. ``key`` identifies the images and their options; for the others
-    see :func:`~trainables.data.readers.images.decode_images`. Raises ``ValueError`` if the folder
+    ``encoded`` is read only then. For the other arguments see
+    :func:`~trainables.data.readers.images.decode_images`. Raises ``ValueError`` if the folder
     cannot be written, or the file there is damaged.
     """
-    path = folder.absolute() / f"images-{key}.arrow"
     if not path.exists():
-        _write(path, decoded(encoded, image_size=image_size, size=size))
+        _write(path, decoded(encoded, image_size, size))
     shapes = _numbers(str(path), "shape")
     height, width, _ = next((shape for shape in shapes.tolist() if all(shape)), (0, 0, 1))
     faults = _opened(str(path))["fault"]
     for row in np.flatnonzero(faults.is_valid()).tolist():
         fault, found = faults[row].as_py(), tuple(shapes[row, :2].tolist())
-        on_bad(row, OtherSize(fault, found) if all(found) else fault)
+        bad.add(row, OtherSize(fault, found) if all(found) else fault)
     channels = int(shapes[:, 2].max())
     everything = np.arange(len(shapes))
     return EncodedImages(str(path), everything, (channels, height, width), image_size)

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from PIL import Image
 
+from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.types import Pixels
 from trainables.data.readers.images import decode_images
 from trainables.data.readers.storing import match_channels
@@ -23,10 +24,10 @@ def noise(count: int, *shape: int) -> Pixels:
 
 
 def decode(files: list[bytes | None], image_size: int | None = None) -> Pixels:
-    def refuse(index: int, fault: str) -> None:
-        raise ValueError(f"image {index}: {fault}")
-
-    return decode_images(iter(files), len(files), image_size=image_size, on_bad=refuse)
+    bad = BadSamples(len(files), "image {}".format)
+    images = decode_images(iter(files), bad, image_size)
+    bad.raise_first()
+    return images
 
 
 @settings(max_examples=30)
