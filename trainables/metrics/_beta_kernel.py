@@ -36,10 +36,10 @@ def top_label_kernel_error(
     if bandwidth is None:
         bandwidth = most_likely_bandwidth(confidence)
     count, mean, positives = equal_mass_cells(confidence, correct, MAX_CELLS)
-    log_kernel = log_densities(mean, mean, bandwidth)
-    alone = count <= 1
-    log_kernel.diagonal()[alone] = -math.inf  # leave one out
-    kernel = relative(log_kernel)
+    centres = pairs(mean)
+    logs = log_kernel(centres, log_of(centres), bandwidth)
+    logs.diagonal()[count <= 1] = -math.inf  # leave one out
+    kernel = relative(logs)
     own = kernel.diagonal()
     mass, right = count @ kernel - own, positives @ kernel
     of_right = ((right - own).clamp(min=0) / mass - mean).abs()
@@ -64,25 +64,26 @@ def most_likely_bandwidth(confidence: Tensor) -> float:
 
 def _log_likelihood(points: Tensor) -> Callable[[float], float]:
     """Returns the leave-one-out log-likelihood of points (M,) as a function of the bandwidth."""
-    products = torch.stack([points, 1 - points], dim=1) @ _logs(points)
+    centres = pairs(points)
+    products = centres @ log_of(centres).T
 
     def of_bandwidth(bandwidth: float) -> float:
         # Relative to the kernel of the point itself, so the fast single precision suffices.
-        log_beta = _log_beta(points, bandwidth)
-        own = products.diagonal() / bandwidth - log_beta
+        norms = log_beta(centres / bandwidth)
+        own = products.diagonal() / bandwidth - norms
         sums = torch.zeros_like(own)
         for start in range(0, len(points), _ROWS_PER_BLOCK):  # blocks that fit into the CPU cache
             rows = slice(start, start + _ROWS_PER_BLOCK)
-            logs = torch.add(-log_beta[rows, None], products[rows], alpha=1 / bandwidth)
+            logs = torch.add(-norms[rows, None], products[rows], alpha=1 / bandwidth)
             logs -= own
             logs[torch.arange(len(logs)), start + torch.arange(len(logs))] = -math.inf  # leave out
             sums += logs.float().clamp_(min=_LOWEST).exp_().sum(dim=0)
         found = sums.log()
         lost = sums < _UNDERFLOW
         if lost.any():
-            log_kernel = products[:, lost] / bandwidth - log_beta[:, None] - own[lost]
-            log_kernel[lost.nonzero()[:, 0], torch.arange(log_kernel.shape[1])] = -math.inf
-            found[lost] = log_kernel.logsumexp(dim=0)
+            logs = products[:, lost] / bandwidth - norms[:, None] - own[lost]
+            logs[lost.nonzero()[:, 0], torch.arange(logs.shape[1])] = -math.inf
+            found[lost] = logs.logsumexp(dim=0)
         return float((found + own).sum())
 
     return of_bandwidth
@@ -109,25 +110,29 @@ def equal_mass_cells(
     return count, total / count, positives
 
 
-def log_densities(centres: Tensor, points: Tensor, bandwidth: float) -> Tensor:
-    """Log density of Beta(c / h + 1, (1 - c) / h + 1) at each point, float64 (centres, points)."""
-    centres = centres.double()
-    exponents = torch.stack([centres, 1 - centres], dim=1) / bandwidth
-    return exponents @ _logs(points.double()) - _log_beta(centres, bandwidth)[:, None]
+def pairs(confidence: Tensor) -> Tensor:
+    """The probabilities of correct and wrong, float64 (N, 2), from confidences (N,)."""
+    confidence = confidence.double()
+    return torch.stack([confidence, 1 - confidence], dim=1)
+
+
+def log_kernel(centres: Tensor, log_points: Tensor, bandwidth: float) -> Tensor:
+    """Log density of Dirichlet(centre / bandwidth + 1) at each point, (centres, points)."""
+    exponents = centres / bandwidth
+    return exponents @ log_points.T - log_beta(exponents)[:, None]
+
+
+def log_beta(exponents: Tensor) -> Tensor:
+    """Logarithm of the Beta function of ``exponents`` (N, K) + 1, (N,)."""
+    alphas = exponents + 1
+    return torch.lgamma(alphas).sum(dim=1) - torch.lgamma(alphas.sum(dim=1))
+
+
+def log_of(probs: Tensor) -> Tensor:
+    """Logarithms; a probability of 0 counts as the smallest normal number."""
+    return probs.clamp(min=torch.finfo(probs.dtype).tiny).log()
 
 
 def relative(log_kernel: Tensor) -> Tensor:
     """Densities divided by the maximum of each column, from their logarithms; works in place."""
     return log_kernel.sub_(log_kernel.amax(dim=0)).clamp_(min=_LOWEST_DOUBLE).exp_()
-
-
-def _logs(points: Tensor) -> Tensor:
-    """Logarithms of the points and of 1 - points, (2, P)."""
-    tiny = torch.finfo(torch.float64).tiny
-    return torch.stack([points, 1 - points]).clamp_(min=tiny).log_()
-
-
-def _log_beta(centres: Tensor, bandwidth: float) -> Tensor:
-    right, wrong = centres / bandwidth, (1 - centres) / bandwidth
-    log_beta: Tensor = torch.lgamma(right + 1) + torch.lgamma(wrong + 1)
-    return log_beta - torch.lgamma(right + wrong + 2)

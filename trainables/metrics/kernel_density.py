@@ -6,7 +6,13 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from trainables.metrics._beta_kernel import BANDWIDTHS, top_label_kernel_error
+from trainables.metrics._beta_kernel import (
+    BANDWIDTHS,
+    log_beta,
+    log_kernel,
+    log_of,
+    top_label_kernel_error,
+)
 from trainables.metrics._inputs import check_probs
 from trainables.metrics._ranked import top_label
 from trainables.plugins.arguments import check_choice
@@ -74,18 +80,18 @@ def _outcome_given_prediction(
 
     Streams over the centres with a running maximum, so no weight underflows to 0 / 0.
     """
-    log_points = _log(points)
+    log_points = log_of(points)
     lowest = torch.finfo(torch.float64).min
     peak = points.new_full((len(points),), lowest)
     mass = points.new_zeros(probs.shape[1], len(points))
     for start in range(0, len(probs), _CENTRES_PER_BLOCK):
         block = slice(start, start + _CENTRES_PER_BLOCK)
-        log_kernel = _log_kernel(probs[block].double(), log_points, bandwidth)
-        own = (evaluated >= start) & (evaluated < start + len(log_kernel))
-        log_kernel[evaluated[own] - start, own.nonzero()[:, 0]] = lowest  # leave one out
-        new_peak = torch.maximum(peak, log_kernel.amax(dim=0))
+        logs = log_kernel(probs[block].double(), log_points, bandwidth)
+        own = (evaluated >= start) & (evaluated < start + len(logs))
+        logs[evaluated[own] - start, own.nonzero()[:, 0]] = lowest  # leave one out
+        new_peak = torch.maximum(peak, logs.amax(dim=0))
         mass *= (peak - new_peak).exp_()
-        mass.index_add_(0, labels[block], log_kernel.sub_(new_peak).exp_())
+        mass.index_add_(0, labels[block], logs.sub_(new_peak).exp_())
         peak = new_peak
     return mass / mass.sum(dim=0)
 
@@ -96,13 +102,13 @@ def most_likely_bandwidth(probs: Tensor) -> float:
     If N > 2,048, evenly spaced samples are used.
     """
     points = probs[_spread_evenly(probs)].double()
-    products = _log(points) @ points.T
+    products = log_of(points) @ points.T
     products.fill_diagonal_(-math.inf)  # leave one out
 
     def log_likelihood(bandwidth: float) -> Tensor:
-        log_beta = _log_beta(points / bandwidth)
+        norms = log_beta(points / bandwidth)
         blocks = torch.split(products, _POINTS_PER_BLOCK)
-        sums = [(s / bandwidth - log_beta).logsumexp(dim=1).sum() for s in blocks]
+        sums = [(s / bandwidth - norms).logsumexp(dim=1).sum() for s in blocks]
         return torch.stack(sums).sum()
 
     # Read all values at once, because each read synchronises with the GPU.
@@ -114,18 +120,3 @@ def _spread_evenly(probs: Tensor) -> Tensor:
     """Indices of all samples, or of 2,048 evenly spaced ones."""
     count = min(len(probs), MAX_EVALUATED)
     return torch.arange(count, device=probs.device) * len(probs) // count
-
-
-def _log_kernel(centres: Tensor, log_points: Tensor, bandwidth: float) -> Tensor:
-    """Log density of Dirichlet(centre / bandwidth + 1) at each point, (centres, points)."""
-    exponents = centres / bandwidth
-    return exponents @ log_points.T - _log_beta(exponents)[:, None]
-
-
-def _log_beta(exponents: Tensor) -> Tensor:
-    alphas = exponents + 1
-    return torch.lgamma(alphas).sum(dim=1) - torch.lgamma(alphas.sum(dim=1))
-
-
-def _log(probs: Tensor) -> Tensor:
-    return probs.clamp(min=torch.finfo(probs.dtype).tiny).log()

@@ -35,9 +35,7 @@ def failure_auroc(
     `confidence` is "max_probability", "margin" (largest minus second largest) or
     "negative_entropy".
     """
-    probs, labels = check_probs(probs, labels)
-    _, correct = top_label(probs, labels)
-    return float(rank_top_label(confidence_scores(probs, confidence), correct).auroc()[0])
+    return float(rank_top_label(*_scored(probs, labels, confidence)).auroc()[0])
 
 
 def aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probability") -> float:
@@ -48,9 +46,7 @@ def aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probabilit
     The code of Moon et al. 2020 multiplies by 1,000 and orders ties as in the data. `confidence` is
     as in `failure_auroc`.
     """
-    probs, labels = check_probs(probs, labels)
-    _, correct = top_label(probs, labels)
-    return float(risk_coverage_area(confidence_scores(probs, confidence), correct))
+    return float(risk_coverage_area(*_scored(probs, labels, confidence)))
 
 
 def e_aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probability") -> float:
@@ -58,10 +54,8 @@ def e_aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probabil
 
     Geifman et al. 2019. A perfect ranking has 0, up to O(1/N).
     """
-    probs, labels = check_probs(probs, labels)
-    _, correct = top_label(probs, labels)
-    area = risk_coverage_area(confidence_scores(probs, confidence), correct)
-    return float(area - perfect_ranking_area(correct))
+    scores, correct = _scored(probs, labels, confidence)
+    return float(risk_coverage_area(scores, correct) - perfect_ranking_area(correct))
 
 
 def risk_coverage(
@@ -71,9 +65,13 @@ def risk_coverage(
 
     Its mean is :func:`aurc`.
     """
+    return _risks(*_scored(probs, labels, confidence))
+
+
+def _scored(probs: Tensor, labels: Tensor, confidence: Confidence) -> tuple[Tensor, Tensor]:
+    """The score of each sample, and whether its prediction is correct, (N,) each."""
     probs, labels = check_probs(probs, labels)
-    _, correct = top_label(probs, labels)
-    return _risks(confidence_scores(probs, confidence), correct)
+    return confidence_scores(probs, confidence), top_label(probs, labels)[1]
 
 
 def risk_coverage_area(scores: Tensor, correct: Tensor) -> Tensor:

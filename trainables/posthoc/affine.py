@@ -1,6 +1,6 @@
 """Calibration by an affine map of logits: vector scaling and Dirichlet calibration."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -10,8 +10,6 @@ from torch import Tensor
 from trainables.metrics._inputs import check_labels_possible, check_logits
 from trainables.plugins.arguments import check_number
 from trainables.posthoc.base import Fitted
-
-_PRECISE: Any = {"max_steps": 1000, "ftol": 1e-14, "gtol": 1e-8}
 
 
 class AffineMap(Fitted[tuple[Tensor, Tensor, *tuple[Any, ...]]]):
@@ -54,15 +52,15 @@ class VectorScaling(AffineMap):
         ruled_out = logits.isneginf()
         finite = logits.double().masked_fill(ruled_out, 0)
 
-        def losses(parameters: Tensor) -> Iterator[Tensor]:
+        def loss(parameters: Tensor) -> Tensor:
             weights, offsets = parameters[:num_classes], parameters[num_classes:]
             scaled = (finite * weights + offsets).masked_fill(ruled_out, -torch.inf)
             penalty = (weights - 1).square().mean() + offsets.square().mean()
             fit = torch.nn.functional.cross_entropy(scaled, labels)
-            yield fit + self.regularisation * penalty
+            return fit + self.regularisation * penalty
 
         start = torch.cat([finite.new_ones(num_classes), finite.new_zeros(num_classes)])
-        found = minimum(losses, start, **_PRECISE)
+        found = minimum(loss, start)
         self._fitted = found[:num_classes], found[num_classes:]
         return self
 
@@ -102,16 +100,16 @@ class DirichletCalibration(AffineMap):
         num_classes = logits.shape[1]
         off = ~torch.eye(num_classes, dtype=torch.bool, device=logits.device)
 
-        def losses(parameters: Tensor) -> Iterator[Tensor]:
+        def loss(parameters: Tensor) -> Tensor:
             weights = parameters[:-num_classes].view(num_classes, num_classes)
             offsets = parameters[-num_classes:]
             fit = torch.nn.functional.cross_entropy(log_probs @ weights.T + offsets, labels)
             penalty = self.off_diagonal * weights[off].square().mean()
-            yield fit + penalty + self.intercept * offsets.square().mean()
+            return fit + penalty + self.intercept * offsets.square().mean()
 
         identity = torch.eye(num_classes, dtype=torch.float64, device=logits.device)
         start = torch.cat([identity.flatten(), identity.new_zeros(num_classes)])
-        found = minimum(losses, start, **_PRECISE)
+        found = minimum(loss, start)
         weights = found[:-num_classes].view(num_classes, num_classes)
         self._fitted = weights, found[-num_classes:]
         return self
@@ -128,25 +126,14 @@ def _log_probs(logits: Tensor) -> Tensor:
     return torch.log_softmax(logits.double(), dim=1).clamp(min=lowest)
 
 
-def minimum(
-    losses: Callable[[Tensor], Iterable[Tensor]], start: Tensor, max_steps: int, **options: float
-) -> Tensor:
-    """Minimiser of a smooth convex function of float64 parameters (L-BFGS).
-
-    The function is the sum of `losses`, which are differentiated one by one to save memory. The
-    options are those of SciPy.
-    """
+def minimum(loss: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
+    """Minimiser of a smooth convex function of float64 parameters, to the precision of float64."""
 
     def value_and_gradient(point: Tensor) -> tuple[Tensor, Tensor]:
-        point.requires_grad_()
-        value = start.new_zeros(())
-        for loss in losses(point):
-            loss.backward()  # type: ignore[no-untyped-call]
-            value += loss.detach()
-        assert point.grad is not None
-        return value, point.grad
+        value = loss(point.requires_grad_())
+        return value.detach(), torch.autograd.grad(value, point)[0]
 
-    return minimum_by_gradient(value_and_gradient, start, max_steps, **options)
+    return minimum_by_gradient(value_and_gradient, start, 1000, ftol=1e-14, gtol=1e-8)
 
 
 def minimum_by_gradient(
@@ -155,7 +142,10 @@ def minimum_by_gradient(
     max_steps: int,
     **options: float,
 ) -> Tensor:
-    """The same for a function that returns its value, float64 (), and gradient."""
+    """The same (L-BFGS) for a function that returns its value, float64 (), and gradient.
+
+    The options are those of SciPy.
+    """
     from scipy.optimize import minimize  # slow to import
 
     def of_array(flat: np.ndarray) -> tuple[float, np.ndarray]:

@@ -4,16 +4,15 @@ import math
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import ndtr
 from torch import Tensor
 
 from trainables.metrics.inference.clusters import Array, Clusters
 from trainables.metrics.inference.influence import Ends
 from trainables.metrics.inference.inversion import Cells, ErrorOfGaps, fit_curve, invert
+from trainables.metrics.inference.sampled_errors import Drawn
 from trainables.metrics.inference.top_label_gaps import Problem, arrays_of
 
 _NUM_DRAWS = 1024
-_SMOOTHING = 0.1  # same as in `sampled_errors`
 _TINY = 1e-300
 
 
@@ -59,28 +58,18 @@ def clustered_noise(
     return covariance, drawn_noise(covariance, cells.count, count, _NUM_DRAWS, freedom)
 
 
-class _ClusteredErrors:
-    """Distribution of the error over samples, given draws of the gaps' noise (R, C); a `Model`."""
+class _ClusteredErrors(Drawn):
+    """Errors of samples in clusters, from draws of the gaps' noise (R, C)."""
 
     def __init__(self, cells: Cells, error: ErrorOfGaps, noise: Array) -> None:
-        self._error, self._noise = error, noise
-        self._share, self._confidence = cells.count / cells.num_samples, cells.confidence
+        super().__init__(cells, error)
+        self._noise = noise
 
-    def _gaps(self, direction: Array, size: float) -> Array:
-        accuracy = np.clip(self._confidence + size * direction, 0, 1)
-        gaps: Array = self._share * (self._confidence - accuracy)
-        return gaps
+    def draw(self, accuracy: Array) -> Array:
+        return self.gaps(accuracy) + self._noise
 
-    def population(self, direction: Array, size: float) -> float:
-        return self._error.population(self._gaps(direction, size))
-
-    def share_above(self, observed: float, direction: Array, size: float) -> float:
-        drawn = self._error.statistic(self._gaps(direction, size) + self._noise)
-        spread = _SMOOTHING * float(drawn.std()) + _TINY
-        return float(ndtr((drawn - observed) / spread).mean())
-
-    def quantile_without_gaps(self, share: float) -> float:
-        return float(np.quantile(self._error.statistic(self._noise), share))
+    def of_confidences(self, accuracy: Array) -> float:
+        return 0.0  # the noise includes it
 
 
 def drawn_noise(

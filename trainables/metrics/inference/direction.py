@@ -45,17 +45,8 @@ def direction(
     """Over- and underconfidence of the top label, in 15 bins of equal width.
 
     The two parts of the ECE are biased upwards, like the ECE, so a value may lie above its own
-    interval. The lower end is 0 if a calibrated model could have this value.
-
-    Args:
-        probs: Probabilities, shape (N, K), rows sum to one.
-        labels: True classes, shape (N,), integers.
-        confidence: Level of each interval by itself, in (0, 1).
-        clusters: See `interval`.
-
-    Raises:
-        TypeError: If the arguments are not tensors of floats and of integers.
-        ValueError: If shapes or values are not as above.
+    interval. The lower end is 0 if a calibrated model could have this value. `confidence` is the
+    level of each interval by itself; the arguments are those of `interval`.
     """
     check_level(confidence)
     grouped = clusters_of(clusters, len(labels))

@@ -238,14 +238,8 @@ def nll_calibration(
     """NLL less the NLL after scaling, with the lower and upper end of its interval.
 
     The interval is for this scaling on infinitely many samples. It covers only if the scaling was
-    fitted on other samples.
-
-    Args:
-        logits: Shape (N, K).
-        scaled: The same logits after scaling, such as division by a temperature, (N, K).
-        labels: True classes, shape (N,), integers.
-        confidence: Level of the interval, in (0, 1).
-        clusters: See `interval`.
+    fitted on other samples. `scaled` are the logits (N, K) after scaling, such as division by a
+    temperature. For the other arguments see `interval`.
     """
     values = nll_reductions(logits, scaled, labels)
     grouped = clusters_of(clusters, len(labels))

@@ -45,11 +45,11 @@ def calibrated_reference(
 
     Args:
         name: One of `REFERENCED_METRICS`, the calibration errors.
-        probs: Probabilities, shape (N, K), rows sum to one.
+        probs: Probabilities, (N, K).
         confidence: Share of the draws between the two ends, in (0, 1).
         seed: Seed of the draws.
-        labels: True classes, shape (N,), required if samples come in clusters: they show how
-            strongly the errors of a cluster are correlated.
+        labels: True classes, (N,), required if samples come in clusters: they show how strongly
+            the errors of a cluster are correlated.
         clusters: See `interval`. With clusters, the result is nan for class-wise errors of more
             than two classes.
 

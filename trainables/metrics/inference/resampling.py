@@ -26,16 +26,9 @@ def bootstrap(
     This is for metrics of your own; :func:`~trainables.metrics.interval` is faster and more
     accurate for all others. Samples are drawn with replacement. Resamples on which the metric is
     undefined (nan) are left out. A calibration error is biased upwards, and more so on resamples.
-    If the percentiles exclude the value itself, the interval is widened to include it.
-
-    Args:
-        metric: A function of probabilities and labels that returns a number.
-        probs: Probabilities, shape (N, K), rows sum to one.
-        labels: True classes, shape (N,), integers.
-        num_resamples: Number of resamples, at least 1.
-        confidence: Level of the interval, in (0, 1).
-        seed: Seed of the resamples; the same seed draws the same resamples for every metric.
-        clusters: See `interval`; the rows of a cluster are drawn together.
+    If the percentiles exclude the value itself, the interval is widened to include it. The same
+    `seed` draws the same resamples for every metric; the rows of a cluster are drawn together. For
+    the other arguments see `interval`.
     """
     probs, labels = check_probs(probs, labels)
     check_count("num_resamples", num_resamples)

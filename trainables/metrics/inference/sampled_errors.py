@@ -188,19 +188,13 @@ class SummedErrors(_Binomials):
         return np.where(weights > _NEVER, values, likeliest), weights
 
 
-class DrawnErrors(_Binomials):
-    """Errors of drawn samples."""
-
-    def __init__(
-        self, cells: Cells, error: ErrorOfGaps, seed: int = 0, num_draws: int = _NUM_DRAWS
-    ) -> None:
-        super().__init__(cells, error)
-        self.deviates, self.uniforms, self.rank = _deviates(num_draws, len(cells.count), seed)
+class Drawn(_Binomials):
+    """Errors of drawn samples; subclasses draw them."""
 
     def share_above(self, observed: float, direction: Array, size: float) -> float:
         """Probability that a sample shows more than `observed`."""
         accuracy = self.accuracy(direction, size)
-        drawn = self.error.statistic(self._draw(accuracy))
+        drawn = self.error.statistic(self.draw(accuracy))
         variance = self.of_confidences(accuracy) + (_SMOOTHING * float(drawn.std())) ** 2
         return float(ndtr((drawn - observed) / (np.sqrt(variance) + _TINY)).mean())
 
@@ -210,9 +204,24 @@ class DrawnErrors(_Binomials):
 
     def draw_without_gaps(self) -> Array:
         """Sums of (confidence - correct) per cell, divided by N, of a calibrated model, (R, G)."""
-        return self._draw(np.clip(self.cells.confidence, 0, 1))
+        return self.draw(np.clip(self.cells.confidence, 0, 1))
 
-    def _draw(self, accuracy: Array) -> Array:
+    def draw(self, accuracy: Array) -> Array:
+        """The same for this accuracy (G,) of each cell."""
+        raise NotImplementedError
+
+
+class DrawnErrors(Drawn):
+    """Errors of samples with binomial counts."""
+
+    def __init__(
+        self, cells: Cells, error: ErrorOfGaps, seed: int = 0, num_draws: int = _NUM_DRAWS
+    ) -> None:
+        super().__init__(cells, error)
+        self.deviates, self.uniforms, self.rank = _deviates(num_draws, len(cells.count), seed)
+
+    def draw(self, accuracy: Array) -> Array:
+        """See :class:`Drawn`."""
         drawn = self.gaps(accuracy) + self.noise(accuracy) * self.deviates
         rare = self.rare(accuracy)
         if len(rare):

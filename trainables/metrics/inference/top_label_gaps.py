@@ -8,8 +8,10 @@ from torch import Tensor
 
 from trainables.metrics._beta_kernel import (
     equal_mass_cells,
-    log_densities,
+    log_kernel,
+    log_of,
     most_likely_bandwidth,
+    pairs,
     relative,
 )
 from trainables.metrics._ranked import RankedScores
@@ -88,8 +90,8 @@ def kernel_error_of_gaps(confidence: Tensor, correct: Tensor) -> Problem:
     count, confidences, positives = (part.cpu().numpy() for part in parts)
     group = np.arange(len(count)) * min(_NUM_GROUPS, len(count)) // len(count)
     cells = Cells(count, confidences, positives, group)
-    num_samples, mean = cells.num_samples, torch.from_numpy(cells.confidence)
-    kernel: Array = relative(log_densities(mean, mean, bandwidth)).numpy()
+    num_samples, centres = cells.num_samples, pairs(torch.from_numpy(cells.confidence))
+    kernel: Array = relative(log_kernel(centres, log_of(centres), bandwidth)).numpy()
     kernel -= np.diag(np.diag(kernel) / count)  # leave one out
     kernel /= np.maximum(count @ kernel, _TINY)
 
