@@ -1,15 +1,15 @@
 """Estimates the duration of an epoch by timing a few steps of the baseline."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from trainables.contract.config import TrainingConfig
-from trainables.data.core.base import Dataset, Split
+from trainables.data.core.base import Dataset
 from trainables.engine.training import Trainer
 from trainables.losses import make_loss
 from trainables.models import model_for, without_weights
@@ -32,63 +32,46 @@ def seconds_per_epoch(
     ``auto`` precision is float32.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    with torch.random.fork_rng(), _one_thread():
+        count = min(_BATCHES * config.batch_size, len(dataset.train))
+        deadline = time.perf_counter() + seconds
+        trained = 0.0
+        while True:
+            some = replace(
+                dataset,
+                train=dataset.train.first(count),
+                validation=dataset.validation.first(count),
+            )
+            trainer = Trainer(
+                model_for(dataset, model, without_weights(model, options)),
+                make_loss("cross_entropy", dataset.num_classes),
+                some,
+                replace(config, precision="float32") if config.precision == "auto" else config,
+                seed=0,
+                device=device,
+            )
+            if not trained:
+                trainer.train_epoch()  # the first steps are slower
+            start = time.perf_counter()
+            trainer.train_epoch()
+            if device.type == "cuda":
+                torch.cuda.synchronize()
+            between = time.perf_counter()
+            trainer.predict(some.validation)
+            end = time.perf_counter()
+            trained = (between - start) / len(some.train)
+            predicted = (end - between) / len(some.validation)
+            if end >= deadline or count == len(dataset.train):
+                return trained * len(dataset.train) + predicted * len(dataset.validation)
+            affordable = (deadline - end) / (trained + predicted)
+            count = min(len(dataset.train), max(2 * count, int(affordable / 2)))
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with torch.random.fork_rng():
-            return _measured(model, options, dataset, config, seconds, device)
+        yield
     finally:
         torch.set_num_threads(threads)
-
-
-def _measured(
-    model: str,
-    options: Mapping[str, Any],
-    dataset: Dataset,
-    config: TrainingConfig,
-    seconds: float,
-    device: torch.device,
-) -> float:
-    count = min(_BATCHES * config.batch_size, len(dataset.train))
-    deadline = time.perf_counter() + seconds
-    trained = 0.0
-    while True:
-        some = replace(
-            dataset,
-            train=_first(dataset.train, count),
-            validation=_first(dataset.validation, count),
-        )
-        trainer = Trainer(
-            model_for(dataset, model, without_weights(model, options)),
-            make_loss("cross_entropy", dataset.num_classes),
-            some,
-            replace(config, precision="float32") if config.precision == "auto" else config,
-            seed=0,
-            device=device,
-        )
-        if not trained:
-            trainer.train_epoch()  # the first steps are slower
-        start = time.perf_counter()
-        trainer.train_epoch()
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        between = time.perf_counter()
-        trainer.predict(some.validation)
-        end = time.perf_counter()
-        trained = (between - start) / len(some.train)
-        predicted = (end - between) / len(some.validation)
-        if end >= deadline or count == len(dataset.train):
-            return trained * len(dataset.train) + predicted * len(dataset.validation)
-        affordable = (deadline - end) / (trained + predicted)
-        count = min(len(dataset.train), max(2 * count, int(affordable / 2)))
-
-
-def _first(split: Split, count: int) -> Split:
-    """The first samples of a split, in memory."""
-    rows = np.arange(min(count, len(split)))
-    return Split(
-        split.rows(rows),
-        split.labels[rows],
-        None if split.soft is None else split.soft[rows],
-        None if split.weights is None else split.weights[rows],
-    )

@@ -52,22 +52,10 @@ def _trial(dataset: Dataset, config: TrialConfig, own: Path) -> Trial:
     def report(_: Reported) -> None:
         raise ValueError("the trial has ended; a function that loads its model reports nothing")
 
-    return Trial(
-        loss=make_loss(
-            config.setting.loss, num_classes=dataset.num_classes, **config.setting.hyperparameters
-        ),
-        loss_name=config.setting.loss,
-        hyperparameters=dict(config.setting.hyperparameters),
-        seed=config.seed,
-        epochs=0,
-        data=dataset,
-        num_classes=dataset.num_classes,
-        folder=own,
-        device=torch.device("cpu"),
-        rank=0,
-        num_workers=1,
-        host=Host(report, lambda _: False, lambda logits, labels: (logits, labels), 0),
-    )
+    setting = config.setting
+    loss = make_loss(setting.loss, num_classes=dataset.num_classes, **setting.hyperparameters)
+    host = Host(report, lambda _: False, lambda logits, labels: (logits, labels), 0)
+    return Trial(config, dataset, loss, 0, own, torch.device("cpu"), host)
 
 
 def _checked(network: object, load: str, dataset: Dataset) -> nn.Module:

@@ -72,11 +72,8 @@ class SupervisedContrastive(CalibrationLoss):
     def on_features(self, num_features: int) -> None:
         """Creates the projection head, if there is one."""
         if self.width:
-            hidden, output = (
-                nn.Linear(num_features, num_features),
-                nn.Linear(num_features, self.width),
-            )
-            self.head = nn.Sequential(hidden, nn.ReLU(), output)
+            hidden = nn.Linear(num_features, num_features)
+            self.head = nn.Sequential(hidden, nn.ReLU(), nn.Linear(num_features, self.width))
 
     def prepare_batch(
         self,

@@ -15,11 +15,9 @@ import torch
 
 from trainables.contract.config import ARCHIVE, own_folder
 from trainables.contract.report import Failed, Report
-from trainables.data.core.base import Dataset
 from trainables.files.storage import Folder
 from trainables.plugins.arguments import first_line
 from trainables.runtime.devices import DeviceFailedError
-from trainables.runtime.distributed import rank, world_size
 from trainables.runtime.torch_internals import lost_a_peer
 from trainables.trials.own_loop import Host, Loop, Reported, Trial, trainable_function
 from trainables.trials.trial import TrialRun
@@ -78,26 +76,14 @@ class LoopRun(TrialRun):
             torch.set_num_threads(self.setup.threads)  # per thread, like the device
             if self.device.type == "cuda":
                 torch.cuda.set_device(self.device)
-            trial = Trial(
-                loss=loss,
-                loss_name=self.config.setting.loss,
-                hyperparameters=dict(self.config.setting.hyperparameters),
-                seed=self.config.seed,
-                epochs=self.training.epochs,
-                data=self.data if isinstance(self.data, Dataset) else None,
-                num_classes=self.data.num_classes,
-                folder=own,
-                device=self.device,
-                rank=rank(),
-                num_workers=world_size(),
-                host=Host(
-                    report,
-                    needs_test=self._may_end,
-                    adapts=lambda logits, labels: self._parts(logits, labels)[1],
-                    epochs_known=len(self.history),
-                ),
+            host = Host(
+                report,
+                needs_test=self._may_end,
+                adapts=lambda logits, labels: self._parts(logits, labels)[1],
+                epochs_known=len(self.history),
             )
-            function(trial=trial, **self.setup.model_options)
+            given = self.config, self.data, loss, self.training.epochs, own, self.device, host
+            function(trial=Trial(*given), **self.setup.model_options)
 
         self._loop = Loop(train)
 

@@ -4,33 +4,30 @@ The loop is a function that trains to the end and reports each epoch with a call
 advance one epoch at a time, so the function runs in a thread and blocks in that call.
 """
 
-from __future__ import annotations
-
 import math
 import posixpath
 import queue
 import re
 import threading
-from collections.abc import Callable, Mapping
-from dataclasses import InitVar, dataclass
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from trainables.contract.report import COSTS
+from trainables.contract.report import COSTS, TrialConfig
+from trainables.data.core.base import Data, OwnData, Split
 from trainables.engine.training import DivergedError
 from trainables.losses import CalibrationLoss
-from trainables.metrics._inputs import look_like_probabilities
+from trainables.metrics._inputs import check_logits, look_like_probabilities
 from trainables.models.vectors import Vectors
 from trainables.plugins.arguments import check_integer
 from trainables.plugins.components import Catalogue, check_options
 from trainables.plugins.saved_objects import is_kept
-
-if TYPE_CHECKING:
-    from trainables.data.core.base import Dataset, Split
+from trainables.runtime.distributed import rank, world_size
 
 CATALOGUE: Final = Catalogue(kind="trainable", group="calsweep.trainables", ours={})
 _GIVEN: Final = ("trial",)
@@ -92,7 +89,6 @@ class Host:
     epochs_known: int
 
 
-@dataclass(eq=False, repr=False)
 class Trial:
     """One trial; the argument of a custom training loop.
 
@@ -115,20 +111,23 @@ class Trial:
             process group if there are several.
     """
 
-    loss: CalibrationLoss
-    loss_name: str
-    hyperparameters: Mapping[str, Any]
-    seed: int
-    epochs: int
-    data: Dataset | None
-    num_classes: int
-    folder: Path
-    device: torch.device
-    rank: int
-    num_workers: int
-    host: InitVar[Host]
-
-    def __post_init__(self, host: Host) -> None:
+    def __init__(
+        self,
+        config: TrialConfig,
+        data: Data,
+        loss: CalibrationLoss,
+        epochs: int,
+        folder: Path,
+        device: torch.device,
+        host: Host,
+    ) -> None:
+        self.loss, self.loss_name = loss, config.setting.loss
+        self.hyperparameters = dict(config.setting.hyperparameters)
+        self.seed, self.epochs = config.seed, epochs
+        self.data = None if isinstance(data, OwnData) else data
+        self.num_classes = data.num_classes
+        self.folder, self.device = folder, device
+        self.rank, self.num_workers = rank(), world_size()
         self._host = host
         self._last: int | None = None
         self._uncalled = _watched_hooks(self.loss)
@@ -245,26 +244,18 @@ class Trial:
             raise ValueError(
                 f"{split} is a {type(predicted).__name__}; allowed: logits and labels, a tuple"
             )
-        logits, labels = map(_on_cpu, predicted)
-        if logits.dim() != 2 or logits.shape[1] != self.num_classes or not len(logits):
+        logits, given = map(_on_cpu, predicted)
+        if logits.dim() != 2 or logits.shape[1] != self.num_classes:
             raise ValueError(
                 f"{split}: logits must have shape (N, {self.num_classes}), got "
                 f"{tuple(logits.shape)}"
             )
-        if labels.shape != logits.shape[:1] or labels.is_floating_point():
-            raise ValueError(
-                f"{split}: labels must be integers of shape ({len(logits)},), got {labels.dtype} "
-                f"of shape {tuple(labels.shape)}"
-            )
-        labels = labels.long()  # aminmax does not take all types
-        low, high = (int(bound) for bound in torch.aminmax(labels))
-        if low < 0 or high >= self.num_classes:
-            raise ValueError(
-                f"{split}: labels must be classes in [0, {self.num_classes}), got "
-                f"{low if low < 0 else high}"
-            )
         if not torch.isfinite(logits).all():
             raise DivergedError(f"diverged: {split} logits are not finite after epoch {epoch}")
+        try:
+            scores, labels = check_logits(logits.float(), given, probabilities_as_logits=True)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{split}: {error}") from None
         if logits.is_floating_point() and look_like_probabilities(logits):
             raise ValueError(
                 f"{split}: these are probabilities, as each row is in [0, 1] and sums to one; "
@@ -279,7 +270,7 @@ class Trial:
                     f"({len(labels)} are given, it has {len(expected)}); predict the samples of "
                     f"trial.data.{split} as they come, without shuffling"
                 )
-        return logits.float(), labels
+        return scores, labels
 
 
 class Loop:

@@ -223,7 +223,7 @@ FAULTS = {
     "trial.report(1, validation=good['test'][0], test=None)": "validation is a Tensor; allowed: lo",
     "trial.report(1, validation=(torch.ones(3), torch.ones(3)), test=None)": "logits must have",
     "trial.report(1, validation=(torch.ones(3, 10), torch.ones(3)), test=None)": "labels must be",
-    "trial.report(1, validation=(torch.ones(3, 10), 9 + torch.arange(3)), test=None)": r"got 11",
+    "trial.report(1, validation=(torch.ones(3, 10), 9 + torch.arange(3)), test=None)": "9 to 11",
     "trial.report(1, **good, val_ece=0.1)": "val_ece is a name of calsweep's own; call yours other",
     "x, y = good['test']; trial.report(1, validation=(x.softmax(1), y), test=None)": "validation:"
     " these are probabilities, as each row is in [0, 1] and sums to one; report logits",

@@ -98,6 +98,11 @@ class Split:
             return some.read()
         return some.copy() if isinstance(numbers, slice) else some
 
+    def first(self, count: int) -> "Split":
+        """The first samples, at most ``count``, in memory."""
+        more = (None if x is None else x[:count] for x in (self.soft, self.weights, self.groups))
+        return Split(self.rows(slice(count)), self.labels[:count], *more)
+
     @property
     def num_groups(self) -> int | None:
         """The number of groups; None if samples are independent."""
