@@ -7,6 +7,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -131,19 +132,19 @@ def _stream_of(device: torch.device) -> torch.cuda.Stream:
     return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
+@dataclass(frozen=True, eq=False)
 class _Graph:
     """A captured step, with the addresses of its inputs and its loss."""
 
-    def __init__(self, graph: torch.cuda.CUDAGraph, inputs: Batch, loss: Tensor) -> None:
-        self.graph = graph
-        self._inputs = inputs
-        self._loss = loss
+    graph: torch.cuda.CUDAGraph
+    inputs: Batch
+    loss: Tensor
 
     def replay(self, batch: Batch) -> Tensor:
-        for own, given in zip(self._inputs, batch, strict=True):
+        for own, given in zip(self.inputs, batch, strict=True):
             own.copy_(given, non_blocking=True)
         self.graph.replay()
-        return self._loss
+        return self.loss
 
 
 def attributes_of(modules: Sequence[nn.Module]) -> object:

@@ -5,7 +5,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from trainables.losses.base import CalibrationLoss
+from trainables.losses.base import CalibrationLoss, Extra
 from trainables.plugins.arguments import Bounds
 
 
@@ -56,9 +56,7 @@ class AUCMargin(CalibrationLoss):
         self.b = nn.Parameter(torch.zeros(problems))
         self.alpha = nn.Parameter(torch.zeros(problems))
 
-    def compute(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
-    ) -> Tensor:
+    def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         scores = logits.softmax(1)
         positive = torch.zeros_like(scores).scatter(1, targets.unsqueeze(1), 1.0)
         if self.num_classes == 2:

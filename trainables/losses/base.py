@@ -1,13 +1,18 @@
 """The interface of all train-time losses."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from trainables.plugins.arguments import Bounds, check_integer, check_number
 from trainables.runtime.distributed import all_gather, global_mean, world_size
+
+Extra: TypeAlias = Tensor | None
+"""What some losses need besides logits and targets; others ignore it."""
+
+Augment: TypeAlias = Callable[[Tensor], Tensor]
 
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 
@@ -68,12 +73,7 @@ class CalibrationLoss(nn.Module):
         self.num_classes = check_integer("num_classes", num_classes, low=2)
 
     def forward(
-        self,
-        logits: Tensor,
-        targets: Tensor,
-        *,
-        indices: Tensor | None = None,
-        features: Tensor | None = None,
+        self, logits: Tensor, targets: Tensor, *, indices: Extra = None, features: Extra = None
     ) -> Tensor:
         """Returns the loss of a batch, the mean over samples.
 
@@ -112,19 +112,12 @@ class CalibrationLoss(nn.Module):
         self._check_value(value, logits)
         return value
 
-    def compute(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
-    ) -> Tensor:
+    def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         """Returns the loss of a checked batch in float32 or float64; see :meth:`forward`."""
         raise NotImplementedError(f"{type(self).__name__} has no method compute")
 
     def prepare_batch(
-        self,
-        inputs: Tensor,
-        targets: Tensor,
-        *,
-        augment: Callable[[Tensor], Tensor],
-        generator: torch.Generator,
+        self, inputs: Tensor, targets: Tensor, *, augment: Augment, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """Prepares a training batch for the model.
 
@@ -169,7 +162,7 @@ class CalibrationLoss(nn.Module):
         return check_number(name, value, low, high, open_low=open_low)
 
     def _global_loss(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
+        self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra
     ) -> Tensor:
         if world_size() == 1:
             return self.compute(logits, targets, indices, features)
@@ -197,9 +190,7 @@ class CalibrationLoss(nn.Module):
                 "without detach(), item() or no_grad()"
             )
 
-    def _check(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
-    ) -> None:
+    def _check(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> None:
         shape = logits.shape
         if len(shape) != 2 or shape[1] != self.num_classes or shape[0] == 0:
             raise ValueError(
@@ -278,9 +269,7 @@ class PerSampleLoss(CalibrationLoss):
         """
         raise NotImplementedError(f"{type(self).__name__} has no method class_terms")
 
-    def compute(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
-    ) -> Tensor:
+    def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         if targets.is_floating_point():
             return (self.class_terms(logits, None) * targets.to(logits.dtype)).sum(1).mean()
         return self.class_terms(logits, targets.unsqueeze(1)).mean()

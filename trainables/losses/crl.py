@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.losses.base import CalibrationLoss
+from trainables.losses.base import CalibrationLoss, Extra
 from trainables.plugins.arguments import Bounds
 
 
@@ -44,9 +44,7 @@ class CorrectnessRanking(CalibrationLoss):
         self.register_load_state_dict_pre_hook(_take_saved_size)  # type: ignore[no-untyped-call]
         self._last_batch: tuple[Tensor, Tensor] | None = None
 
-    def compute(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
-    ) -> Tensor:
+    def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         if indices is None:
             raise ValueError("crl needs indices=, (N,) int64: the number of each training sample")
         # On a GPU, reading the largest index would synchronise at every step, and under

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.losses.base import CalibrationLoss
+from trainables.losses.base import CalibrationLoss, Extra
 from trainables.metrics.kernel_density import most_likely_bandwidth
 from trainables.plugins.arguments import Bounds, check_integer
 
@@ -56,9 +56,7 @@ class KernelCalibration(CalibrationLoss):
         if self.p > 2:
             raise ValueError(f"p must be 1 or 2, got {p}")
 
-    def compute(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
-    ) -> Tensor:
+    def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         log_probs = logits.log_softmax(1)
         cross_entropy = F.nll_loss(log_probs, targets)
         if len(logits) == 1 or self.lam == 0:

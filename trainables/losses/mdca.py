@@ -4,7 +4,7 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from trainables.losses.base import CalibrationLoss
+from trainables.losses.base import CalibrationLoss, Extra
 from trainables.losses.focal import one_minus_p
 from trainables.plugins.arguments import Bounds
 
@@ -28,9 +28,7 @@ class ClasswiseDifference(CalibrationLoss):
         self.gamma = self.check("gamma", gamma)
         self.beta = self.check("beta", beta)
 
-    def compute(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
-    ) -> Tensor:
+    def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         log_probs = logits.log_softmax(1)
         log_p = log_probs.gather(1, targets.unsqueeze(1))
         focal = -(one_minus_p(log_p) ** self.gamma) * log_p

@@ -1,6 +1,5 @@
 """Mixup training."""
 
-from collections.abc import Callable
 from typing import ClassVar
 
 import numpy as np
@@ -8,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from trainables.losses.base import Augment
 from trainables.losses.cross_entropy import CrossEntropy
 from trainables.plugins.arguments import Bounds
 
@@ -34,12 +34,7 @@ class Mixup(CrossEntropy):
         self.alpha = self.check("alpha", alpha)
 
     def prepare_batch(
-        self,
-        inputs: Tensor,
-        targets: Tensor,
-        *,
-        augment: Callable[[Tensor], Tensor],
-        generator: torch.Generator,
+        self, inputs: Tensor, targets: Tensor, *, augment: Augment, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """Augments a batch and mixes it with a permutation of itself; targets are then (N, K).
 

@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.losses.base import CalibrationLoss
+from trainables.losses.base import CalibrationLoss, Extra
 from trainables.plugins.arguments import Bounds
 
 _KERNEL_WIDTH: Final = 0.4
@@ -30,9 +30,7 @@ class MaximumMeanCalibration(CalibrationLoss):
         super().__init__(num_classes)
         self.lam = self.check("lam", lam)
 
-    def compute(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
-    ) -> Tensor:
+    def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         log_probs = logits.log_softmax(1)
         log_confidence, predicted = log_probs.max(1)
         confidence = log_confidence.exp()

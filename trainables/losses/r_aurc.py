@@ -4,7 +4,7 @@ from typing import ClassVar, Final
 
 from torch import Tensor
 
-from trainables.losses.base import CalibrationLoss
+from trainables.losses.base import CalibrationLoss, Extra
 from trainables.losses.soft_rank import soft_rank
 from trainables.plugins.arguments import Bounds, check_choice
 
@@ -41,9 +41,7 @@ class RegularizedAURC(CalibrationLoss):
         self.epsilon = self.check("epsilon", epsilon)
         self.confidence = check_choice("confidence", confidence, CONFIDENCES)
 
-    def compute(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
-    ) -> Tensor:
+    def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         n, log_probs = len(logits), logits.log_softmax(1)
         ranks = soft_rank(self._scores(log_probs), self.epsilon)
         weights = (1 - self.lam) - self.lam * ((n + 1 - ranks) / (n + 1)).log()

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from torch import Tensor, nn
 
-from trainables.losses.base import CalibrationLoss
+from trainables.losses.base import CalibrationLoss, Extra
 from trainables.plugins.arguments import describe_error, did_you_mean
 from trainables.plugins.components import Catalogue, type_hints
 
@@ -43,9 +43,8 @@ CATALOGUE: Final = Catalogue(
 )
 
 
-def available_losses() -> tuple[str, ...]:
-    """The names of built-in losses and those of installed packages, sorted."""
-    return CATALOGUE.names()
+available_losses: Final = CATALOGUE.names
+"""The names of built-in losses and those of installed packages, sorted."""
 
 
 def make_loss(name: str, num_classes: int, **hyperparameters: Any) -> CalibrationLoss:
@@ -128,9 +127,7 @@ class ModuleLoss(CalibrationLoss):
         super().__init__(num_classes)
         self.module = module
 
-    def compute(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
-    ) -> Tensor:
+    def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         value: Tensor = self.module(logits, targets)
         return value
 

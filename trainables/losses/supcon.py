@@ -1,13 +1,12 @@
 """Supervised contrastive loss, the first stage of RefCal."""
 
-from collections.abc import Callable
 from typing import ClassVar, Final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.losses.base import CalibrationLoss
+from trainables.losses.base import Augment, CalibrationLoss, Extra
 from trainables.plugins.arguments import Bounds, check_integer
 
 _TEMPERATURES: Final = Bounds(1e-4, 100)
@@ -54,9 +53,7 @@ class SupervisedContrastive(CalibrationLoss):
         self.width = check_integer("projection", projection, low=0)
         self.head: nn.Module | None = None if self.width else nn.Identity()
 
-    def compute(
-        self, logits: Tensor, targets: Tensor, indices: Tensor | None, features: Tensor | None
-    ) -> Tensor:
+    def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         assert features is not None  # checked by forward
         if self.head is None:
             raise ValueError("supcon with a projection: call on_features(D) before the first step")
@@ -76,12 +73,7 @@ class SupervisedContrastive(CalibrationLoss):
             self.head = nn.Sequential(hidden, nn.ReLU(), nn.Linear(num_features, self.width))
 
     def prepare_batch(
-        self,
-        inputs: Tensor,
-        targets: Tensor,
-        *,
-        augment: Callable[[Tensor], Tensor],
-        generator: torch.Generator,
+        self, inputs: Tensor, targets: Tensor, *, augment: Augment, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """Returns two augmented views of each input, (2N, ...), and repeated labels, (2N,)."""
         return torch.cat([augment(inputs), augment(inputs)]), targets.repeat(2)

@@ -47,8 +47,6 @@ class Metric:
         function: Computes the metric from probabilities (N, K) and labels (N,).
         description: One line, including the range.
         higher_is_better: Whether a larger value is better.
-        every_epoch: Whether trials compute it after each epoch, for schedulers; such metrics are
-            cheap.
         shared: Computes the same value from intermediate results that metrics share, if there are
             any.
     """
@@ -57,7 +55,6 @@ class Metric:
     function: Callable[[Tensor, Tensor], float]
     description: str
     higher_is_better: bool = False
-    every_epoch: bool = False
     shared: Callable[[Predictions], Tensor | float] | None = None
 
     def value(self, predictions: Predictions) -> float:
@@ -74,14 +71,12 @@ METRICS: dict[str, Metric] = {
             "ece",
             expected_calibration_error,
             "expected calibration error of the top label, 15 bins of equal width; in [0, 1]",
-            every_epoch=True,
             shared=lambda p: binned_error(p.ranked, NUM_BINS, "equal_width")[0],
         ),
         Metric(
             "adaptive_ece",
             adaptive_calibration_error,
             "expected calibration error of the top label, 15 bins of equal mass; in [0, 1]",
-            every_epoch=True,
             shared=lambda p: binned_error(p.ranked, NUM_BINS, "equal_mass")[0],
         ),
         Metric(
@@ -126,14 +121,12 @@ METRICS: dict[str, Metric] = {
             "nll",
             negative_log_likelihood,
             "negative log-likelihood per sample, natural logarithm; at least 0",
-            every_epoch=True,
             shared=lambda p: p.log_losses.mean(),
         ),
         Metric(
             "brier",
             brier_score,
             "squared error of the probabilities summed over classes; in [0, 2]",
-            every_epoch=True,
             shared=lambda p: p.squared_errors.mean(),
         ),
         Metric(
@@ -153,7 +146,6 @@ METRICS: dict[str, Metric] = {
             "error",
             error_rate,
             "share of wrong predictions; in [0, 1]",
-            every_epoch=True,
             shared=lambda p: 1 - p.top[1].double().mean(),
         ),
         Metric(
@@ -190,8 +182,8 @@ METRICS: dict[str, Metric] = {
 METRIC_NAMES = tuple(METRICS)
 """Names of all metrics."""
 
-EPOCH_METRICS = tuple(name for name, metric in METRICS.items() if metric.every_epoch)
-"""Names of the metrics that trials compute after each epoch."""
+EPOCH_METRICS = ("ece", "adaptive_ece", "nll", "brier", "error")
+"""Names of the metrics that trials compute after each epoch, for schedulers: cheap ones."""
 
 
 def evaluate(

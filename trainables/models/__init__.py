@@ -85,9 +85,8 @@ CATALOGUE: Final = Catalogue(
 _GIVEN = ("input_shape", "samples", "num_classes")
 
 
-def available_models() -> tuple[str, ...]:
-    """Names that :func:`make_model` accepts, besides those of :data:`OTHERS`, sorted."""
-    return CATALOGUE.names()
+available_models: Final = CATALOGUE.names
+"""Names that :func:`make_model` accepts, besides those of :data:`OTHERS`, sorted."""
 
 
 def model_builder(name: str) -> Callable[..., Classifier]:

@@ -48,20 +48,19 @@ class VectorScaling(AffineMap):
         """Fit factors and offsets; see :meth:`PostHoc.fit`."""
         logits, labels = check_logits(logits, labels)
         check_labels_possible(logits, labels)
-        num_classes = logits.shape[1]
         ruled_out = logits.isneginf()
         finite = logits.double().masked_fill(ruled_out, 0)
 
         def loss(parameters: Tensor) -> Tensor:
-            weights, offsets = parameters[:num_classes], parameters[num_classes:]
+            weights, offsets = parameters
             scaled = (finite * weights + offsets).masked_fill(ruled_out, -torch.inf)
             penalty = (weights - 1).square().mean() + offsets.square().mean()
             fit = torch.nn.functional.cross_entropy(scaled, labels)
             return fit + self.regularisation * penalty
 
-        start = torch.cat([finite.new_ones(num_classes), finite.new_zeros(num_classes)])
-        found = minimum(loss, start)
-        self._fitted = found[:num_classes], found[num_classes:]
+        ones = finite.new_ones(logits.shape[1])
+        weights, offsets = minimum(loss, torch.stack([ones, torch.zeros_like(ones)]))
+        self._fitted = weights, offsets
         return self
 
     def __call__(self, logits: Tensor) -> Tensor:
@@ -101,17 +100,14 @@ class DirichletCalibration(AffineMap):
         off = ~torch.eye(num_classes, dtype=torch.bool, device=logits.device)
 
         def loss(parameters: Tensor) -> Tensor:
-            weights = parameters[:-num_classes].view(num_classes, num_classes)
-            offsets = parameters[-num_classes:]
+            weights, offsets = parameters[:-1], parameters[-1]
             fit = torch.nn.functional.cross_entropy(log_probs @ weights.T + offsets, labels)
             penalty = self.off_diagonal * weights[off].square().mean()
             return fit + penalty + self.intercept * offsets.square().mean()
 
-        identity = torch.eye(num_classes, dtype=torch.float64, device=logits.device)
-        start = torch.cat([identity.flatten(), identity.new_zeros(num_classes)])
+        start = torch.eye(num_classes + 1, num_classes, dtype=torch.float64, device=logits.device)
         found = minimum(loss, start)
-        weights = found[:-num_classes].view(num_classes, num_classes)
-        self._fitted = weights, found[-num_classes:]
+        self._fitted = found[:-1], found[-1]
         return self
 
     def __call__(self, logits: Tensor) -> Tensor:

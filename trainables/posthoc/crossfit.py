@@ -37,7 +37,8 @@ def cross_fitted(
             folds.
     """
     calibrated = torch.empty_like(logits)
-    for own, fitted in _fitted(logits, labels, make, seed, clusters, num_folds):
+    folds = random_folds(len(labels), num_folds, seed, clusters)
+    for own, fitted in _fitted(logits, labels, make, folds):
         calibrated[own] = fitted(logits[own]).to(logits.dtype)
     return calibrated
 
@@ -48,22 +49,17 @@ def cross_fitted_temperatures(
     """The temperatures (N, 1), float64, of :func:`cross_fitted` with temperature scaling."""
     found = torch.empty(len(labels), 1, dtype=torch.float64, device=logits.device)
     make = partial(TemperatureScaling, criterion)
-    for own, fitted in _fitted(logits, labels, make, clusters=clusters):
+    for own, fitted in _fitted(logits, labels, make, random_folds(len(labels), clusters=clusters)):
         found[own] = fitted.temperature
     return found
 
 
 def _fitted(
-    logits: Tensor,
-    labels: Tensor,
-    make: Callable[[], M],
-    seed: int = 0,
-    clusters: Tensor | None = None,
-    num_folds: int = 2,
+    logits: Tensor, labels: Tensor, make: Callable[[], M], folds: Tensor
 ) -> Iterator[tuple[Tensor, M]]:
     """Membership in each fold, and the calibrator fitted on the other folds."""
     check_logits(logits, labels)
-    for own in each_fold(random_folds(len(labels), num_folds, seed, clusters).to(labels.device)):
+    for own in each_fold(folds.to(labels.device)):
         yield own, make().fit(logits[~own], labels[~own])
 
 

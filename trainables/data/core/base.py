@@ -43,9 +43,6 @@ class Split:
     Attributes:
         inputs: (N, ...), C-contiguous, in the dtype and shape of the kind of sample; or an object
             that is read like such an array. :meth:`rows` reads both.
-        soft: float32; each row sums to 1.
-        weights: float32, at least 0.
-        groups: int64, equal for samples of one group.
 
     Raises:
         TypeError: A value is not an array, or has another dtype.

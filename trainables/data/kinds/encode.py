@@ -24,6 +24,7 @@ PADDING, UNKNOWN = 0, 1  # indices of padding and of words outside the vocabular
 _WORD = re.compile(r"\w+(?:'\w+)*")
 NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^[-+]?(inf|Inf)$"
 _ISO = r"^\s*(?P<date>\d{4}-\d{1,2}-\d{1,2})(?:[T ].*)?$"
+_TEXT = "string", "large_string"  # types of Arrow
 DATE_PARTS = "year", "month", "weekday"
 
 
@@ -145,20 +146,18 @@ def float_array(values: pa.ChunkedArray) -> Rows:
 
 def as_numbers(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     """Numbers, float64; null for other texts."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    is_number = pc.match_substring_regex(pc.utf8_trim_whitespace(texts), NUMBER)
-    numbers = pc.if_else(is_number, texts, pa.scalar(None, pa.string()))
-    return pc.utf8_trim_whitespace(numbers).cast(pa.float64())
+    trimmed = pc.utf8_trim_whitespace(texts)
+    is_number = pc.match_substring_regex(trimmed, NUMBER)
+    return pc.if_else(is_number, trimmed, None).cast("double")
 
 
 def as_dates(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Dates from words; null where a word is no date. Other types are returned unchanged."""
-    import pyarrow as pa
     import pyarrow.compute as pc
 
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
+    if values.type not in _TEXT:
         return values
     found = pc.struct_field(pc.extract_regex(values, _ISO), "date")
     return pc.strptime(found, format="%Y-%m-%d", unit="s", error_is_null=True)
@@ -180,11 +179,10 @@ def date_feature(feature: str, dates: pa.ChunkedArray) -> pa.ChunkedArray:
 
     Words that are no dates count as missing.
     """
-    import pyarrow as pa
     import pyarrow.compute as pc
 
     parts = dict(zip(DATE_PARTS, (pc.year, pc.month, pc.day_of_week), strict=True))
-    return parts[feature.rpartition(".")[2]](as_dates(dates)).cast(pa.float64())
+    return parts[feature.rpartition(".")[2]](as_dates(dates)).cast("double")
 
 
 def as_table(frame: Any) -> pa.Table:
@@ -252,33 +250,25 @@ def texts_of(raw: Any) -> list[str]:
 def _table_rows(samples: Mapping[str, Any], raw: Any) -> Rows:
     table = as_table(raw)
     columns = {name: _numbers(table, name) for name in samples["numeric"]}
-    columns |= {name: _words(table, name) for name in samples["categorical"]}
+    columns |= {name: _column(table, name).cast("string") for name in samples["categorical"]}
     return table_rows(samples, columns)
 
 
 def _numbers(table: pa.Table, name: str) -> pa.ChunkedArray:
-    import pyarrow as pa
-
     if (column := date_column(name, table.column_names)) is not None:
         return date_feature(name, _column(table, column))
     values = _column(table, name)
-    if pa.types.is_boolean(values.type):
-        values = values.cast(pa.uint8())
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
-        numbers = as_numbers(values.cast(pa.string()))
+    if values.type == "bool":
+        values = values.cast("uint8")
+    if values.type in _TEXT:
+        numbers = as_numbers(values.cast("string"))
         if numbers.null_count > values.null_count:
             raise ValueError(f"column {name!r} has texts that are no numbers")
     else:
-        numbers = values.cast(pa.float64(), safe=False)
+        numbers = values.cast("double", safe=False)
     if np.isinf(float_array(numbers)).any():
         raise ValueError(f"column {name!r} has an infinite number")
     return numbers
-
-
-def _words(table: pa.Table, name: str) -> pa.ChunkedArray:
-    import pyarrow as pa
-
-    return _column(table, name).cast(pa.string())
 
 
 def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
