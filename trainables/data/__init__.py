@@ -79,14 +79,11 @@ CATALOGUE: Final = Catalogue(
 _RESERVED = ("seed",)
 
 
-def available_datasets() -> tuple[str, ...]:
-    """Names that :func:`load_dataset` knows, sorted."""
-    return CATALOGUE.names()
+available_datasets: Final = CATALOGUE.names
+"""Names that :func:`load_dataset` knows, sorted."""
 
-
-def dataset_loader(name: str) -> Callable[..., Dataset]:
-    """The loader with this name, or at ``package.module:function``; raises ``ValueError``."""
-    return CATALOGUE.find(name)  # type: ignore[no-any-return]
+dataset_loader: Callable[[str], Callable[..., Dataset]] = CATALOGUE.find
+"""The loader with a name, or at ``package.module:function``; raises ``ValueError``."""
 
 
 def dataset_options(name: str) -> dict[str, Any]:

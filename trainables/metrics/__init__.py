@@ -60,19 +60,11 @@ if TYPE_CHECKING:
     from trainables.metrics.inference.resampling import bootstrap
     from trainables.metrics.inference.selection import Design
 
-_INFERENCE: Final = {
-    "detectable": ("chance_of_detection", "detectable_difference"),
-    "differences": (
-        *("COMPARABLE", "Difference"),
-        *("chance_of_support", "difference", "mean_difference"),
-    ),
-    "direction": ("Direction", "direction"),
-    "intervals": ("CORRECTED", "corrected", "interval", "intervals", "nll_calibration"),
-    "reference": ("REFERENCED_METRICS", "calibrated_reference"),
-    "resampling": ("bootstrap",),
-    "selection": ("Design",),
-}
-"""Names that are imported on first use, by module: SciPy takes long to import."""
+_INFERENCE: Final = (
+    *("intervals", "reference", "direction", "resampling"),
+    *("detectable", "selection", "differences"),
+)
+"""Modules that are imported on first use, in this order: SciPy takes long to import."""
 
 __all__ = [
     "COMPARABLE",
@@ -123,12 +115,11 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    module = next((module for module, names in _INFERENCE.items() if name in names), None)
-    if module is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.inference.{module}"), name)
-    globals()[name] = value
-    return value
+    for module in _INFERENCE if name in __all__ else ():
+        found = vars(import_module(f"{__name__}.inference.{module}"))
+        if name in found:
+            return globals().setdefault(name, found[name])
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

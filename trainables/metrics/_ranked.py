@@ -171,6 +171,13 @@ def mid_ranks(ascending: Tensor, values: Tensor) -> Tensor:
     return (left + right).double() / 2
 
 
+def tie_means(ordered: Tensor, values: Tensor) -> Tensor:
+    """The mean of values (N,) over samples of equal score, given scores in order (N,)."""
+    _, tie, size = torch.unique_consecutive(ordered, return_inverse=True, return_counts=True)
+    means: Tensor = torch.bincount(tie, values) / size
+    return means[tie]
+
+
 def _sort(scores: Tensor) -> Tensor:
     if scores.device.type == "cpu":  # NumPy's vectorised sort is over ten times faster
         ascending = scores.clone(memory_format=torch.contiguous_format)

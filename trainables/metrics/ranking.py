@@ -9,6 +9,7 @@ from trainables.metrics._ranked import (
     confidence_scores,
     rank_classes,
     rank_top_label,
+    tie_means,
     top_label,
 )
 
@@ -81,13 +82,8 @@ def risk_coverage_area(scores: Tensor, correct: Tensor) -> Tensor:
 
 def _risks(scores: Tensor, correct: Tensor) -> Tensor:
     ordered, order = scores.sort(descending=True)
-    starts = torch.cat([ordered.new_ones(1, dtype=torch.bool), ordered[1:] != ordered[:-1]])
-    group = starts.cumsum(0) - 1
-    size = torch.bincount(group)
-    errors = size.new_zeros(len(size), dtype=torch.float64)
-    errors.index_add_(0, group, (~correct[order]).double())
-    # Within a group of ties, each sample adds the group's error rate to the number of errors.
-    expected = (errors / size)[group].cumsum(0)
+    # Of samples of equal score, each adds their error rate to the number of errors.
+    expected = tie_means(ordered, (~correct[order]).double()).cumsum(0)
     return expected / torch.arange(1, len(expected) + 1, device=scores.device)
 
 

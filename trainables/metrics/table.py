@@ -35,7 +35,7 @@ from trainables.metrics.ranking import (
     perfect_ranking_area,
 )
 from trainables.metrics.smooth import smooth_calibration_error, smooth_error
-from trainables.plugins.arguments import did_you_mean
+from trainables.plugins.arguments import check_choice
 
 
 @dataclass(frozen=True)
@@ -213,14 +213,7 @@ def evaluate(
     """
     chosen = METRIC_NAMES if names is None else tuple(names)
     for name in chosen:
-        check_metric_name(name)
+        check_choice("metric", name, METRICS)
     checked, targets = check_logits(logits, labels, probabilities_as_logits=probabilities_as_logits)
     predictions = Predictions(probabilities(checked), targets, checked)
     return {name: METRICS[name].value(predictions) for name in chosen}
-
-
-def check_metric_name(name: str) -> None:
-    """Raise ValueError unless `name` is one of the metrics."""
-    if name not in METRICS:
-        hint = did_you_mean(str(name), METRICS)
-        raise ValueError(f"unknown metric {name!r}{hint}; allowed: {', '.join(METRICS)}")

@@ -95,12 +95,9 @@ def _resnet(
         for block in range(depth):
             stride = 2 if stage > 0 and block == 0 else 1
             same = stride == 1 and channels == width * expansion
-            layers.append(
-                Residual(
-                    branch(channels, width, stride),
-                    nn.Identity() if same else convolution(channels, width * expansion, 1, stride),
-                )
-            )
-            channels = width * expansion
+            path, out = branch(channels, width, stride), width * expansion
+            shortcut = nn.Identity() if same else convolution(channels, out, 1, stride)
+            layers.append(Residual(path, shortcut))
+            channels = out
     encoder = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
     return Classifier(encoder, nn.Linear(channels, num_classes))

@@ -1,5 +1,6 @@
 """A multilayer perceptron for tables, with periodic embeddings of numbers."""
 
+from functools import partial
 from typing import Annotated
 
 import torch
@@ -52,13 +53,8 @@ class _Encoder(nn.Module):
         super().__init__()
         numeric, flags = len(samples.numeric), sum(samples.has_missing)
         self.sizes = [numeric, flags, len(samples.categorical)]
-        self.numbers = (
-            PeriodicEmbeddings(
-                numeric, vector_size, frequency_init_scale=frequency_scale, lite=False
-            )
-            if numeric
-            else None
-        )
+        embed = partial(PeriodicEmbeddings, frequency_init_scale=frequency_scale, lite=False)
+        self.numbers = embed(numeric, vector_size) if numeric else None
         # One more level, 0, for values that are missing or do not occur in training.
         counts = [len(levels) + 1 for levels in samples.levels]
         self.categories = nn.ModuleList(

@@ -52,11 +52,8 @@ def first_line(said: object) -> str:
 def describe_error(error: BaseException) -> str:
     """An error of user code on one line, with its type if that adds information."""
     text = first_line(error)
-    return (
-        text
-        if text and isinstance(error, _SELF_EXPLAINING)
-        else f"{type(error).__name__}: {text}".removesuffix(": ")
-    )
+    known = text and isinstance(error, _SELF_EXPLAINING)
+    return text if known else f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
 def check_number(

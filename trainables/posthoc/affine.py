@@ -32,11 +32,8 @@ class VectorScaling(AffineMap):
     Minimises the negative log-likelihood, which is convex, starting from w = 1 and b = 0.
 
     Args:
-        regularisation: Weight of the mean over classes of (w_k - 1)^2 + b_k^2. The paper has no
-            such penalty; the small default keeps factors finite on separable data.
-
-    Raises:
-        ValueError: If `regularisation` is negative.
+        regularisation: Weight, at least 0, of the mean over classes of (w_k - 1)^2 + b_k^2. The
+            paper has no such penalty; the small default keeps factors finite on separable data.
     """
 
     name: ClassVar[str] = "vector"
@@ -52,7 +49,7 @@ class VectorScaling(AffineMap):
         finite = logits.double().masked_fill(ruled_out, 0)
 
         def loss(parameters: Tensor) -> Tensor:
-            weights, offsets = parameters
+            weights, offsets = parameters[0], parameters[1]
             scaled = (finite * weights + offsets).masked_fill(ruled_out, -torch.inf)
             penalty = (weights - 1).square().mean() + offsets.square().mean()
             fit = torch.nn.functional.cross_entropy(scaled, labels)
@@ -80,10 +77,7 @@ class DirichletCalibration(AffineMap):
     Args:
         off_diagonal: Weight of the mean square of the K (K - 1) off-diagonal entries of W.
         intercept: Weight of the mean square of the K intercepts b. The paper selects both weights
-            by cross-validation among powers of ten.
-
-    Raises:
-        ValueError: If a weight is negative.
+            by cross-validation among powers of ten. Both are at least 0.
     """
 
     name: ClassVar[str] = "dirichlet"

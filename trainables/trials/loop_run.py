@@ -43,10 +43,8 @@ class LoopRun(TrialRun):
         """Let the loop train one more epoch; see :meth:`TrialRun.advance`."""
         try:
             return super().advance()
-        except DeviceFailedError:
-            raise
         except Exception as error:
-            if lost_a_peer(error):
+            if isinstance(error, DeviceFailedError) or lost_a_peer(error):
                 raise
             return Failed(_described(error), "".join(traceback.format_exception(error)))
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from trainables.contract.report import COSTS, TrialConfig
-from trainables.data.core.base import Data, OwnData, Split
+from trainables.data.core.base import Data, Dataset, OwnData, Split
 from trainables.engine.training import DivergedError
 from trainables.losses import CalibrationLoss
 from trainables.metrics._inputs import check_logits, look_like_probabilities
@@ -139,15 +139,14 @@ class Trial:
         Raises:
             ValueError: The sweep has no dataset, or a streamed one.
         """
-        if self.data is None:
-            raise ValueError("the sweep names no dataset: the loop reads its own")
-        part: Split = getattr(self.data, split)
+        data = self._dataset
+        part: Split = getattr(data, split)
         if part.is_streamed:
             raise ValueError(
                 "the data are streamed, as they may not fit into memory: read batches by "
                 f"trial.data.{split}.rows(numbers), or set dataset.storage to memory"
             )
-        inputs = self.data.samples.prepare(torch.from_numpy(part.rows(slice(None))))
+        inputs = data.samples.prepare(torch.from_numpy(part.rows(slice(None))))
         return inputs, torch.from_numpy(part.labels.copy())
 
     def vectors(self) -> Vectors:
@@ -158,9 +157,13 @@ class Trial:
         Raises:
             ValueError: The sweep has no dataset.
         """
+        return Vectors(self._dataset.samples)
+
+    @property
+    def _dataset(self) -> Dataset:
         if self.data is None:
             raise ValueError("the sweep names no dataset: the loop reads its own")
-        return Vectors(self.data.samples)
+        return self.data
 
     def report(
         self,

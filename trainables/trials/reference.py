@@ -9,6 +9,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -24,7 +25,7 @@ from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
 from trainables.data.kinds.words import Tokens, WeightedWords
 from trainables.metrics import EPOCH_METRICS
-from trainables.trials.outcome import summarise
+from trainables.trials.outcome import Predictions, summarise
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -71,10 +72,7 @@ def reference_models(
             warnings.simplefilter("ignore")  # nearly converged is good enough
             classifier.fit(model.features(train.rows(chosen)), train.labels[chosen], **weights)
         validation, test = (
-            (
-                _logits(classifier, model, split, dataset.num_classes),
-                torch.from_numpy(np.array(split.labels)),
-            )
+            _predicted(classifier, model, split, dataset.num_classes)
             for split in (dataset.validation, dataset.test)
         )
         found[model.name] = summarise(validation, test, names=names, criterion=criterion)
@@ -91,38 +89,31 @@ def _models(dataset: Dataset, seed: int, fitted: Indices) -> list[_Model]:
         features = _tf_idf(dataset.train.inputs, samples.num_tokens, padding)
         return [_Model("TF-IDF + logistic regression", features, _regression)]
     if isinstance(samples, TableRows):
+        features = _without_empty(dataset.train.rows(fitted))
         return [
-            _Model(
-                "gradient boosting",
-                _without_empty(dataset.train.rows(fitted)),
-                lambda: _boosting(seed, samples),
-            ),
+            _Model("gradient boosting", features, partial(_boosting, seed, samples)),
             _Model("logistic regression", _indicators(samples), _regression),
         ]
     if isinstance(samples, Images):
-        return [
-            _Model(
-                "logistic regression on pixels", _pixels, _scaled_regression, most_rows=_MOST_IMAGES
-            )
-        ]
+        name = "logistic regression on pixels"
+        return [_Model(name, _pixels, _scaled_regression, most_rows=_MOST_IMAGES)]
     if isinstance(samples, Arrays):
         linear = _Model("logistic regression", _flat, _scaled_regression)
         if len(samples.shape) > 1:
             return [linear]
-        return [_Model("gradient boosting", _flat, lambda: _boosting(seed)), linear]
+        return [_Model("gradient boosting", _flat, partial(_boosting, seed)), linear]
     return []
 
 
-def _logits(classifier: Any, model: _Model, split: Split, num_classes: int) -> torch.Tensor:
-    """Log-probabilities, (N, K) float32; a class without training samples gets a tiny one."""
+def _predicted(classifier: Any, model: _Model, split: Split, num_classes: int) -> Predictions:
+    """Log-probabilities, (N, K) float32, and labels; a class without training samples is tiny."""
     logits = np.full((len(split), num_classes), math.log(_LEAST_PROBABILITY), np.float32)
     for start in range(0, len(split), _AT_A_TIME):
         numbers = np.arange(start, min(start + _AT_A_TIME, len(split)))
         probs = classifier.predict_proba(model.features(split.rows(numbers)))
-        logits[numbers[:, None], classifier.classes_] = np.log(
-            np.maximum(probs, _LEAST_PROBABILITY)
-        )
-    return torch.from_numpy(logits)
+        probs = np.maximum(probs, _LEAST_PROBABILITY)
+        logits[numbers[:, None], classifier.classes_] = np.log(probs)
+    return torch.from_numpy(logits), torch.from_numpy(np.array(split.labels))
 
 
 def _regression() -> Any:

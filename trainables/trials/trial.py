@@ -310,9 +310,8 @@ class TrialRun:
         (logits, labels), task, data, groups = predictions, self.data.task, self.data, None
         if isinstance(data, Dataset) and (given := getattr(data, split).groups) is not None:
             if split == "validation":
-                given = given[
-                    validation_parts(data.validation.labels, data, self.training.adapt_share)[0]
-                ]
+                share = self.training.adapt_share
+                given = given[validation_parts(data.validation.labels, data, share)[0]]
             groups = np.repeat(given, task.decisions)
         arrays = logits.float().numpy(), labels.numpy()
         return Rows(*arrays, task.decisions, task.cluster_size, groups)

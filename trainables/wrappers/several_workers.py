@@ -127,11 +127,9 @@ class _WorkerGroup:
     def _failure(self) -> Failed:
         """The reason why a trial cannot continue; raises errors after which it may be retried."""
         error = self._errors[0]
-        failures = (
-            list(error.worker_failures.values())
-            if isinstance(error, train.WorkerGroupError)
-            else []
-        )
+        failures: list[Exception] = []
+        if isinstance(error, train.WorkerGroupError):
+            failures = list(error.worker_failures.values())
         if not failures or not all(isinstance(each, TrialFailedError) for each in failures):
             raise error
         return Failed(*failures[0].args)

@@ -322,7 +322,7 @@ def test_metrics_without_an_interval_return_nan() -> None:
 
 def test_wrong_arguments() -> None:
     probs, labels = torch.full((4, 2), 0.5), torch.tensor([0, 1, 1, 0])
-    with pytest.raises(ValueError, match=r"unknown metric 'ecce' \(did you mean 'ece'"):
+    with pytest.raises(ValueError, match=r"got 'ecce' \(did you mean 'ece'"):
         M.interval("ecce", probs, labels)
     with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\), got 95"):
         M.interval("ece", probs, labels, confidence=95)

@@ -97,8 +97,9 @@ class Split:
 
     def first(self, count: int) -> "Split":
         """The first samples, at most ``count``, in memory."""
-        more = (None if x is None else x[:count] for x in (self.soft, self.weights, self.groups))
-        return Split(self.rows(slice(count)), self.labels[:count], *more)
+        rows = np.arange(min(count, len(self)))
+        of = Targets(self.labels, self.soft, self.weights, self.groups)[rows]
+        return Split(self.rows(rows), **vars(of))
 
     @property
     def num_groups(self) -> int | None:

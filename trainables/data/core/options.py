@@ -75,15 +75,9 @@ def with_options(*names: str, **defaults: Any) -> Callable[..., Callable[..., "D
             return load(*arguments, common=CommonOptions(seed=seed, **defaults | given), **options)
 
         kept = {**_DEFAULTS, **defaults, "seed": inspect.Parameter.empty}
-        loader.__signature__ = signature.replace(  # type: ignore[attr-defined]
-            parameters=[
-                *own,
-                *(
-                    inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=kept[name])
-                    for name in shared
-                ),
-            ]
-        )
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        added = [inspect.Parameter(name, keyword, default=kept[name]) for name in shared]
+        loader.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
         loader.__annotations__ = {**_HINTS, **load.__annotations__}
         return loader
 

@@ -14,14 +14,14 @@ from trainables.plugins.arguments import few
 Values: TypeAlias = npt.NDArray[Any]
 """Labels as stored: int64 or fixed-width strings (N,), floats (N, K), or booleans (N, L)."""
 
+Names: TypeAlias = tuple[str, ...] | None
+Indexed: TypeAlias = tuple[list[Targets], tuple[str, ...]]
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 _TOLERANCE = 1e-3  # tolerance of the sum of a row, as in the metrics
 
 
-def index_parts(
-    values: Sequence[Values], names: tuple[str, ...] | None, bad: Sequence[BadSamples]
-) -> tuple[list[Targets], tuple[str, ...]]:
+def index_parts(values: Sequence[Values], names: Names, bad: Sequence[BadSamples]) -> Indexed:
     """Converts labels or class probabilities, as users store them, to targets, with the names.
 
     Each part, of which the first is for training, has labels (N,), integers from 0 or strings;
@@ -49,9 +49,7 @@ def index_parts(
     return _single(values, names, bad)
 
 
-def _single(
-    values: Sequence[Values], names: tuple[str, ...] | None, bad: Sequence[BadSamples]
-) -> tuple[list[Targets], tuple[str, ...]]:
+def _single(values: Sequence[Values], names: Names, bad: Sequence[BadSamples]) -> Indexed:
     train, where = values[0], bad[0].where(0)
     parts = [
         part.astype(np.str_) if (train.dtype.kind, part.dtype.kind) == ("U", "i") else part
@@ -74,9 +72,7 @@ def _single(
     return [Targets(_places(names, part)) for part in parts], names
 
 
-def _soft(
-    values: Sequence[Values], names: tuple[str, ...], bad: Sequence[BadSamples]
-) -> tuple[list[Targets], tuple[str, ...]]:
+def _soft(values: Sequence[Values], names: tuple[str, ...], bad: Sequence[BadSamples]) -> Indexed:
     found = []
     for part, faults in zip(values, bad, strict=True):
         if part.ndim == 1:
@@ -92,9 +88,7 @@ def _soft(
     return found, names
 
 
-def _several(
-    values: Sequence[Values], names: tuple[str, ...] | None, bad: Sequence[BadSamples]
-) -> tuple[list[Targets], tuple[str, ...]]:
+def _several(values: Sequence[Values], names: Names, bad: Sequence[BadSamples]) -> Indexed:
     train, count = values[0], values[0].shape[-1]
     names = names or tuple(str(k) for k in range(count))
     for part, faults in zip(values, bad, strict=True):

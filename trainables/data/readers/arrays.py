@@ -146,7 +146,7 @@ def _from_arrays(
         samples, values = as_arrays(given.samples, given.labels, part)
         inputs.append(samples)
         labels.append(values)
-        bad.append(BadSamples(len(samples), partial(_name_row, part)))
+        bad.append(BadSamples(len(samples), partial("{}, row {} (from 0)".format, part)))
         if samples.dtype == np.float32:
             finite = np.isfinite(samples).reshape(len(samples), -1).all(1)
             bad[-1].add_each(~finite, "a number is infinite or not a number")
@@ -197,10 +197,6 @@ def as_arrays(raw: Any, given: Any, where: str) -> tuple[Inputs, Values]:
     return samples, labels
 
 
-def _name_row(part: str, row: int) -> str:
-    return f"{part}, row {row} (from 0)"
-
-
 def as_inputs(raw: Any, part: str) -> Inputs:
     """Samples as uint8 (N, C, H, W) or float32 (N, ...), from arrays as in :func:`load_npz`.
 
@@ -233,7 +229,7 @@ def as_labels(raw: Any, part: str) -> Values:
 
     Raises ``TypeError`` for another type, ``ValueError`` for another number of axes or a fraction.
     """
-    labels = np.asarray(raw)
+    labels, allowed = np.asarray(raw), "labels must be integers from 0, words, or true and false"
     if labels.ndim == 2 and labels.shape[1] == 1:  # a column
         labels = labels[:, 0]
     if labels.ndim == 2 and labels.dtype.kind in "biuf":
@@ -250,16 +246,11 @@ def as_labels(raw: Any, part: str) -> Values:
     if labels.dtype.kind in "iuf":
         wrong = ~(np.isfinite(labels) & (labels == np.floor(labels)))
         if wrong.any():
-            raise ValueError(
-                f"{part}: labels must be integers from 0, words, or true and false, not "
-                f"{labels[wrong][0]}"
-            )
+            raise ValueError(f"{part}: {allowed}, not {labels[wrong][0]}")
         return labels.astype(np.int64)
     if labels.dtype == object and all(isinstance(label, str) for label in labels.ravel()):
         return labels.astype(np.str_)
-    raise TypeError(
-        f"{part}: labels must be integers from 0, words, or true and false, not {labels.dtype}"
-    )
+    raise TypeError(f"{part}: {allowed}, not {labels.dtype}")
 
 
 def _read_npz(option: str, path: PathOrUri, keys: Mapping[str, str | None]) -> Given:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,9 @@ from trainables.data.kinds.encode import as_dates
 from trainables.data.labelling.groups import IN_ALL, check_apart
 from trainables.data.readers.rows import Rows
 from trainables.data.readers.table_columns import convert_each, is_date, numbers_of
+
+Divided: TypeAlias = tuple[Division | None, tuple[str, ...]]
+"""A division of the training part, and a remark on it."""
 
 _NAMES: Final = {name: split for split, names in SPLITS.items() for name in names}
 _COLUMN: Final = "split"
@@ -66,10 +69,8 @@ def groups_of(rows: Rows, column: str) -> npt.NDArray[np.int64]:
     return np.asarray(texts.indices.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
-def read_division(
-    parts: Sequence[Rows], bad: Sequence[BadSamples], by: DividedBy
-) -> tuple[Division | None, tuple[str, ...]]:
-    """The division of the training part, and a remark on it; None without such a column.
+def read_division(parts: Sequence[Rows], bad: Sequence[BadSamples], by: DividedBy) -> Divided:
+    """The division of the training part; None without such a column.
 
     Rows without a split, group or time are added to the bad samples.
 
@@ -86,9 +87,7 @@ def read_division(
     return None, ()
 
 
-def _by_name(
-    parts: Sequence[Rows], bad: BadSamples, column: str
-) -> tuple[Division, tuple[str, ...]]:
+def _by_name(parts: Sequence[Rows], bad: BadSamples, column: str) -> Divided:
     rows = parts[0]
     if len(parts) > 1:
         raise ValueError(
@@ -108,9 +107,7 @@ def _by_name(
     return ByName(splits), (f"column {column!r} divides the rows into splits: {sizes}",)
 
 
-def _by_group(
-    parts: Sequence[Rows], bad: Sequence[BadSamples], column: str
-) -> tuple[Division, tuple[str, ...]]:
+def _by_group(parts: Sequence[Rows], bad: Sequence[BadSamples], column: str) -> Divided:
     of_parts = {}
     for part in parts:
         part.check_has(column, "group", IN_ALL)
@@ -124,9 +121,7 @@ def _by_group(
     return ByGroup(column, groups), (remark,)
 
 
-def _by_time(
-    parts: Sequence[Rows], bad: BadSamples, column: str
-) -> tuple[Division, tuple[str, ...]]:
+def _by_time(parts: Sequence[Rows], bad: BadSamples, column: str) -> Divided:
     given = {rows.option for rows in parts}
     if given >= {"test", "validation"}:
         raise ValueError(f"time={column}: test and validation are given, so nothing is divided")

@@ -26,6 +26,7 @@ from trainables.metrics.inference.runs import (
 from trainables.metrics.inference.selection import ONE_LOOK, Design
 from trainables.metrics.proper_scores import log_losses, rights, squared_errors, wrongs
 from trainables.metrics.table import METRICS
+from trainables.plugins.arguments import check_choice
 
 Verdict = Literal["supported", "not supported", "worse"]
 
@@ -100,14 +101,8 @@ def difference(
         others: Runs of other settings that help to estimate the variance over seeds. They must not
             contain runs of `ours` or `theirs`, which would count twice.
         **changes: Attributes of the design, such as `candidates=20`.
-
-    Raises:
-        TypeError: If probabilities or labels are not tensors of floats and of integers.
-        ValueError: If shapes or values are not as above, or no valid interval is known for
-            differences of this metric.
     """
-    if name not in COMPARABLE:
-        raise ValueError(f"name must be one of {', '.join(COMPARABLE)}, got {name!r}")
+    check_choice("name", name, COMPARABLE)
     design = replace(design, **changes)
     groups = [[check_probs(p, labels)[0] for p in runs] for runs in (ours, theirs, *others)]
     _check_runs(groups, design)

@@ -11,7 +11,7 @@ from trainables.metrics._ranked import equal_width_boundaries, rank_top_label, t
 from trainables.metrics.inference.clustered_errors import clustered_ends
 from trainables.metrics.inference.clusters import Clusters, clusters_of
 from trainables.metrics.inference.influence import NO_INTERVAL, mean_interval
-from trainables.metrics.inference.inversion import Array, Cells, ErrorOfGaps
+from trainables.metrics.inference.inversion import Cells, ErrorOfGaps
 from trainables.metrics.inference.sampled_errors import invert_cells
 from trainables.metrics.inference.top_label_gaps import cells_of_bins
 
@@ -59,7 +59,7 @@ def direction_of_top_label(
     """`direction` from the confidence of each prediction (N,) and whether it is correct (N,)."""
 
     def ends(cells: Cells, sign: int) -> Measured:
-        error = _part(sign)
+        error = ErrorOfGaps.of_sum(lambda gaps: np.maximum(sign * gaps, 0))
         value = error.population(cells.gaps)
         if clusters is None:
             return value, *invert_cells(cells, error, confidence, 0 if sign > 0 else 1)
@@ -72,20 +72,3 @@ def direction_of_top_label(
     cells = cells_of_bins(ranked, equal_width_boundaries(ranked, NUM_BINS))
     gap = mean_interval(gaps, confidence, clusters)
     return Direction((float(gaps.mean()), *gap), ends(cells, 1), ends(cells, -1))
-
-
-def _part(sign: int) -> ErrorOfGaps:
-    """The part of the ECE from gaps of one sign, see :mod:`.inversion`."""
-
-    def part(gaps: Array) -> Array:
-        return np.maximum(sign * gaps, 0)
-
-    def total(gaps: Array) -> float:
-        return float(part(gaps).sum())
-
-    return ErrorOfGaps(
-        statistic=lambda gaps: np.asarray(part(gaps).sum(axis=1)),
-        population=total,
-        terms=part,
-        least=total,
-    )

@@ -6,7 +6,7 @@ import torch
 from scipy.special import ndtri, stdtrit
 from torch import Tensor
 
-from trainables.metrics._ranked import mid_ranks
+from trainables.metrics._ranked import mid_ranks, tie_means
 from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.ranking import perfect_ranking_area, risk_coverage_area
 
@@ -136,8 +136,8 @@ def aurc_interval(
     wrong = wrong[order]
     coverage = torch.arange(1, count + 1).to(wrong) / count
     # Ties share their errors and their positions evenly, as in the metric.
-    errors_less_sure = (_tie_means(scores, wrong) / coverage).flip(0).cumsum(0).flip(0) / count
-    influence = -wrong * _tie_means(scores, coverage.log()) - _tie_means(scores, errors_less_sure)
+    errors_less_sure = (tie_means(scores, wrong) / coverage).flip(0).cumsum(0).flip(0) / count
+    influence = -wrong * tie_means(scores, coverage.log()) - tie_means(scores, errors_less_sure)
     value = risk_coverage_area(confidence, correct)
     if excess:
         error = num_wrong / count
@@ -162,13 +162,6 @@ def half_width(
     rows = influence.double().cpu().numpy()
     error = float(clusters.pseudo_values(rows).std(ddof=1)) / math.sqrt(len(clusters))
     return _quantile(level, clusters.freedom(rows)) * error
-
-
-def _tie_means(ordered: Tensor, values: Tensor) -> Tensor:
-    """The mean of values (N,) over samples of equal score, given scores in order (N,)."""
-    _, tie, size = torch.unique_consecutive(ordered, return_inverse=True, return_counts=True)
-    means: Tensor = torch.bincount(tie, values) / size
-    return means[tie]
 
 
 def _logit_interval(value: float, half: float) -> Ends:

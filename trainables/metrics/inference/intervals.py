@@ -38,7 +38,8 @@ from trainables.metrics.inference.top_label_gaps import (
     smooth_error_of_gaps,
 )
 from trainables.metrics.proper_scores import log_losses_of_logits
-from trainables.metrics.table import METRICS, check_metric_name
+from trainables.metrics.table import METRICS
+from trainables.plugins.arguments import check_choice
 
 _MIN_SAMPLES = 2
 
@@ -85,7 +86,7 @@ def intervals(
     """
     chosen = tuple(METRICS) if names is None else tuple(names)
     for name in chosen:
-        check_metric_name(name)
+        check_choice("metric", name, METRICS)
     check_level(confidence)
     probs, labels = check_probs(probs, labels)
     predictions = Ranked(probs, labels, clusters_of(clusters, len(labels)))

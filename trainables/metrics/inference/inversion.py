@@ -13,7 +13,7 @@ quantiles of the errors that samples would show at this size (`sampled_errors`).
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Protocol
+from typing import Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +82,15 @@ class ErrorOfGaps:
     terms: Callable[[Array], Array] | None = None
     least: Callable[[Array], float] | None = None
     tail_share: float = 1.0
+
+    @classmethod
+    def of_sum(cls, terms: Callable[[Array], Array]) -> Self:
+        """The sum of the cells' `terms`, which are at least 0 and grow like the gaps."""
+
+        def total(gaps: Array) -> float:
+            return float(terms(gaps).sum())
+
+        return cls(lambda gaps: terms(gaps).sum(axis=1), total, terms=terms, least=total)
 
 
 class Model(Protocol):

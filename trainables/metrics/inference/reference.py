@@ -1,7 +1,6 @@
 """Calibration errors that a perfectly calibrated model would show, as a reference."""
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from trainables.metrics.inference.top_label_gaps import (
     even_cells,
     fixed_widths,
 )
-from trainables.plugins.arguments import did_you_mean
+from trainables.plugins.arguments import check_choice
 
 _NUM_DRAWS = 1000
 _NUM_SMOOTH_DRAWS = 200
@@ -56,11 +55,7 @@ def calibrated_reference(
     Returns:
         The mean, and the lower and upper end of the range that contains the share `confidence`.
     """
-    if name not in REFERENCED_METRICS:
-        raise ValueError(
-            f"{name!r} has no calibrated reference{did_you_mean(name, REFERENCED_METRICS)};"
-            f" allowed: {', '.join(REFERENCED_METRICS)}"
-        )
+    check_choice("metric with a reference", name, REFERENCED_METRICS)
     check_level(confidence)
     if clusters is not None and labels is None:
         raise ValueError("clusters: labels are needed to estimate the dependence of errors")
@@ -81,39 +76,33 @@ def calibrated_reference(
         top, name = (probs[:, 1].contiguous(), given == 1), TWO_CLASSES[name]
     else:
         top = top_label(probs, given)
-    drawn = _Calibrated(*top, seed, grouped).errors(name)
+    drawn = _drawn_errors(name, *top, seed, grouped)
     low, high = np.quantile(drawn, tails)
     return float(drawn.mean()), float(low), float(high)
 
 
-@dataclass(frozen=True)
-class _Calibrated:
-    """A calibrated model with these confidences (N,); of ``correct`` (N,) only clusters matter."""
+def _drawn_errors(
+    name: str, confidence: Tensor, correct: Tensor, seed: int, clusters: Clusters | None
+) -> Array:
+    """The errors (R,) of draws of a calibrated model with these confidences (N,).
 
-    confidence: Tensor
-    correct: Tensor
-    seed: int
-    clusters: Clusters | None
+    Of ``correct`` (N,) only the dependence within clusters matters.
+    """
 
-    def errors(self, name: str) -> Array:
-        """The errors (R,) of draws."""
-        if name == "smooth_ece":
-            cells, place = even_cells(*arrays_of(self.confidence, self.correct), _SMOOTH_CELLS)
-            return fixed_widths(self._gaps(cells, _NUM_SMOOTH_DRAWS), place, _SMOOTH_CELLS)
-        cells, error = OF_GAPS["ece" if name == "mce" else name](self.confidence, self.correct)
-        gaps = self._gaps(cells)
-        if name == "mce":
-            return np.asarray(np.abs(gaps * cells.num_samples / cells.count).max(axis=1))
-        found = error.statistic(gaps)
-        return np.sqrt(np.maximum(found, 0)) if name == "debiased_ece" else found
+    def gaps_of(cells: Cells, num_draws: int = _NUM_DRAWS) -> Array:
+        if clusters is not None:
+            return clustered_noise(cells, confidence, correct, clusters)[1][:num_draws]
+        return DrawnErrors(cells, ErrorOfGaps.of_sum(np.abs), seed, num_draws).draw_without_gaps()
 
-    def _gaps(self, cells: Cells, num_draws: int = _NUM_DRAWS) -> Array:
-        """Draws of the gaps of cells, (R, C)."""
-        if self.clusters is not None:
-            _, noise = clustered_noise(cells, self.confidence, self.correct, self.clusters)
-            return noise[:num_draws]
-        unused = ErrorOfGaps(lambda gaps: gaps, lambda gaps: 0.0)
-        return DrawnErrors(cells, unused, self.seed, num_draws).draw_without_gaps()
+    if name == "smooth_ece":
+        cells, place = even_cells(*arrays_of(confidence, correct), _SMOOTH_CELLS)
+        return fixed_widths(gaps_of(cells, _NUM_SMOOTH_DRAWS), place, _SMOOTH_CELLS)
+    cells, error = OF_GAPS["ece" if name == "mce" else name](confidence, correct)
+    gaps = gaps_of(cells)
+    if name == "mce":
+        return np.asarray(np.abs(gaps * cells.num_samples / cells.count).max(axis=1))
+    found = error.statistic(gaps)
+    return np.sqrt(np.maximum(found, 0)) if name == "debiased_ece" else found
 
 
 _CLASSWISE: dict[str, Binning] = {

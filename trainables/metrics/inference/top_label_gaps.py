@@ -32,10 +32,7 @@ Problem = tuple[Cells, ErrorOfGaps]
 
 def binned_error_of_gaps(ranked: RankedScores, boundaries: Tensor) -> Problem:
     """The binned L1 error of the first column of `ranked`."""
-    error = ErrorOfGaps(
-        statistic=lambda gaps: np.abs(gaps).sum(axis=1), population=_size, terms=np.abs, least=_size
-    )
-    return cells_of_bins(ranked, boundaries), error
+    return cells_of_bins(ranked, boundaries), ErrorOfGaps.of_sum(np.abs)
 
 
 def debiased_error_of_gaps(ranked: RankedScores, boundaries: Tensor) -> Problem:
@@ -102,7 +99,7 @@ def kernel_error_of_gaps(confidence: Tensor, correct: Tensor) -> Problem:
 
     return cells, ErrorOfGaps(
         statistic=size,
-        population=_size,
+        population=lambda gaps: float(np.abs(gaps).sum()),
         least=lambda gaps: abs(float(gaps.sum())),
         tail_share=0.5,  # it misses more often than the others, see docs/intervals.md
     )
@@ -111,10 +108,6 @@ def kernel_error_of_gaps(confidence: Tensor, correct: Tensor) -> Problem:
 def arrays_of(confidence: Tensor, correct: Tensor) -> tuple[Array, Array]:
     """Both as float64 arrays (N,)."""
     return confidence.double().cpu().numpy(), correct.double().cpu().numpy()
-
-
-def _size(gaps: Array) -> float:
-    return float(np.abs(gaps).sum())
 
 
 def cells_of_bins(ranked: RankedScores, boundaries: Tensor) -> Cells:
