@@ -220,6 +220,8 @@ def test_files_of_their_own_share_no_group(tmp_path: Path) -> None:
         load(train, test=test, split="shop")
     own = write(tmp_path, name="own", shop=ROWS // 8 + 90)
     assert len(load(train, test=own, group="shop").test) == COUNT
+    with pytest.raises(ValueError, match=r"are in test=.*own.*csv and validation=.*own.*csv;"):
+        load(train, test=own, validation=own, group="shop")
     gaps = write(tmp_path, name="gaps", shop=["" if n == 2 else n + 90 for n in ROWS.tolist()])
     with pytest.raises(ValueError, match=r"row 2 .*: there is no group \(shop is missing\)"):
         load(train, test=gaps, group="shop")
