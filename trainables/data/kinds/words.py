@@ -28,6 +28,7 @@ class _Words(Samples):
     vocabulary: tuple[str, ...]
 
     first_word: ClassVar[int]
+    stored: ClassVar[str] = "float32"
     mixable: ClassVar[bool] = False
     encodes: ClassVar[bool] = True
 
@@ -41,7 +42,10 @@ class _Words(Samples):
         """The index of each word."""
         return {word: number for number, word in enumerate(self.vocabulary, self.first_word)}
 
-    def _check_words(self, words: Inputs) -> None:
+    def check(self, inputs: Stored) -> None:
+        self.check_array(inputs, self.stored)
+        assert isinstance(inputs, np.ndarray)
+        words = inputs if inputs.ndim == 2 else inputs[..., 0]
         low, high = words.min(), words.max()
         if not 0 <= low <= high < self.num_tokens:
             raise ValueError(
@@ -60,6 +64,7 @@ class Tokens(_Words):
 
     default_model: ClassVar[str] = "gpool_cnn"
     model_dtype: ClassVar[str] = "int32"
+    stored: ClassVar[str] = "int32"
     first_word: ClassVar[int] = 2
 
     @classmethod
@@ -85,11 +90,6 @@ class Tokens(_Words):
     def encode(self, raw: Inputs) -> Inputs:
         """Converts texts (N,) of ``str`` to rows (N, L); long texts are truncated at the end."""
         return token_rows(raw, self.shape[0], self.numbers)
-
-    def check(self, inputs: Stored) -> None:
-        self.check_array(inputs, "int32")
-        assert isinstance(inputs, np.ndarray)
-        self._check_words(inputs)
 
     def normalise(self, batch: Tensor) -> Tensor:
         return batch.clamp(min=PADDING)  # ONNX would count negative indices from the end
@@ -152,11 +152,6 @@ class WeightedWords(_Words):
     def encode(self, raw: Inputs) -> Inputs:
         """Converts texts (N,) of ``str`` to rows (N, L, 2), with the largest weights of each."""
         return weighted_rows(raw, self.shape[0], self.numbers, np.array(self.idf))
-
-    def check(self, inputs: Stored) -> None:
-        self.check_array(inputs, "float32")
-        assert isinstance(inputs, np.ndarray)
-        self._check_words(inputs[..., 0])
 
     def shown(self, row: Inputs) -> str:
         numbers = row[row[:, 0] != PADDING, 0].astype(int).tolist()
