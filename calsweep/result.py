@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.errors import UserError
@@ -15,13 +14,9 @@ from sweeps.messages.formatting import DEFAULT_STORAGE, format_loss
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.refinement import parts_of_nll
 from sweeps.results.verdicts import Comparison
-from sweeps.search.plan import Plan
-from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.service.reading import find_best, read_answer
-from sweeps.store.sweep_store import SweepStore
 from trainables.contract.report import COSTS
-from trainables.plugins.arguments import did_you_mean
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -79,10 +74,8 @@ class Result:
     """
 
     def __init__(self, storage: str, name: str) -> None:
-        self._store = SweepStore(storage, name)
-        self.name = name
-        self.storage = self._store.storage
-        self._found, self.finished = read_answer(name, storage)
+        self._sweep, self._found, self.finished = read_answer(name, storage)
+        self.name, self.storage = name, self._sweep.store.storage
         self.warnings: tuple[str, ...] = self._found.warnings
         self.why: tuple[str, ...] = self._found.why
 
@@ -118,7 +111,7 @@ class Result:
         (``loss.<name>`` if a column already has that name) and all metrics of the last epoch, such
         as ``val_ece``.
         """
-        return _frame([_row(record) for record in self._records])
+        return _frame([_row(record) for record in self._sweep.ranking.records])
 
     def leaderboard(self) -> Any:
         """The best setting of each loss, best first, as a table like :meth:`table`.
@@ -173,7 +166,7 @@ class Result:
         from trainables.data.core.tasks import each_label
         from trainables.metrics import evaluate
 
-        trial, (_, names) = self._judged(), class_and_label_names(self._store)
+        trial, (_, names) = self._judged(), class_and_label_names(self._sweep.store)
         if not names:
             raise UserError(
                 f"sweep {self.name!r}: each of its samples has one class, not several labels"
@@ -244,10 +237,8 @@ class Result:
         from sweeps.service.delivered import deliver, load_delivered
         from sweeps.service.trained import load_same_data
 
-        ranking = Ranking(self._records, self._plan.rule)
-        delivered = deliver(self._store, self._plan, ranking, wanted)
-        dataset = load_same_data(self._store, self._plan)
-        return load_delivered(self._store, self._plan, dataset, delivered)
+        delivered = deliver(self._sweep, wanted)
+        return load_delivered(self._sweep, load_same_data(self._sweep), delivered)
 
     def plot_reliability(
         self, split: Literal["validation", "test"] = "test", loss: str | None = None
@@ -260,8 +251,9 @@ class Result:
             UserError: No setting was selected, or no trial of the loss finished.
         """
         from sweeps.pages.matplotlib_figures import draw_reliability, new_figure
+        from sweeps.service.delivered import best_of_loss
 
-        trial = self._judged() if loss is None else self._judged_of(loss)
+        trial = self._judged() if loss is None else best_of_loss(self._sweep, loss)
         figure = new_figure((7.2, 3.8))
         rows = self._rows(split, trial.number)
         draw_reliability(figure, rows, trial.outcome["temperature"])
@@ -276,13 +268,13 @@ class Result:
         """
         from sweeps.pages.figures import error_against_objective
 
-        return self._drawn(error_against_objective(Ranking(self._records, self._plan.rule)))
+        return self._drawn(error_against_objective(self._sweep.ranking))
 
     def plot_curves(self) -> Figure:
         """The scheduler's metric by epoch; stopped trials are grey, rungs are dotted lines."""
         from sweeps.pages.figures import curves
 
-        return self._drawn(curves(self._records, self._plan))
+        return self._drawn(curves(self._sweep.ranking.records, self._sweep.plan))
 
     def _drawn(self, chart: Chart) -> Figure:
         from sweeps.pages.matplotlib_figures import draw, new_figure
@@ -317,38 +309,19 @@ class Result:
 
     def _judged(self) -> TrialRecord:
         """The trial that represents the selected setting."""
-        chosen = Ranking(self._records, self._plan.rule).chosen
+        chosen = self._sweep.ranking.chosen
         if chosen is None:
             raise UserError(f"sweep {self.name!r} selected no setting: {self.why[0]}")
         return chosen.judged[0]
 
-    def _judged_of(self, loss: str) -> TrialRecord:
-        """The trial that represents the best setting of a loss."""
-        best = Ranking(self._records, self._plan.rule).best_by_loss
-        named = {**best, **{format_loss(name): each for name, each in best.items()}}
-        if loss not in named:
-            raise UserError(
-                f"loss = {loss!r}: no trial of it finished{did_you_mean(loss, named)}; allowed: "
-                f"{', '.join(map(format_loss, best))}"
-            )
-        return named[loss].judged[0]
-
-    @cached_property
-    def _records(self) -> list[TrialRecord]:
-        return self._store.load_records()
-
     def _rows(self, split: str, number: int) -> Rows:
         try:
-            return self._store.rows(split, number)
+            return self._sweep.store.rows(split, number)
         except FileNotFoundError:
             raise UserError(
                 f"sweep {self.name!r}: the predictions of trial {number} on the {split} split are "
                 f"no longer in {self.storage}; was the sweep deleted?"
             ) from None
-
-    @cached_property
-    def _plan(self) -> Plan:
-        return self._store.load_plan()
 
 
 def load(storage: str | os.PathLike[str], name: str) -> Result:

@@ -35,7 +35,7 @@ def _show(name: str, storage: str, whole: bool = False) -> None:
     if (pilot := read_pilot(name, storage)) is not None:
         print(pilot)
     else:
-        answer, finished = read_answer(name, storage)
+        _, answer, finished = read_answer(name, storage)
         print_answer(answer, whole=whole)
         if not whole:
             command = redact(calsweep_command(f"show {name} --all", storage))

@@ -17,7 +17,6 @@ from sweeps.planning.rehearsal import Rehearsal
 from sweeps.results.explanation import failure_summary
 from sweeps.results.recommendation import shown_network
 from sweeps.results.result import Ending, SweepResult
-from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.suggestions import Known
 from sweeps.search.trial_queue import Past, TrialQueue
@@ -25,6 +24,7 @@ from sweeps.service.backend import RunningSweep, interrupted, load_records, trai
 from sweeps.service.ending import end_of, take_look
 from sweeps.service.mistakes import keep_mistakes
 from sweeps.service.pilot_run import run_pilot
+from sweeps.service.stored import StoredSweep
 from sweeps.store.blocks import BlockWriter
 from sweeps.store.earlier_sweeps import read_recorded
 from sweeps.store.encoders import trained_encoders, usable_encoders
@@ -117,7 +117,7 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
     if in_vain:
         raise SweepFailedError(f"no trial has finished: {' '.join(ending.result.judgement.ends)}")
     if sweep.tracking.register_model and not queue.cut_short and ending.ranking.chosen is not None:
-        _register(running, ending.ranking, writer.fault)
+        _register(running, ending, writer.fault)
     uri = tracking_uri_of(store, sweep.tracking.uri)
     return EndedSweep(
         queue.records, ending.result, unsynced, writer.fault, uri, mirror.experiment_id
@@ -152,22 +152,21 @@ def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepSto
         ) from None
 
 
-def _register(running: RunningSweep, ranking: Ranking, fault: str | None) -> None:
+def _register(running: RunningSweep, ending: Ending, fault: str | None) -> None:
     from sweeps.service.registering import register_recommended
     from trainables.data.core.base import Dataset
 
-    plan, store, dataset, progress = running.plan, running.store, running.data, running.progress
+    dataset, progress = running.data, running.progress
+    sweep = StoredSweep(running.store, running.plan, ending.ranking)
     assert isinstance(dataset, Dataset)  # custom loops are refused
     progress.stage("Registering the recommended classifier in MLflow")
     try:
         if fault is not None:
             raise UserError("MLflow is not up to date")
-        registered = register_recommended(store, plan, ranking, lambda: dataset)
+        registered = register_recommended(sweep, lambda: dataset)
     except Exception as error:  # the model cannot be traced, or MLflow fails
         logger.error("the recommended classifier is not registered", exc_info=error)
-        progress.notice(
-            f"not registered in MLflow: {first_line(error)}; "
-            f"{calsweep_command(f'export {plan.name} --register', store.storage)} tries again"
-        )
+        again = calsweep_command(f"export {sweep.plan.name} --register", sweep.store.storage)
+        progress.notice(f"not registered in MLflow: {first_line(error)}; {again} tries again")
     else:
         progress.notice(f"registered: {registered}")

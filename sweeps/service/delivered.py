@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING
 from sweeps.errors import UserError
 from sweeps.messages.formatting import calsweep_command, counted, format_loss
 from sweeps.results.recommendation import Recommendation
-from sweeps.search.plan import Plan
-from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.service.stored import result_so_far
+from sweeps.service.stored import StoredSweep
 from sweeps.service.trained import load_ensemble, load_trained, select_ensemble
-from sweeps.store.sweep_store import SweepStore
 from trainables.files.rows import Rows
+from trainables.plugins.arguments import did_you_mean
 
 if TYPE_CHECKING:
     from sweeps.evidence.ensemble import Selected
@@ -83,16 +81,14 @@ class Delivered:
         return "-".join(map(str, _numbers(self.networks)))
 
 
-def deliver(
-    store: SweepStore, plan: Plan, ranking: Ranking, wanted: Wanted = RECOMMENDED
-) -> Delivered:
+def deliver(sweep: StoredSweep, wanted: Wanted = RECOMMENDED) -> Delivered:
     """The classifier that is asked for.
 
     Raises:
         UserError: There is none, or its files are damaged.
     """
-    recommended = result_so_far(store, plan, ranking)[0].recommended
-    networks = _find(store, plan, ranking, wanted, recommended)
+    recommended = sweep.result.recommended
+    networks = _find(sweep, wanted, recommended)
     if recommended is not None and recommended.trials == _numbers(networks):
         return Delivered(networks, True, recommended.why)
     instead = "" if recommended is None else f" {recommended.text}"
@@ -100,18 +96,18 @@ def deliver(
 
 
 def load_delivered(
-    store: SweepStore, plan: Plan, dataset: Dataset, delivered: Delivered
+    sweep: StoredSweep, dataset: Dataset, delivered: Delivered
 ) -> CalibratedClassifier | CalibratedEnsemble:
     """Its networks with their temperatures; UserError without checkpoints."""
     networks = delivered.networks
     if isinstance(networks, TrialRecord):
-        return load_trained(store, plan, dataset, networks)
-    return load_ensemble(store, plan, dataset, networks)
+        return load_trained(sweep, dataset, networks)
+    return load_ensemble(sweep, dataset, networks)
 
 
-def read_on_test(store: SweepStore, delivered: Delivered) -> Rows | None:
+def read_on_test(sweep: StoredSweep, delivered: Delivered) -> Rows | None:
     """Its predictions on the test split, with its temperature; None if they cannot be read."""
-    networks = delivered.networks
+    networks, store = delivered.networks, sweep.store
     try:
         if isinstance(networks, TrialRecord):
             rows = store.rows("test", networks.number)
@@ -124,33 +120,30 @@ def read_on_test(store: SweepStore, delivered: Delivered) -> Rows | None:
 
 
 def _find(
-    store: SweepStore,
-    plan: Plan,
-    ranking: Ranking,
-    wanted: Wanted,
-    recommended: Recommendation | None,
+    sweep: StoredSweep, wanted: Wanted, recommended: Recommendation | None
 ) -> TrialRecord | Selected:
+    name, ranking = sweep.plan.name, sweep.ranking
     if wanted.ensemble:
-        return select_ensemble(store, plan)
+        return select_ensemble(sweep)
     if wanted.trial is not None:
-        return _of_number(plan, ranking, wanted.trial)
+        return _of_number(sweep, wanted.trial)
     if wanted.loss is not None:
-        return _of_loss(plan, ranking, wanted.loss)
+        return best_of_loss(sweep, wanted.loss)
     if recommended is None or ranking.chosen is None:
-        show = calsweep_command(f"show {plan.name}", store.storage)
-        raise UserError(f"sweep {plan.name!r} has no selected setting yet; see {show}")
+        show = calsweep_command(f"show {name}", sweep.store.storage)
+        raise UserError(f"sweep {name!r} has no selected setting yet; see {show}")
     if wanted.selected:
         return ranking.chosen.judged[0]
     if recommended.kind == "ensemble":
-        return select_ensemble(store, plan)
+        return select_ensemble(sweep)
     return next(r for r in ranking.records if (r.number,) == recommended.trials)
 
 
-def _of_number(plan: Plan, ranking: Ranking, number: int) -> TrialRecord:
-    known = {r.number: r for r in ranking.records if _is_whole(r)}
+def _of_number(sweep: StoredSweep, number: int) -> TrialRecord:
+    known = {r.number: r for r in sweep.ranking.records if _is_whole(r)}
     if number not in known:
         raise UserError(
-            f"--trial {number}: no finished classifier of sweep {plan.name!r}; allowed: "
+            f"--trial {number}: no finished classifier of sweep {sweep.plan.name!r}; allowed: "
             f"{_listed(known) or 'none yet'}"
         )
     return known[number]
@@ -160,12 +153,13 @@ def _is_whole(record: TrialRecord) -> bool:
     return record.state == "finished" and "temperature" in record.outcome
 
 
-def _of_loss(plan: Plan, ranking: Ranking, loss: str) -> TrialRecord:
-    best = {format_loss(name): best for name, best in ranking.best_by_loss.items()}
+def best_of_loss(sweep: StoredSweep, loss: str) -> TrialRecord:
+    """The trial that represents the best setting of a loss; UserError if none has finished."""
+    best = {format_loss(name): best for name, best in sweep.ranking.best_by_loss.items()}
     if format_loss(loss) not in best:
         raise UserError(
-            f"--loss {loss}: no trial of it has finished in sweep {plan.name!r}; allowed: "
-            f"{_listed(best) or 'none yet'}"
+            f"loss {loss}: no trial of it has finished in sweep {sweep.plan.name!r}"
+            f"{did_you_mean(loss, best)}; allowed: {_listed(best) or 'none yet'}"
         )
     return best[format_loss(loss)].judged[0]
 

@@ -28,7 +28,7 @@ from sweeps.search.finalist_plan import Look
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.trial_queue import TrialQueue
-from sweeps.service.stored import stored_report, sweeps_on_test_split
+from sweeps.service.stored import StoredSweep, sweeps_on_test_split
 from sweeps.store.beginning import read_earlier_candidates
 from sweeps.store.identity import read_identity
 from sweeps.store.sweep_store import SweepStore
@@ -62,17 +62,16 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
             if said
         ),
     )
-    return ending(queue.plan, store, ranking, result_of(ranking, queue.plan, judgement))
+    sweep = StoredSweep(store, queue.plan, ranking)
+    return ending(sweep, result_of(ranking, queue.plan, judgement))
 
 
-def ending(plan: Plan, store: SweepStore, ranking: Ranking, found: SweepResult) -> Ending:
+def ending(sweep: StoredSweep, found: SweepResult) -> Ending:
     """The end of a sweep with a result."""
-    return Ending(ranking, found, partial(_result_files, plan, store, ranking, found))
+    return Ending(sweep.ranking, found, partial(_result_files, sweep, found))
 
 
-def _result_files(
-    plan: Plan, store: SweepStore, ranking: Ranking, found: SweepResult
-) -> dict[str, str]:
+def _result_files(sweep: StoredSweep, found: SweepResult) -> dict[str, str]:
     """Names and contents of the artifacts of a finished sweep's own run.
 
     Figures that cannot be drawn, for example because predictions are damaged, are omitted.
@@ -80,18 +79,18 @@ def _result_files(
     from sweeps.pages import figures
     from sweeps.pages.svg import svg
 
-    classifiers = [record for record in ranking.records if record.role != "encoder"]
+    ranking, folder = sweep.ranking, sweep.store.folder
     drawings: dict[str, Callable[[], str]] = {
         "figures/error_against_objective.svg": lambda: svg(
             figures.error_against_objective(ranking)
         ),
-        "figures/curves.svg": lambda: svg(figures.curves(classifiers, plan)),
-        REPORT: lambda: stored_report(store, plan, ranking.records, found.judgement),
+        "figures/curves.svg": lambda: svg(figures.curves(ranking.records, sweep.plan)),
+        REPORT: lambda: sweep.report(found.judgement),
     }
     files = {}
     if found.selected is not None:
-        resolved = YAML(typ="safe", pure=True).load(store.folder.read("sweep.yaml").decode())
-        identity = read_identity(store.folder)
+        resolved = YAML(typ="safe", pure=True).load(folder.read("sweep.yaml").decode())
+        identity = read_identity(folder)
         data = {} if identity is None else {"data": identity.digest}
         entry = {**asdict(found.selected), "candidates": found.candidates, **data}
         files[BEST] = FIRST_LINE + redact(to_yaml(as_sweep_file(entry, resolved)))

@@ -18,12 +18,10 @@ from sweeps.evidence.prediction_sets import sets_of_trial
 from sweeps.messages.formatting import format_temperature
 from sweeps.messages.redaction import redact
 from sweeps.planning.checks import use_working_folder
-from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.service.delivered import RECOMMENDED, Delivered, Wanted, deliver, read_on_test
-from sweeps.service.stored import ranked
+from sweeps.service.stored import StoredSweep
 from sweeps.service.trained import load_ensemble, load_same_data, load_trained
-from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.registered_models import ModelToRegister
 
 if TYPE_CHECKING:
@@ -79,10 +77,10 @@ def export_model(
         raise UserError(f"--output {folder}: already exists; name another folder, or delete it")
     if onnx:
         _check_onnx_is_there()
-    store, plan, ranking = ranked(name, storage)
+    sweep = StoredSweep.read(name, storage)
     use_working_folder()
-    delivered = deliver(store, plan, ranking, wanted)
-    builder = Builder(store, plan, load_same_data(store, plan))
+    delivered = deliver(sweep, wanted)
+    builder = Builder(sweep, load_same_data(sweep))
     built = builder.build(delivered)
     if onnx:
         built.files[_ONNX] = builder.as_onnx(built)
@@ -95,7 +93,7 @@ def export_model(
             made.replace(folder)
     except OSError as error:
         raise UserError(f"--output {folder}: cannot be written: {error.strerror}") from None
-    return str(folder), _in_words(built.about, finished=store.load_answer() is not None)
+    return str(folder), _in_words(built.about, sweep.has_ended)
 
 
 def _in_words(about: dict[str, Any], finished: bool) -> str:
@@ -114,9 +112,8 @@ def reads_files(folder: str) -> bool:
 class Builder:
     """Builds the classifiers of a sweep, for a folder or for MLflow."""
 
-    def __init__(self, store: SweepStore, plan: Plan, dataset: Dataset) -> None:
-        self._store = store
-        self._plan = plan
+    def __init__(self, sweep: StoredSweep, dataset: Dataset) -> None:
+        self._sweep = sweep
         self._dataset = dataset
 
     @property
@@ -147,7 +144,7 @@ class Builder:
             tuple(self._needed),
             tuple(columns_of(samples)) if isinstance(samples, TableRows) else (),
             raw_example(samples, self.example),
-            read_on_test(self._store, delivered),
+            read_on_test(self._sweep, delivered),
             self._dataset.test_digest(),
         )
 
@@ -161,8 +158,8 @@ class Builder:
     def _build_one(self, record: TrialRecord, own: dict[str, Any]) -> Built:
         from trainables.export.prediction_sets import COVERAGES
 
-        read, criterion = self._store.rows, self._plan.sweep.scaling_method.criterion
-        classifier = load_trained(self._store, self._plan, self._dataset, record)
+        read, criterion = self._sweep.store.rows, self._sweep.plan.rule.criterion
+        classifier = load_trained(self._sweep, self._dataset, record)
         on_test = _if_readable(self._on_test, record)
         expected = None if on_test is None else on_test / record.outcome["temperature"]
         names = ("ece", "ece_scaled", "error", "nll", "nll_scaled")
@@ -175,7 +172,7 @@ class Builder:
             "test": {key: record.outcome[f"test_{key}"] for key in names},
             "prediction_sets": _if_readable(sets_of_trial, record, read, COVERAGES, criterion)
             or {},
-            "verdict": self._store.verdict,
+            "verdict": self._sweep.store.verdict,
         }
         state = classifier.network.state_dict()
         return self._build(record.label, classifier, state, expected, about)
@@ -183,8 +180,8 @@ class Builder:
     def _build_ensemble(self, selected: Selected, own: dict[str, Any]) -> Built:
         from trainables.export.prediction_sets import COVERAGES
 
-        ensemble = load_ensemble(self._store, self._plan, self._dataset, selected)
-        on_test = _if_readable(selected.on_test, self._store.rows)
+        ensemble = load_ensemble(self._sweep, self._dataset, selected)
+        on_test = _if_readable(selected.on_test, self._sweep.store.rows)
         about = {
             **own,
             "loss": "ensemble",
@@ -250,7 +247,7 @@ class Builder:
         return data
 
     def _on_test(self, record: TrialRecord) -> Tensor:
-        return self._store.rows("test", record.number).tensors()[0]
+        return self._sweep.store.rows("test", record.number).tensors()[0]
 
     def _check(self, program: ExportedProgram, label: str, logits: Tensor) -> None:
         import torch
@@ -271,7 +268,7 @@ class Builder:
     def _about(self) -> dict[str, Any]:
         from trainables.export.raw_samples import describe_samples, raw_form
 
-        sweep, dataset = self._plan.sweep, self._dataset
+        sweep, dataset = self._sweep.plan.sweep, self._dataset
         return {
             "sweep": sweep.name,
             "dataset": sweep.dataset.label,

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from sweeps.messages.redaction import redact
 from sweeps.messages.reporter import Reporter
-from sweeps.service.stored import ranked, result_so_far
+from sweeps.service.stored import StoredSweep
 from sweeps.store.state import ended_state, failure_of
 from sweeps.store.sweep_store import SweepStore
 
@@ -48,7 +48,7 @@ def message_of(store: SweepStore) -> dict[str, Any]:
     reason = failure_of(store) or ""
     recommended = None
     if state == "finished":
-        recommended = result_so_far(*ranked(store.name, store.storage))[0].recommended
+        recommended = StoredSweep.read(store.name, store.storage).result.recommended
     further = recommended.text if recommended else reason
     text = f"Sweep {store.name} {_ENDED[state]}. {further}"
     return {

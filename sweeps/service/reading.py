@@ -22,11 +22,9 @@ from sweeps.results.so_far import Overview, SweepState, overview, so_far
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.service.stored import (
+    StoredSweep,
     load_judgement,
-    ranked,
     read_stored_file,
-    result_so_far,
-    stored_report,
     stored_sweeps,
     sweeps_on_test_split,
 )
@@ -50,16 +48,23 @@ if TYPE_CHECKING:
 
 
 @tells_storage_faults
-def read_answer(name: str, storage: str) -> tuple[SweepResult, bool]:
-    """The result of a sweep, and whether it is final."""
-    store, plan, ranking = ranked(name, storage)
-    if not ranking.records:
+def read_sweep_with_trials(name: str, storage: str) -> StoredSweep:
+    """A sweep, finished or not, that has a trial; UserError if it has none."""
+    sweep = StoredSweep.read(name, storage)
+    if not sweep.ranking.records:
         begin = resume_command(name, storage)
         raise UserError(f"sweep {name!r} has no trial yet; {begin} begins")
-    for record in ranking.records:
-        if record.state == "running" and (done := store.epochs_done(record.number)):
+    return sweep
+
+
+@tells_storage_faults
+def read_answer(name: str, storage: str) -> tuple[StoredSweep, SweepResult, bool]:
+    """A sweep, its result, and whether that is final."""
+    sweep = read_sweep_with_trials(name, storage)
+    for record in sweep.ranking.records:
+        if record.state == "running" and (done := sweep.store.epochs_done(record.number)):
             record.history = [{"epoch": done}]  # the record of a trial is written when it ends
-    return result_so_far(store, plan, ranking)
+    return sweep, sweep.result, sweep.has_ended
 
 
 @tells_storage_faults
@@ -115,13 +120,8 @@ def look_at(name: str, storage: str) -> Glimpse:
 
 @tells_storage_faults
 def side_by_side(names: Sequence[str], storage: str) -> list[Beside]:
-    found = []
-    for name in names:
-        store, plan, ranking = ranked(name, storage)
-        if not ranking.records:
-            raise UserError(f"sweep {name!r} has no trial yet")
-        found.append(Beside(plan.sweep, ranking, store.verdict))
-    return found
+    sweeps = [read_sweep_with_trials(name, storage) for name in names]
+    return [Beside(each.plan.sweep, each.ranking, each.store.verdict) for each in sweeps]
 
 
 @dataclass(frozen=True)
@@ -306,11 +306,9 @@ def write_figures(
     """
     from sweeps.pages.matplotlib_figures import figures_of  # matplotlib takes a second
 
-    store, plan, ranking = ranked(name, storage)
-    if not ranking.records:
-        raise UserError(f"sweep {name!r} has no trial yet")
+    sweep = read_sweep_with_trials(name, storage)
     try:
-        found = figures_of(ranking, plan, store.rows, form)
+        found = figures_of(sweep.ranking, sweep.plan, sweep.store.rows, form)
     except (FileNotFoundError, ValueError) as error:
         raise UserError(f"sweep {name!r}: its predictions cannot be used: {error}") from None
     folder = Path(output or f"{name}-figures")
@@ -324,6 +322,6 @@ def write_figures(
 @tells_storage_faults
 def write_report(name: str, storage: str, output: str | None = None) -> str:
     """Write the report of a sweep, by default ``<name>-report.html``; returns its path."""
-    store, plan, ranking = ranked(name, storage)
-    page = stored_report(store, plan, ranking.records, load_judgement(store))
+    sweep = StoredSweep.read(name, storage)
+    page = sweep.report(load_judgement(sweep.store))
     return write_text(page, output or f"{name}-report.html")

@@ -10,13 +10,10 @@ from sweeps.errors import UserError
 from sweeps.evidence.comparison import compare_with_champion
 from sweeps.messages.formatting import calsweep_command, counted
 from sweeps.planning.checks import use_working_folder
-from sweeps.search.plan import Plan
-from sweeps.search.ranking import Ranking
 from sweeps.service.delivered import Delivered, deliver, read_on_test
 from sweeps.service.exporting import Builder
-from sweeps.service.stored import ranked, result_so_far, sweeps_on_test_split
+from sweeps.service.stored import StoredSweep, sweeps_on_test_split
 from sweeps.service.trained import load_same_data
-from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import check_answers
 from sweeps.tracking.kept_address import tracking_uri_of
 from sweeps.tracking.registered_models import Alias, Registry, Version
@@ -40,33 +37,30 @@ def register(name: str, storage: str) -> str:
         UserError: See :func:`~sweeps.service.exporting.export_model`; or MLflow does not answer, or
             does not have the sweep.
     """
-    store, plan, ranking = _tracked(name, storage)
-    return register_recommended(store, plan, ranking, lambda: load_same_data(store, plan))
+    sweep = _tracked(name, storage)
+    return register_recommended(sweep, lambda: load_same_data(sweep))
 
 
-def register_recommended(
-    store: SweepStore, plan: Plan, ranking: Ranking, load: Callable[[], Dataset]
-) -> str:
+def register_recommended(sweep: StoredSweep, load: Callable[[], Dataset]) -> str:
     """Register the recommended classifier of a sweep, whose data `load` returns, as a new version.
 
     It becomes ``champion`` if the sweep has ended without warnings, and it is not worse than the
     present champion on the same test split; otherwise ``challenger``. A classifier that this sweep
     has already registered is not built again. Returns one sentence about what happened and why.
     """
-    registry = _registry(store, plan)
-    delivered = deliver(store, plan, ranking)
-    version = _version_of(registry, store, plan, delivered, load)
+    registry, delivered = _registry(sweep), deliver(sweep)
+    version = _version_of(registry, sweep, delivered, load)
     champion = registry.at("champion")
     if champion == version:
         return f"{registry.address('champion')} is this classifier, version {version.number}"
-    found = _succession(registry, store, plan, ranking, delivered, version, champion)
+    found = _succession(registry, sweep, delivered, version, champion)
     alias: Alias = "champion" if found.moves else "challenger"
     registry.move(alias, version)
     registered = f"{registry.address(alias)} is version {version.number}"
     if found.moves:
         return f"{registered}: {found.why}"
     stays = "there is no champion" if champion is None else f"@champion stays {champion.number}"
-    promote_it = calsweep_command(f"promote {plan.name}", store.storage)
+    promote_it = calsweep_command(f"promote {sweep.plan.name}", sweep.store.storage)
     return f"{registered}; {stays}: {found.why}; {promote_it} moves it"
 
 
@@ -75,23 +69,24 @@ def promote(name: str, storage: str) -> str:
 
     Returns one sentence about what happened. Raises UserError as :func:`register` does.
     """
-    store, plan, ranking = _tracked(name, storage)
-    registry, delivered = _registry(store, plan), deliver(store, plan, ranking)
-    version = _version_of(registry, store, plan, delivered, lambda: load_same_data(store, plan))
+    sweep = _tracked(name, storage)
+    registry, delivered = _registry(sweep), deliver(sweep)
+    version = _version_of(registry, sweep, delivered, lambda: load_same_data(sweep))
     before = registry.at("champion")
     registry.move("champion", version)
     was = f", after version {before.number}" if before not in (None, version) else ""
     return f"{registry.address('champion')} is version {version.number}{was}"
 
 
-def _tracked(name: str, storage: str) -> tuple[SweepStore, Plan, Ranking]:
-    store, plan, ranking = ranked(name, storage)
+def _tracked(name: str, storage: str) -> StoredSweep:
+    sweep = StoredSweep.read(name, storage)
     use_working_folder()
-    check_answers(tracking_uri_of(store, plan.sweep.tracking.uri))
-    return store, plan, ranking
+    check_answers(tracking_uri_of(sweep.store, sweep.plan.sweep.tracking.uri))
+    return sweep
 
 
-def _registry(store: SweepStore, plan: Plan) -> Registry:
+def _registry(sweep: StoredSweep) -> Registry:
+    plan, store = sweep.plan, sweep.store
     parent, _ = store.load_run_ids()
     if parent is None:
         sync = calsweep_command(f"sync {plan.name}", store.storage)
@@ -104,42 +99,35 @@ def _registry(store: SweepStore, plan: Plan) -> Registry:
 
 
 def _version_of(
-    registry: Registry,
-    store: SweepStore,
-    plan: Plan,
-    delivered: Delivered,
-    load: Callable[[], Dataset],
+    registry: Registry, sweep: StoredSweep, delivered: Delivered, load: Callable[[], Dataset]
 ) -> Version:
     """The registered version of a classifier, which is built only if there is none."""
     known = registry.version_of(delivered.number)
     if known is not None:
         return known
-    return registry.add(Builder(store, plan, load()).to_register(delivered))
+    return registry.add(Builder(sweep, load()).to_register(delivered))
 
 
 def _succession(
     registry: Registry,
-    store: SweepStore,
-    plan: Plan,
-    ranking: Ranking,
+    sweep: StoredSweep,
     delivered: Delivered,
     version: Version,
     champion: Version | None,
 ) -> Succession:
-    result, has_ended = result_so_far(store, plan, ranking)
-    if not has_ended:
+    if not sweep.has_ended:
         return Succession(False, "the sweep has not ended")
-    if result.warnings:
-        return Succession(False, f"the sweep has {counted(len(result.warnings), 'warning')}")
+    if warnings := sweep.result.warnings:
+        return Succession(False, f"the sweep has {counted(len(warnings), 'warning')}")
     if champion is None:
         return Succession(True, "the sweep has no warnings, and there was no champion")
     if champion.test_split != version.test_split:
         return Succession(False, f"version {champion.number} was evaluated on another test split")
-    ours, theirs = read_on_test(store, delivered), registry.on_test(champion)
+    ours, theirs = read_on_test(sweep, delivered), registry.on_test(champion)
     if ours is None or theirs is None:
         return Succession(False, f"predictions to compare it with {champion.number} are missing")
     try:
-        found = compare_with_champion(ours, theirs, sweeps_on_test_split(store))
+        found = compare_with_champion(ours, theirs, sweeps_on_test_split(sweep.store))
     except ValueError as error:  # other classes
         return Succession(False, f"compared with version {champion.number}, {error}")
     words = "worse" if found.verdict == "worse" else "not worse"

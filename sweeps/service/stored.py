@@ -1,10 +1,10 @@
-"""The sweeps of a storage for ``calsweep best``, read without MLflow."""
+"""The sweeps of a storage, read without MLflow."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import redact
@@ -14,13 +14,53 @@ from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.result import SweepResult
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
-from sweeps.search.record import TrialRecord
 from sweeps.service.mistakes import load_mistakes
 from sweeps.store.beginning import read_earlier_candidates, read_skipped
 from sweeps.store.identity import Identity, read_environment, read_identity
 from sweeps.store.sweep_store import SweepStore, left_out_if_unreadable, of_each_sweep
 
 logger = logging.getLogger("calsweep")
+
+
+@dataclass(frozen=True)
+class StoredSweep:
+    """A sweep of a storage, finished or not: its store, its plan, and its trials, ranked."""
+
+    store: SweepStore
+    plan: Plan
+    ranking: Ranking
+
+    @classmethod
+    def read(cls, name: str, storage: str) -> StoredSweep:
+        """Errors are those of :meth:`~sweeps.store.sweep_store.SweepStore.load_sweep`."""
+        store = SweepStore(storage, name)
+        plan = store.load_plan()
+        return cls(store, plan, Ranking(store.load_records(), plan.rule))
+
+    @property
+    def result(self) -> SweepResult:
+        """What it has found so far."""
+        return result_of(self.ranking, self.plan, load_judgement(self.store))
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether the result is final."""
+        return self.store.load_answer() is not None
+
+    def report(self, judgement: Judgement) -> str:
+        """Its report as one HTML page."""
+        from sweeps.pages.report import render_report  # its imports for drawing take a second
+
+        return render_report(
+            self.plan,
+            self.ranking.records,
+            judgement,
+            self.store.rows,
+            read_environment(self.store.folder),
+            load_mistakes(self.store),
+            read_skipped(self.store.folder),
+            *class_and_label_names(self.store),
+        )
 
 
 def stored_sweeps(
@@ -75,13 +115,6 @@ def _has_evaluated(own: Identity, other: SweepStore) -> bool:
     return any(r.state == "finished" and r.role != "encoder" for r in other.load_records())
 
 
-def ranked(name: str, storage: str) -> tuple[SweepStore, Plan, Ranking]:
-    """A sweep of the storage, its plan, and the ranking of its trials."""
-    store = SweepStore(storage, name)
-    plan = store.load_plan()
-    return store, plan, Ranking(store.load_records(), plan.rule)
-
-
 def load_judgement(store: SweepStore) -> Judgement:
     kept = store.load_answer()
     if kept is None:
@@ -91,29 +124,6 @@ def load_judgement(store: SweepStore) -> Judgement:
     except TypeError:
         logger.warning("%s/answer.json is damaged; shown without comparisons", store.folder.uri)
         return NOT_YET
-
-
-def result_so_far(store: SweepStore, plan: Plan, ranking: Ranking) -> tuple[SweepResult, bool]:
-    """The result of a sweep, and whether it is final."""
-    return result_of(ranking, plan, load_judgement(store)), store.load_answer() is not None
-
-
-def stored_report(
-    store: SweepStore, plan: Plan, records: Sequence[TrialRecord], judgement: Judgement
-) -> str:
-    """The report of a sweep as one HTML page, finished or not."""
-    from sweeps.pages.report import render_report  # its imports for drawing take a second
-
-    return render_report(
-        plan,
-        records,
-        judgement,
-        store.rows,
-        read_environment(store.folder),
-        load_mistakes(store),
-        read_skipped(store.folder),
-        *class_and_label_names(store),
-    )
 
 
 def read_stored_file(storage: str, name: str) -> str:

@@ -7,26 +7,26 @@ from typing import TYPE_CHECKING
 from sweeps.errors import UserError, first_line
 from sweeps.planning.checks import use_working_folder
 from sweeps.planning.data import load_data
-from sweeps.search.plan import Plan
-from sweeps.search.ranking import Ranking
 from sweeps.store.encoders import encoder_setup
 from sweeps.store.identity import read_identity
 
 if TYPE_CHECKING:
     from sweeps.evidence.ensemble import Selected
     from sweeps.search.record import TrialRecord
-    from sweeps.store.sweep_store import SweepStore
+    from sweeps.service.stored import StoredSweep
     from sweeps.sweep_file.schema import TrainableSection
     from trainables.data.core.base import Dataset
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
+    from trainables.files.storage import Folder
 
 
-def load_same_data(store: SweepStore, plan: Plan) -> Dataset:
+def load_same_data(sweep: StoredSweep) -> Dataset:
     """The data that a sweep was started with.
 
     Raises:
         UserError: The data have changed, or the sweep's classifiers cannot be built from them.
     """
+    plan, store = sweep.plan, sweep.store
     if plan.sweep.trainable is not None and plan.sweep.trainable.load is None:
         raise UserError(
             f"sweep {plan.name!r} was trained by a loop of your own, {plan.sweep.trainable.name}, "
@@ -43,21 +43,19 @@ def load_same_data(store: SweepStore, plan: Plan) -> Dataset:
     return dataset
 
 
-def load_ensemble(
-    store: SweepStore, plan: Plan, dataset: Dataset, selected: Selected
-) -> CalibratedEnsemble:
+def load_ensemble(sweep: StoredSweep, dataset: Dataset, selected: Selected) -> CalibratedEnsemble:
     """The ensemble selected from a sweep's trained classifiers; UserError without checkpoints."""
     from trainables.export.calibrated import CalibratedEnsemble
 
     members = []
     for trial, temperature in zip(selected.trials, selected.ensemble.temperatures, strict=True):
-        member = load_trained(store, plan, dataset, trial)
+        member = load_trained(sweep, dataset, trial)
         member.temperature.fill_(temperature)
         members.append(member)
     return CalibratedEnsemble(members, selected.ensemble.temperature)
 
 
-def select_ensemble(store: SweepStore, plan: Plan) -> Selected:
+def select_ensemble(sweep: StoredSweep) -> Selected:
     """The ensemble that a sweep offers; UserError if there is none or files are damaged.
 
     If the best networks of all settings are not shown to beat equally many seeds of cross-entropy,
@@ -65,14 +63,14 @@ def select_ensemble(store: SweepStore, plan: Plan) -> Selected:
     """
     from sweeps.evidence.ensemble import select, select_seeds
 
-    answer = store.load_answer() or {}
+    name, answer = sweep.plan.name, sweep.store.load_answer() or {}
     offered = (answer.get("ensemble") or {}).get("offered", "ensemble")
     find = select_seeds if offered == "seeds" else select
     try:
-        selected = find(Ranking(store.load_records(), plan.rule), store.rows)
+        selected = find(sweep.ranking, sweep.store.rows)
     except (OSError, ValueError) as error:
         raise UserError(
-            f"sweep {plan.name!r}: predictions of its trials cannot be read: {first_line(error)}"
+            f"sweep {name!r}: predictions of its trials cannot be read: {first_line(error)}"
         ) from None
     if selected is None or selected.networks < 2:
         why = (
@@ -80,25 +78,24 @@ def select_ensemble(store: SweepStore, plan: Plan) -> Selected:
             if selected is None
             else f"the best is one network, trial {selected.trials[0].number}; export that"
         )
-        raise UserError(f"sweep {plan.name!r} has no ensemble: {why}")
+        raise UserError(f"sweep {name!r} has no ensemble: {why}")
     return selected
 
 
-def load_trained(
-    store: SweepStore, plan: Plan, dataset: Dataset, record: TrialRecord
-) -> CalibratedClassifier:
+def load_trained(sweep: StoredSweep, dataset: Dataset, record: TrialRecord) -> CalibratedClassifier:
     """A trial's classifier with its temperature; UserError if its checkpoint is gone."""
+    plan, folder = sweep.plan, sweep.store.trial_folder(record.number)
     if plan.sweep.trainable is not None:
-        return _load_of_loop(store, plan.sweep.trainable, dataset, record)
+        return _load_of_loop(folder, plan.sweep.trainable, dataset, record)
     from trainables.export.calibrated import load_calibrated
 
-    encoder = encoder_setup(plan, store, dataset)
+    encoder = encoder_setup(plan, sweep.store, dataset)
     try:
         return load_calibrated(
             dataset,
             (plan.sweep.model.name, plan.sweep.model.options),
             record.config,
-            store.trial_folder(record.number),
+            folder,
             record.outcome["temperature"],
             None if encoder is None else encoder.uri,
         )
@@ -107,7 +104,7 @@ def load_trained(
 
 
 def _load_of_loop(
-    store: SweepStore, trainable: TrainableSection, dataset: Dataset, record: TrialRecord
+    folder: Folder, trainable: TrainableSection, dataset: Dataset, record: TrialRecord
 ) -> CalibratedClassifier:
     """As :func:`load_trained`, by the user's function."""
     from trainables.export.loop_models import load_of_loop
@@ -121,7 +118,7 @@ def _load_of_loop(
             (trainable.name, trainable.options),
             trainable.load,
             record.config,
-            store.trial_folder(record.number),
+            folder,
             record.outcome["temperature"],
         )
     except Exception as error:  # whatever the user's function raises

@@ -9,7 +9,7 @@ from sweeps.messages.formatting import calsweep_command
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.ranking import Ranking
 from sweeps.service.ending import ending
-from sweeps.service.stored import result_so_far
+from sweeps.service.stored import StoredSweep
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.tracking.address import check_answers
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
@@ -64,10 +64,9 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
                     RunUnansweredError,
                 ) as error:
                     left.append(str(error))
-            ranking = Ranking(records, plan.rule)
-            found, final = result_so_far(store, plan, ranking)
-            if final:
-                ended = ending(plan, store, ranking, found)
+            sweep = StoredSweep(store, plan, Ranking(records, plan.rule))
+            if sweep.has_ended:
+                ended = ending(sweep, sweep.result)
                 persistently(mirror.answer, ended)
                 persistently(mirror.end, ended)
             else:

@@ -118,11 +118,11 @@ def test_the_model_gives_the_calibrated_probabilities_of_the_sweep(result: calsw
     assert np.allclose(model(rows).detach(), probs[:5], atol=1e-6)
     # The test logits are those that the trial wrote, divided by its temperature.
     assert result.recommended is not None
-    trial = result._records[result.recommended.trials[0]]
-    logits, labels = Rows.read(result._store.trial_folder(trial.number), "test").tensors()
+    trial = result._sweep.ranking.records[result.recommended.trials[0]]
+    logits, labels = Rows.read(result._sweep.store.trial_folder(trial.number), "test").tensors()
     from sweeps.planning.data import load_data
 
-    split = load_data(result._store.load_sweep()).test
+    split = load_data(result._sweep.store.load_sweep()).test
     assert np.array_equal(split.labels, labels)
     expected = (logits / trial.outcome["temperature"]).softmax(1)
     assert torch.allclose(model(torch.from_numpy(split.inputs.copy())), expected, atol=1e-5)

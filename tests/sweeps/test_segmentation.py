@@ -20,6 +20,7 @@ from sweeps.search.rules import rule_of
 from sweeps.service.exporting import export_model, predict, reads_files
 from sweeps.service.mistakes import keep_mistakes, load_mistakes
 from sweeps.service.reading import write_report
+from sweeps.service.stored import StoredSweep
 from sweeps.service.trained import load_same_data, load_trained
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
@@ -115,9 +116,9 @@ def test_the_choice_is_compared_and_reported(store: SweepStore) -> None:
 
 
 def test_the_classifier_gives_probabilities_of_each_pixel(store: SweepStore) -> None:
-    sweep = store.load_sweep()
-    dataset = load_same_data(store, Plan(sweep))
-    classifier = load_trained(store, Plan(sweep), dataset, store.load_records()[-1])
+    sweep = StoredSweep.read(store.name, store.storage)
+    dataset = load_same_data(sweep)
+    classifier = load_trained(sweep, dataset, store.load_records()[-1])
     probs = classifier.predict_proba(dataset.test.inputs.copy())
     assert probs.shape == (24, 3, 32, 32)
     np.testing.assert_allclose(probs.sum(1), 1, atol=1e-5)

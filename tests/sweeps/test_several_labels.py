@@ -24,6 +24,7 @@ from sweeps.search.rules import rule_of
 from sweeps.service.exporting import export_model, predict
 from sweeps.service.mistakes import keep_mistakes, load_mistakes
 from sweeps.service.reading import write_report
+from sweeps.service.stored import StoredSweep
 from sweeps.service.trained import load_same_data, load_trained
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
@@ -160,9 +161,9 @@ def test_the_choice_label_by_label(store: SweepStore) -> None:
 
 
 def test_the_classifier_gives_a_probability_for_each_label(store: SweepStore) -> None:
-    sweep = store.load_sweep()
-    dataset = load_same_data(store, Plan(sweep))
-    classifier = load_trained(store, Plan(sweep), dataset, store.load_records()[-1])
+    sweep = StoredSweep.read(store.name, store.storage)
+    dataset = load_same_data(sweep)
+    classifier = load_trained(sweep, dataset, store.load_records()[-1])
     assert classifier.classes == tuple(FINDINGS)
     probs = classifier.predict_proba(dataset.test.inputs.copy())
     assert probs.shape == (len(dataset.test), 3)

@@ -32,6 +32,7 @@ from sweeps.service.delivered import Wanted, deliver
 from sweeps.service.exporting import export_model, predict
 from sweeps.service.in_process import InProcess
 from sweeps.service.registering import register
+from sweeps.service.stored import StoredSweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
@@ -161,12 +162,11 @@ def test_everything_delivers_what_is_recommended(
 )
 def test_others_are_delivered_by_request(judged: SweepStore, wanted: Wanted, number: int) -> None:
     keep_verdict(judged, "not supported")
-    sweep = judged.load_sweep()
-    ranking = Ranking(judged.load_records(), rule_of(sweep))
-    found = deliver(judged, Plan(sweep), ranking, wanted)
+    sweep = StoredSweep.read("judged", judged.storage)
+    found = deliver(sweep, wanted)
     assert (found.number, found.recommended) == (str(number), False)
     assert found.why.startswith(f"Asked for by {wanted}. Recommended: cross-entropy with a")
-    assert deliver(judged, Plan(sweep), ranking, Wanted(trial=0)).recommended
+    assert deliver(sweep, Wanted(trial=0)).recommended
 
 
 def test_requests_that_cannot_be_met_are_reported(judged: SweepStore) -> None:

@@ -43,7 +43,7 @@ def test_show_prints_the_answer_again(folder: Path) -> None:
     assert "The search ended by search.max_epochs = 9" in done.stdout
     cut_off = calsweep(folder, "show", "cut-off")
     assert "not finished; `calsweep resume cut-off` continues it" in cut_off.stdout
-    found, _ = read_answer("cut-off", str(folder / "calsweep-store"))
+    _, found, _ = read_answer("cut-off", str(folder / "calsweep-store"))
     assert found.rows[-1]["note"] == "not finished, at epoch 2"
 
 

@@ -51,11 +51,11 @@ def test_a_sweep_of_which_no_trial_has_begun_has_no_answer(tmp_path: Path) -> No
 def test_the_answer_is_for_good_once_the_sweep_has_ended(tmp_path: Path) -> None:
     records = [baseline(val_ece=0.05), trial(1, val_ece=0.02)]
     store = new_store(tmp_path, make_sweep("ended"), records)
-    answer, final = read_answer("ended", str(tmp_path))
+    _, answer, final = read_answer("ended", str(tmp_path))
     assert not final
     assert answer.selected is not None and answer.selected.loss == "focal"
     store.save_answer(answer.to_json())
-    assert read_answer("ended", str(tmp_path))[1]
+    assert read_answer("ended", str(tmp_path))[2]
 
 
 @pytest.mark.parametrize("there_is", [False, True])

@@ -11,7 +11,7 @@ from sweeps.results.recommendation import shown_network
 from sweeps.search.plan import Plan
 from sweeps.service.ending import end_of, take_look
 from sweeps.service.mistakes import keep_mistakes, load_mistakes
-from sweeps.service.stored import stored_report
+from sweeps.service.stored import StoredSweep
 from sweeps.store.kept_rows import KeptRows
 from sweeps.tracking.artifacts import collect_artifacts
 from tests.builders import baseline, finalist, make_sweep, new_store, queue_of, trial
@@ -80,7 +80,7 @@ def test_the_end_of_a_sweep_decodes_each_file_at_most_once(
     take_look(Plan(sweep), store, ending.ranking)
     keep_mistakes(store, shown_network(ending.ranking, ending.result.recommended), data)
     assert load_mistakes(store)
-    page = stored_report(store, Plan(sweep), records, judgement)
+    page = StoredSweep(store, Plan(sweep), ending.ranking).report(judgement)
     assert "Risk–coverage curve on the test split" in page
     assert len(decoded) == 18  # both splits of 9 trials
     assert set(decoded.values()) == {1}
