@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from calsweep.estimator import CalibratedClassifierSweep as CalibratedClassifierSweep
     from calsweep.judging import Judgement as Judgement
     from calsweep.judging import judge as judge
-    from calsweep.result import Best as Best
     from calsweep.result import Result as Result
     from calsweep.result import best as best
     from calsweep.result import load as load
@@ -26,15 +25,17 @@ if TYPE_CHECKING:
     from sweeps.errors import SweepInterruptedError as SweepInterruptedError
     from sweeps.errors import UserError as UserError
     from sweeps.results.recommendation import Recommendation as Recommendation
+    from sweeps.results.result import Best as Best
     from trainables.trials.own_loop import Trial as Trial
 
 _HOMES: Final = {
     "calsweep.estimator": ("CalibratedClassifierSweep",),
     "calsweep.judging": ("Judgement", "judge"),
-    "calsweep.result": ("Best", "Result", "best", "load"),
+    "calsweep.result": ("Result", "best", "load"),
     "calsweep.running": ("loss", "resume", "run"),
     "sweeps.errors": ("SweepFailedError", "SweepInterruptedError", "UserError"),
     "sweeps.results.recommendation": ("Recommendation",),
+    "sweeps.results.result": ("Best",),
     "trainables.trials.own_loop": ("Trial",),
 }
 _WITHOUT_EXTRA: Final = ("sweeps.errors", "calsweep.judging")

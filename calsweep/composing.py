@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sweeps.errors import UserError
-from sweeps.store.sweep_store import storage_fault, sweep_names
+from sweeps.store.sweep_store import storage_faults, sweep_names
 from trainables.files.storage import Folder, absolute, digest_of, new_digest
 
 if TYPE_CHECKING:
@@ -148,13 +148,12 @@ class Composer:
         from trainables.plugins.saved_objects import keep
 
         try:
-            return keep(Folder(self.storage) / "code", value, label)
+            with storage_faults(self.storage):
+                return keep(Folder(self.storage) / "code", value, label)
         except ValueError as error:
             raise UserError(
                 f"{key}: {error}; define it without that, or in a module that can be imported"
             ) from None
-        except OSError as error:
-            raise UserError(storage_fault(self.storage, error)) from None
 
     def _kept_data(self, key: str, given: Any, groups: Any) -> Section:
         """Writes samples, labels, weights and groups to a file; returns the section to read it."""
@@ -177,11 +176,9 @@ class Composer:
         else:
             name, stem, data, more = "npz", *_arrays(samples, *targets, where)
         folder, file = Folder(self.storage) / "data", f"{stem}.{name}"
-        try:
+        with storage_faults(self.storage):
             if not folder.exists(file):
                 folder.write(file, data)
-        except OSError as error:
-            raise UserError(storage_fault(self.storage, error)) from None
         return {"name": name, key: (folder / file).uri, **more}
 
 

@@ -6,13 +6,14 @@ import io
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, Literal
 
 from sweeps.errors import UserError
 from sweeps.messages.formatting import DEFAULT_STORAGE, format_loss
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.refinement import parts_of_nll
+from sweeps.results.result import Best
 from sweeps.results.verdicts import Comparison
 from sweeps.search.record import TrialRecord
 from sweeps.service.reading import find_best, read_answer
@@ -25,35 +26,6 @@ if TYPE_CHECKING:
     from sweeps.service.delivered import Wanted
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
     from trainables.files.rows import Rows
-
-
-@dataclass(frozen=True)
-class Best:
-    """The setting that a sweep selected.
-
-    Attributes:
-        loss: Name of the loss.
-        hyperparameters: Values by name.
-        val: Metrics on the validation split (``error``, ``ece``, ``nll`` and the objective), means
-            over the fresh seeds, as fractions.
-        test: The same metrics on the test split, which is never used for selection.
-        temperature: Fitted temperature, the mean over the fresh seeds.
-        verdict: Whether the setting is better than cross-entropy with temperature scaling:
-            ``supported``, ``not supported`` (the difference may be chance) or ``worse``; None if
-            they could not be compared.
-    """
-
-    loss: str
-    hyperparameters: Mapping[str, Any]
-    val: Mapping[str, float]
-    test: Mapping[str, float]
-    temperature: float
-    verdict: str | None
-
-    @property
-    def supported(self) -> bool:
-        """Whether the setting is shown to be better than temperature-scaled cross-entropy."""
-        return self.verdict == "supported"
 
 
 class Result:
@@ -86,10 +58,7 @@ class Result:
     @property
     def best(self) -> Best | None:
         """The selected setting; None if no trial passed the guard."""
-        found = self._found
-        return (
-            None if found.selected is None else Best(**vars(found.selected), verdict=found.verdict)
-        )
+        return self._found.selected
 
     @property
     def supported(self) -> bool:

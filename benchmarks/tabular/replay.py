@@ -71,7 +71,7 @@ def replay(
     if expected is not None:
         from sweeps.search.guide import Guide
 
-        guide = Guide(plan.space, plan.rule, recorded, [], num_classes, 0, candidates)
+        guide = Guide(plan, past.known, [], num_classes)
         finals = FinalistPlan(plan, (), guide if expected else None)
     queue = TrialQueue(plan, keep_nothing, num_classes, past, finals=finals)
     running: list[_Running] = []

@@ -114,7 +114,7 @@ def _replay(
             (f"offered, at most {networks}", choose(ranking, read)),
         ):
             if each is not None:
-                nll = M.evaluate(each.on_test(read)[0], labels, ["nll"])["nll"]
+                nll = M.evaluate(each.on_test.logits, labels, ["nll"])["nll"]
                 result[name] = len(records), each.networks, nll
     return result
 

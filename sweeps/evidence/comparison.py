@@ -205,23 +205,26 @@ def compare_with_champion(ours: Rows, theirs: Rows, sweeps: int = 1) -> Comparis
     Raises:
         ValueError: The predictions are of different samples or classes.
     """
-    from trainables import metrics as M
+    from trainables.metrics import Design
 
     if ours.logits.shape != theirs.logits.shape or not np.array_equal(ours.labels, theirs.labels):
         raise ValueError("the predictions are of different samples")
-    found = M.difference(
-        "nll",
-        [double_tensors(ours)[0].softmax(dim=1)],
-        [double_tensors(theirs)[0].softmax(dim=1)],
-        double_tensors(ours)[1],
-        confidence=1 - ERROR / sweeps,
-        decisions=ours.decisions,
-        clusters=ours.clusters(),
-    )
+    (logits, labels), (rival, _) = double_tensors(ours), double_tensors(theirs)
+    design = Design(1 - ERROR / sweeps, decisions=ours.decisions, clusters=ours.clusters())
+    found = compare_trained(("recommended", "champion"), (logits, rival), labels, design)
+    return replace(found, split="test", corrected_for=sweeps, groups=ours.num_groups)
+
+
+def compare_trained(
+    names: tuple[str, str], logits: tuple[Tensor, Tensor], labels: Tensor, design: Design
+) -> Comparison:
+    """Compare two trained classifiers by NLL: the interval is over samples alone."""
+    from trainables.metrics import difference
+
+    ours, theirs = ([each.softmax(dim=1)] for each in logits)
+    found = difference("nll", ours, theirs, labels, design)
     values = found.value, found.low, found.high, found.verdict
-    return Comparison(
-        "recommended", "champion", "nll", *values, 1, "test", sweeps, groups=ours.num_groups
-    )
+    return Comparison(*names, "nll", *values, seeds=1, groups=found.clusters)
 
 
 def _metrics_of(objective: MetricName) -> list[str]:

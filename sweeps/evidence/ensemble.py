@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sweeps.evidence.comparison import ERROR
+from sweeps.evidence.comparison import ERROR, compare_trained
 from sweeps.evidence.prediction_sets import COVERAGE, one_class, set_rows
 from sweeps.messages.formatting import counted
 from sweeps.results.columns import shown_metrics
@@ -44,6 +44,7 @@ class Selected:
         ensemble: Their temperatures.
         pool: The candidates that `fit` selected them from.
         fit: Finds the ensemble of logits on the validation split.
+        read: Returns a trial's predictions.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Selected:
     ensemble: Ensemble
     pool: Pool
     fit: Fit
+    read: ReadRows
 
     @property
     def networks(self) -> int:
@@ -75,19 +77,26 @@ class Selected:
         crossed = cross_fitted_ensemble(self.pool.logits, labels, self.fit, groups)
         return Labelled(crossed, labels, groups)
 
-    def on_test(self, read: ReadRows) -> Labelled:
+    @cached_property
+    def on_test(self) -> Labelled:
         """The test split; errors are those of :func:`select`."""
         members = dict(zip(self.ensemble.members, self.trials, strict=True))
-        found = {key: one_class(read("test", trial.number)) for key, trial in members.items()}
+        found = {key: one_class(self.read("test", trial.number)) for key, trial in members.items()}
         known = {key: each for key, each in found.items() if each is not None}  # all, as above
         logits = self.ensemble({key: each.logits for key, each in known.items()})
         return next(iter(known.values()))._replace(logits=logits)
 
-    def sets(self, on_test: Labelled, coverages: Sequence[float]) -> Sets:
-        """Its prediction sets, given :meth:`on_test`."""
+    def sets(self, coverages: Sequence[float]) -> Sets:
+        """Its prediction sets."""
         from trainables.export.prediction_sets import fit_prediction_sets
 
-        return fit_prediction_sets(self.crossed, on_test, coverages)
+        return fit_prediction_sets(self.crossed, self.on_test, coverages)
+
+    def metric(self, name: str) -> float:
+        """A metric on the test split."""
+        from trainables import metrics as M
+
+        return M.evaluate(self.on_test.logits, self.on_test.labels, [name])[name]
 
 
 @dataclass(frozen=True)
@@ -151,15 +160,12 @@ def judge_ensemble(
     """
     from trainables.posthoc.ensembles import LEAST_NETWORKS
 
-    selected, all_seeds = select(ranking, read), select_seeds(ranking, read)
-    if selected is None or selected.networks < LEAST_NETWORKS:
-        return _of_seeds_alone(ranking, all_seeds, read, name)
-    ours = _Judged(selected, selected.on_test(read))
-    seeds = None if all_seeds is None else _Judged(all_seeds, all_seeds.on_test(read))
+    ours, seeds = select(ranking, read), select_seeds(ranking, read)
+    if ours is None or ours.networks < LEAST_NETWORKS:
+        return _of_seeds_alone(ranking, seeds, name)
     rival = seeds
-    if all_seeds is None or all_seeds.networks != selected.networks:
-        equal = select_seeds(ranking, read, selected.networks)
-        rival = None if equal is None else _Judged(equal, equal.on_test(read))
+    if seeds is None or seeds.networks != ours.networks:
+        rival = select_seeds(ranking, read, ours.networks)
     comparisons = [] if rival is None else _comparisons(ours, rival, sweeps)
     found = {
         **_facts(ranking, ours),
@@ -172,32 +178,14 @@ def judge_ensemble(
     return [found]
 
 
-def _of_seeds_alone(
-    ranking: Ranking, seeds: Selected | None, read: ReadRows, name: str
-) -> list[dict[str, Any]]:
+def _of_seeds_alone(ranking: Ranking, seeds: Selected | None, name: str) -> list[dict[str, Any]]:
     from trainables.posthoc.ensembles import LEAST_NETWORKS
 
     if seeds is None or seeds.networks < LEAST_NETWORKS:
         return []
-    judged = _Judged(seeds, seeds.on_test(read))
-    advice = _advice_on_seeds(judged, name)
-    facts = _facts(ranking, judged)
-    found = {**facts, "seeds": None, "comparisons": [], "offered": "seeds"}
+    advice = _advice_on_seeds(seeds, name)
+    found = {**_facts(ranking, seeds), "seeds": None, "comparisons": [], "offered": "seeds"}
     return [{**found, "why": [advice], "advice": advice}]
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """An ensemble with its logits on the test split."""
-
-    selected: Selected
-    on_test: Labelled
-
-    def metric(self, name: str) -> float:
-        """A metric on the test split."""
-        from trainables import metrics as M
-
-        return M.evaluate(self.on_test.logits, self.on_test.labels, [name])[name]
 
 
 def _known(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
@@ -222,7 +210,7 @@ def _selected(
         return None
     found = fit(pool.logits, pool.labels)
     members = tuple(pool.trials[index] for index in found.members)
-    return Selected(name, members, found, pool, fit)
+    return Selected(name, members, found, pool, fit, read)
 
 
 def _pool(trials: Sequence[TrialRecord], read: ReadRows) -> Pool | None:
@@ -233,7 +221,7 @@ def _pool(trials: Sequence[TrialRecord], read: ReadRows) -> Pool | None:
     return Pool(tuple(trials), [each.logits for each in found], *found[0][1:])
 
 
-def _comparisons(ours: _Judged, theirs: _Judged, sweeps: int) -> list[Comparison]:
+def _comparisons(ours: Selected, theirs: Selected, sweeps: int) -> list[Comparison]:
     """The ensemble against equally many seeds of cross-entropy, by NLL on both splits.
 
     All networks are already trained, so the intervals are over samples alone. All sweeps that are
@@ -244,28 +232,14 @@ def _comparisons(ours: _Judged, theirs: _Judged, sweeps: int) -> list[Comparison
     found = []
     splits: tuple[tuple[Split, int | None], ...] = (("test", sweeps), ("validation", None))
     for split, corrected_for in splits:
-        a, b = (
-            each.on_test if split == "test" else each.selected.crossed for each in (ours, theirs)
-        )
+        a, b = (each.on_test if split == "test" else each.crossed for each in (ours, theirs))
         design = M.Design(confidence=1 - ERROR / (corrected_for or 1), clusters=a.groups)
-        one, other = (each.logits.softmax(dim=1) for each in (a, b))
-        each = M.difference("nll", [one], [other], a.labels, design)
-        found.append(
-            Comparison(
-                *(ENSEMBLE, theirs.selected.name, "nll"),
-                *(each.value, each.low, each.high),
-                verdict=each.verdict,
-                seeds=1,
-                split=split,
-                corrected_for=corrected_for,
-                groups=each.clusters,
-            )
-        )
+        each = compare_trained((ENSEMBLE, theirs.name), (a.logits, b.logits), a.labels, design)
+        found.append(replace(each, split=split, corrected_for=corrected_for))
     return found
 
 
-def _facts(ranking: Ranking, judged: _Judged) -> dict[str, Any]:
-    selected = judged.selected
+def _facts(ranking: Ranking, selected: Selected) -> dict[str, Any]:
     members = zip(selected.trials, selected.ensemble.temperatures, strict=True)
     is_mean = selected.name != ENSEMBLE
     label = mean_label(selected.networks) if is_mean else ENSEMBLE
@@ -276,17 +250,17 @@ def _facts(ranking: Ranking, judged: _Judged) -> dict[str, Any]:
         ],
         "networks": selected.networks,
         "temperature": selected.ensemble.temperature,
-        "row": _row(ranking, judged, label),
-        "sets": set_rows(label, [selected.sets(judged.on_test, (COVERAGE,))]),
+        "row": _row(ranking, selected, label),
+        "sets": set_rows(label, [selected.sets((COVERAGE,))]),
     }
 
 
-def _row(ranking: Ranking, judged: _Judged, label: str) -> dict[str, Any]:
+def _row(ranking: Ranking, selected: Selected, label: str) -> dict[str, Any]:
     from trainables import metrics as M
 
     shown = [key for key in shown_metrics(ranking.rule.objective) if key != "temperature"]
     names = sorted({MetricName.parse(key).metric for key in shown} & M.METRICS.keys())
-    selected, (scaled, labels, _) = judged.selected, judged.on_test
+    scaled, labels, _ = selected.on_test
     temperature = selected.ensemble.temperature
     measured = {
         "val": M.evaluate(selected.crossed.logits, selected.crossed.labels, names),
@@ -317,10 +291,10 @@ _VERDICTS: Final[dict[Verdict, str]] = {
 
 
 def _sentences(
-    ranking: Ranking, ours: _Judged, rival: _Judged | None, comparisons: Sequence[Comparison]
+    ranking: Ranking, ours: Selected, rival: Selected | None, comparisons: Sequence[Comparison]
 ) -> list[str]:
-    networks = counted(ours.selected.networks, "network")
-    labels = ", ".join(dict.fromkeys(trial.label for trial in ours.selected.trials))
+    networks = counted(ours.networks, "network")
+    labels = ", ".join(dict.fromkeys(trial.label for trial in ours.trials))
     lines = [
         f"Ensemble of {networks} that this sweep has trained (each prediction costs {networks}): "
         f"{labels}."
@@ -329,7 +303,7 @@ def _sentences(
         seeds = counted(len(_seeds(ranking)), "seed")
         return [
             *lines,
-            f"Whether it beats {ours.selected.networks} seeds of cross-entropy is not decided: "
+            f"Whether it beats {ours.networks} seeds of cross-entropy is not decided: "
             f"cross-entropy was trained with {seeds} (selection.baseline_seeds).",
         ]
     on_test = comparisons[0]
@@ -347,14 +321,14 @@ def _is_no_better(comparisons: Sequence[Comparison]) -> bool:
 
 
 def _advice(
-    ours: _Judged, rival: _Judged | None, comparisons: Sequence[Comparison], name: str
+    ours: Selected, rival: Selected | None, comparisons: Sequence[Comparison], name: str
 ) -> str:
     """What to do if several networks per prediction are affordable; empty if undecided."""
     if rival is None:
         return ""
     if not _is_no_better(comparisons):
         return (
-            f"For the lowest NLL export the {ours.selected.label} that this sweep has trained "
+            f"For the lowest NLL export the {ours.label} that this sweep has trained "
             f"(`calsweep export {name} --ensemble`): its NLL is lower than that of equally many "
             f"seeds of cross-entropy, by more than chance, its ECE is "
             f"{ours.metric('ece'):.4f}, and a prediction costs that many networks."
@@ -364,9 +338,9 @@ def _advice(
     )
 
 
-def _advice_on_seeds(seeds: _Judged, name: str) -> str:
+def _advice_on_seeds(seeds: Selected, name: str) -> str:
     return (
-        f"For a lower NLL average {seeds.selected.networks} seeds of cross-entropy: with a "
+        f"For a lower NLL average {seeds.networks} seeds of cross-entropy: with a "
         f"temperature their NLL is {seeds.metric('nll'):.4f} and their ECE "
         f"{seeds.metric('ece'):.4f}, and a prediction costs that many networks (`calsweep "
         f"export {name} --ensemble`)."

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,19 +12,18 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from sweeps.errors import UserError
+from sweeps.judging.facts import LEVEL, Facts, common_facts, facts_of, mean_facts
 from sweeps.judging.inputs import Predicted
 from sweeps.judging.soft_labels import judged_by_soft_labels
 from trainables import metrics as M
 from trainables.metrics._inputs import probabilities
 from trainables.metrics.inference.clusters import Clusters, clusters_of
-from trainables.metrics.inference.influence import mean_interval, share_interval
+from trainables.metrics.inference.influence import share_interval
 from trainables.metrics.proper_scores import log_losses_of_logits
 from trainables.posthoc import PostHoc, TemperatureScaling, cross_fitted
 from trainables.posthoc.conformal import SCORES, PredictionSets
 from trainables.posthoc.crossfit import random_folds
 from trainables.posthoc.structured import cross_fitted_scalings, simplest_good
-
-Facts = dict[str, Any]
 
 _OF_SCALING = ("nll", "brier", "ece", "error")
 COMPARED = ("nll", "brier", "ece", "error")
@@ -39,7 +37,6 @@ _MIN_FOR_SETS = 200  # samples; a quarter of them calibrates the sets at a time
 _SET_ELEMENTS = 2_000_000  # N · K at most for measuring prediction sets
 _MIN_IN_GROUP = 20
 _SMALL = 200_000  # N · K up to which one thread is as fast as several
-_LEVEL = 0.95
 
 
 def judge(models: Sequence[Predicted]) -> Facts:
@@ -138,18 +135,12 @@ def _judged(model: Predicted) -> Facts:
     best = simplest_good(losses, clusters)
     nll, refinement = float(model.log_losses.mean()), float(losses[best].mean())
     scaler = TemperatureScaling().fit(model.logits, labels)
-    bins = M.reliability_bins(probs, labels)
+    metrics = _intervals(M.METRIC_NAMES, probs, labels, model.clusters)
     return {
-        "name": model.name,
-        "samples": len(labels),
-        "classes": len(model.classes),
-        "clusters": None if clusters is None else len(clusters),
-        "metrics": _intervals(M.METRIC_NAMES, probs, labels, model.clusters)
-        | {"nll": _mean(model.log_losses, clusters)},
-        "direction": _direction(model),
+        **_common(model, metrics | {"nll": mean_facts(model.log_losses, clusters)}, clusters),
         "scaling": {
             make.name: _intervals(_OF_SCALING, probabilities(logits), labels, model.clusters)
-            | {"nll": _mean(losses[make], clusters)}
+            | {"nll": mean_facts(losses[make], clusters)}
             for make, logits in crossed.items()
         },
         "recommended": best.name,
@@ -159,7 +150,6 @@ def _judged(model: Predicted) -> Facts:
         "at_bound": scaler.at_bound,
         "floor": model.floor,
         "at_floor": model.at_floor,
-        "bins": _bins(bins),
         "per_class": _per_class(model),
         "per_group": [] if model.groups is None else _per_group(model),
         "sets": _sets(best, model, clusters),
@@ -169,33 +159,20 @@ def _judged(model: Predicted) -> Facts:
 def _judged_top_label(model: Predicted) -> Facts:
     """What can be known from the predicted class and its probability: no scaling and no sets."""
     clusters = clusters_of(model.clusters, len(model.labels))
-    bins = M.reliability_bins(model.probs, model.labels)
     known = [each for each in _per_class(model) if each["true"] + each["predicted"]]
+    metrics = _intervals(_TOP_LABEL, model.probs, model.labels, model.clusters)
     return {
-        "name": model.name,
-        "samples": len(model.labels),
+        **_common(model, metrics, clusters),
         "classes": len(known),
-        "clusters": None if clusters is None else len(clusters),
-        "metrics": _intervals(_TOP_LABEL, model.probs, model.labels, model.clusters),
-        "direction": _direction(model),
-        "bins": _bins(bins),
         "per_class": known,
         "per_group": [] if model.groups is None else _per_group(model, ("error", "ece")),
     }
 
 
-def _bins(bins: Any) -> Facts:
-    return {
-        "lower": bins.lower.tolist(),
-        "upper": bins.upper.tolist(),
-        "count": bins.count.int().tolist(),
-        "confidence": bins.confidence.tolist(),
-        "accuracy": bins.accuracy.tolist(),
-    }
-
-
-def _mean(losses: Tensor, clusters: Clusters | None) -> Facts:
-    return _facts((float(losses.mean()), *mean_interval(losses, _LEVEL, clusters)))
+def _common(model: Predicted, metrics: Facts, clusters: Clusters | None) -> Facts:
+    direction = M.direction(model.probs, model.labels, LEVEL, model.clusters)
+    bins = M.reliability_bins(model.probs, model.labels)
+    return common_facts(model, metrics, direction, bins, clusters)
 
 
 def _intervals(
@@ -203,7 +180,7 @@ def _intervals(
 ) -> Facts:
     """Metrics with their intervals, and with the corrected value where noise puts one outside."""
     measured = M.intervals(probs, labels, names, clusters=clusters)
-    found = {name: _facts(each) for name, each in measured.items()}
+    found = {name: facts_of(each) for name, each in measured.items()}
     if clusters is not None:  # they add more than the correction takes away
         return found
     for name, each in found.items():
@@ -212,29 +189,12 @@ def _intervals(
     return found
 
 
-def _direction(model: Predicted) -> Facts:
-    found = M.direction(model.probs, model.labels, _LEVEL, model.clusters)
-    gap = _facts(found.gap)
-    return {
-        "word": found.word,
-        "gap": gap["value"],
-        "low": gap["low"],
-        "high": gap["high"],
-        "over": _facts(found.over),
-        "under": _facts(found.under),
-    }
-
-
-def _facts(found: tuple[float, float, float]) -> Facts:
-    return dict(zip(("value", "low", "high"), found, strict=True))
-
-
 def _per_class(model: Predicted) -> list[Facts]:
     confidence, predicted = model.probs.max(dim=1)
     order = predicted.argsort(stable=True)
     counts = predicted.bincount(minlength=len(model.classes)).tolist()
     true = model.labels.bincount(minlength=len(model.classes)).tolist()
-    level = 1 - (1 - _LEVEL) / max(1, sum(count > 1 for count in counts))
+    level = 1 - (1 - LEVEL) / max(1, sum(count > 1 for count in counts))
     rows = iter(order.tolist())
     found = []
     for index, name in enumerate(model.classes):
@@ -253,7 +213,7 @@ def _per_class(model: Predicted) -> list[Facts]:
 def _per_group(model: Predicted, names: Sequence[str] = _OF_GROUPS) -> list[Facts]:
     assert model.groups is not None
     groups, place = np.unique(model.groups, return_inverse=True)
-    level = 1 - (1 - _LEVEL) / len(groups)
+    level = 1 - (1 - LEVEL) / len(groups)
     found = []
     for index, name in enumerate(groups.tolist()):
         own = torch.from_numpy(np.flatnonzero(place == index))
@@ -309,7 +269,7 @@ def _sets(make: type[PostHoc], model: Predicted, clusters: Clusters | None) -> F
             inside = sets(probs[measured])
             right[measured] = inside.gather(1, labels[measured][:, None])[:, 0].double()
             size += int(inside.sum())
-        low, high = share_interval(right, _LEVEL, clusters)
+        low, high = share_interval(right, LEVEL, clusters)
         held = float(right.mean())
         found[method] = {"value": held, "low": low, "high": high, "size": size / count}
     return found
@@ -325,7 +285,7 @@ def verdicts(metrics: Sequence[str], ours: Predicted, theirs: Predicted) -> list
     found: dict[str, Facts] = {}
     left = list(metrics)
     while left:
-        level = 1 - (1 - _LEVEL) / len(left)
+        level = 1 - (1 - LEVEL) / len(left)
         found |= {metric: compared(metric, ours, theirs, level) for metric in left}
         undecided = [each for each in left if found[each]["verdict"] == "not supported"]
         if undecided == left:

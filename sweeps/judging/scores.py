@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import softmax
+from scipy.special import expit, softmax
 
 from sweeps.errors import UserError
 from sweeps.judging import names
@@ -18,7 +18,7 @@ from sweeps.judging.tables import ARRAY, Table
 
 Array = npt.NDArray[Any]
 
-SAME = 1e-2  # largest difference of two readings that agree; files often have two decimals
+_SAME = 1e-2  # largest difference of two readings that agree; files often have two decimals
 
 
 @dataclass(frozen=True)
@@ -208,11 +208,13 @@ def _agree(one: Scores, other: Scores) -> bool:
         if order is None:
             return False
         values = values[:, list(order.values())]
-    return bool(np.abs(_as_probabilities(one) - values).max(initial=0) <= SAME)
+    return bool(np.abs(_as_probabilities(one) - values).max(initial=0) <= _SAME)
 
 
 def _as_probabilities(scores: Scores) -> Array:
     values = scores.values.astype(np.float64)
+    if values.ndim == 1:
+        return np.asarray(expit(values)) if scores.logits else values
     if scores.logits or (scores.logits is None and not are_probabilities(values)):
         return np.asarray(softmax(values, axis=1))
     return values

@@ -7,12 +7,11 @@ from typing import Any, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
 
 from sweeps.errors import UserError
 from sweeps.judging import names
 from sweeps.judging.classes import canonical, places, texts
-from sweeps.judging.scores import SAME, Scores, families, family, only
+from sweeps.judging.scores import Scores, families, family, only
 from sweeps.judging.tables import Asked, Table
 
 Array = npt.NDArray[Any]
@@ -130,13 +129,13 @@ def _of_one_class(table: Table, labels: Array, logits: bool) -> list[Scores]:
 def _unnamed(table: Table, label: str, predicted: str | None) -> Sequence[str]:
     """The column of one score, whose name does not say of which class; empty without any."""
     for kinds in ((*names.LOGITS, *names.PROBS), names.SCORES):
-        found = {
-            name: values
+        found = [
+            Scores((name,), values.reshape(-1), bool(names.means_logits(name)))
             for name in table.called(kinds)
             if name not in (label, predicted) and _is_score(values := table.numbers(name), name)
-        }
+        ]
         if found:
-            return [_one_of(table, found)]
+            return only(table, found).columns
     return []
 
 
@@ -144,22 +143,6 @@ def _is_score(values: Array | None, name: str) -> TypeGuard[Array]:
     if values is None or values.shape[1:] not in ((), (1,)):
         return False
     return not (names.has_name(name, names.PREDICTED) and _are_classes(values))
-
-
-def _one_of(table: Table, found: dict[str, Array]) -> str:
-    """The first column, if all mean the same; logits have more digits and come first."""
-    shares = {
-        name: expit(values.astype(float)) if names.means_logits(name) else values
-        for name, values in found.items()
-    }
-    first, *others = found
-    for other in others:
-        if not np.abs(shares[first] - shares[other]).max(initial=0) <= SAME:
-            raise UserError(
-                f"{table.path}: {first} and {other} differ, and each could be the scores; say "
-                "which: --scores NAME"
-            )
-    return first
 
 
 def _binary(words: Array) -> bool:

@@ -7,19 +7,16 @@ over labels drawn from the shares.
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from sweeps.judging.facts import Facts, common_facts, facts_of, mean_facts
 from sweeps.judging.inputs import Predicted
-from trainables.metrics.inference.clusters import Clusters, clusters_of
-from trainables.metrics.inference.influence import mean_interval
+from trainables.metrics import Direction, ReliabilityBins
+from trainables.metrics.inference.clusters import clusters_of
 from trainables.metrics.smooth import smooth_error
 
-Facts = dict[str, Any]
-
-_LEVEL = 0.95
 _NUM_BINS = 15
 _ROUNDING = 1e-6  # of float32: a confidence of .6 is not above the edge .6
 
@@ -36,32 +33,20 @@ def judged_by_soft_labels(model: Predicted) -> Facts:
     clusters = clusters_of(model.clusters, len(right))
     count, sums = _bins(confidence, right)
     gaps = (sums[0] - sums[1]) / len(right)
-    size = count.clamp(min=1)
-    edges = torch.linspace(0, 1, _NUM_BINS + 1, dtype=torch.float64)
-    return {
-        "name": model.name,
-        "samples": len(right),
-        "classes": len(model.classes),
-        "clusters": None if clusters is None else len(clusters),
-        "metrics": {
-            "ece": _value(gaps.abs().sum()),
-            "smooth_ece": _value(smooth_error(confidence, right)),
-            "nll": _mean(losses, clusters),
-            "brier": _mean(squares, clusters),
-            "accuracy": _mean(right, clusters),
-            "error": _mean(1 - right, clusters),
-        },
-        "direction": _direction(confidence - right, gaps, clusters),
-        "bins": {
-            "lower": edges[:-1].tolist(),
-            "upper": edges[1:].tolist(),
-            "count": count.int().tolist(),
-            "confidence": (sums[0] / size).tolist(),
-            "accuracy": (sums[1] / size).tolist(),
-        },
-        "per_class": [],
-        "per_group": [],
+    metrics = {
+        "ece": facts_of(_alone(gaps.abs().sum())),
+        "smooth_ece": facts_of(_alone(smooth_error(confidence, right))),
+        "nll": mean_facts(losses, clusters),
+        "brier": mean_facts(squares, clusters),
+        "accuracy": mean_facts(right, clusters),
+        "error": mean_facts(1 - right, clusters),
     }
+    gap = mean_facts(confidence - right, clusters)
+    parts = (_alone((sign * gaps).clamp(min=0).sum()) for sign in (1, -1))
+    direction = Direction((gap["value"], gap["low"], gap["high"]), *parts)
+    edges = torch.linspace(0, 1, _NUM_BINS + 1, dtype=torch.float64)
+    bins = ReliabilityBins(edges[:-1], edges[1:], count, *(sums / count.clamp(min=1)))
+    return common_facts(model, metrics, direction, bins, clusters)
 
 
 def _bins(confidence: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
@@ -71,23 +56,6 @@ def _bins(confidence: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     return place.bincount(minlength=_NUM_BINS).double(), torch.stack(sums)
 
 
-def _direction(gaps: Tensor, of_bins: Tensor, clusters: Clusters | None) -> Facts:
-    gap = _mean(gaps, clusters)
-    word = "overconfident" if gap["low"] > 0 else "underconfident" if gap["high"] < 0 else "neither"
-    return {
-        "word": word,
-        "gap": gap["value"],
-        "low": gap["low"],
-        "high": gap["high"],
-        "over": _value(of_bins.clamp(min=0).sum()),
-        "under": _value((-of_bins).clamp(min=0).sum()),
-    }
-
-
-def _mean(values: Tensor, clusters: Clusters | None) -> Facts:
-    low, high = mean_interval(values, _LEVEL, clusters)
-    return {"value": float(values.mean()), "low": low, "high": high}
-
-
-def _value(value: Tensor | float) -> Facts:
-    return {"value": float(value), "low": math.nan, "high": math.nan}
+def _alone(value: Tensor | float) -> tuple[float, float, float]:
+    """A value without an interval."""
+    return float(value), math.nan, math.nan

@@ -21,7 +21,7 @@ from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.leaderboard import front_rows, leaderboard
 from sweeps.results.recommendation import recommend
 from sweeps.results.reference import reference_rows
-from sweeps.results.result import Selected, SweepResult
+from sweeps.results.result import Best, SweepResult
 from sweeps.results.verdicts import conclusion, verdict
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Candidate, Ranking
@@ -256,6 +256,7 @@ def _reasons(failed: Sequence[TrialRecord]) -> list[tuple[str, int]]:
 
 def result_of(ranking: Ranking, plan: Plan, judgement: Judgement = NOT_YET) -> SweepResult:
     """The result of a sweep's trials, with the evidence and what ended the search."""
+    found = None if _on_failed_finalists(ranking) else verdict(judgement.comparisons)
     recommended = recommend(ranking, judgement, plan.sweep.selection.ensemble == "if_supported")
     rows = (
         *leaderboard(ranking),
@@ -267,9 +268,9 @@ def result_of(ranking: Ranking, plan: Plan, judgement: Judgement = NOT_YET) -> S
         dataset=plan.sweep.dataset.label,
         model=plan.sweep.model_label,
         objective=ranking.rule.objective,
-        selected=_selected(ranking),
+        selected=_selected(ranking, found),
         recommended=recommended,
-        verdict=None if _on_failed_finalists(ranking) else verdict(judgement.comparisons),
+        verdict=found,
         failures=tuple(on_failures(ranking.records)),
         why=(*reasons(ranking, plan.sweep.training, judgement), *judgement.ends),
         rows=tuple(
@@ -283,15 +284,16 @@ def result_of(ranking: Ranking, plan: Plan, judgement: Judgement = NOT_YET) -> S
     )
 
 
-def _selected(ranking: Ranking) -> Selected | None:
+def _selected(ranking: Ranking, found: str | None) -> Best | None:
     chosen = ranking.chosen
     if chosen is None:
         return None
     metrics = dict.fromkeys(("error", "ece", "nll", objective_metric(ranking.rule.objective)))
-    return Selected(
+    return Best(
         loss=chosen.loss,
         hyperparameters=chosen.setting.hyperparameters,
         val={n: chosen.mean(MetricName(n, "val")) for n in metrics},
         test={n: chosen.mean(MetricName(n, "test")) for n in metrics},
         temperature=chosen.mean("temperature"),
+        verdict=found,
     )

@@ -13,13 +13,19 @@ from sweeps.search.ranking import Ranking
 
 
 @dataclass(frozen=True)
-class Selected:
+class Best:
     """The setting that a sweep selected.
 
     Attributes:
-        val: Metrics on the validation split, means over the fresh seeds.
+        loss: Name of the loss.
+        hyperparameters: Values by name.
+        val: Metrics on the validation split (``error``, ``ece``, ``nll`` and the objective), means
+            over the fresh seeds, as fractions.
         test: The same metrics on the test split, which is never used for selection.
-        temperature: Mean over the fresh seeds.
+        temperature: Fitted temperature, the mean over the fresh seeds.
+        verdict: Whether the setting is better than cross-entropy with temperature scaling:
+            ``supported``, ``not supported`` (the difference may be chance) or ``worse``; None if
+            they could not be compared.
     """
 
     loss: str
@@ -27,6 +33,12 @@ class Selected:
     val: dict[str, float]
     test: dict[str, float]
     temperature: float
+    verdict: str | None
+
+    @property
+    def supported(self) -> bool:
+        """Whether the setting is shown to be better than temperature-scaled cross-entropy."""
+        return self.verdict == "supported"
 
 
 @dataclass(frozen=True)
@@ -49,7 +61,7 @@ class SweepResult:
     dataset: str
     model: str
     objective: str
-    selected: Selected | None
+    selected: Best | None
     recommended: Recommendation | None
     verdict: str | None
     failures: tuple[str, ...]

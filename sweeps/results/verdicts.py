@@ -78,16 +78,15 @@ def deciding(comparisons: Sequence[Comparison]) -> Comparison | None:
 
 def leading(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """The verdicts to show first: against cross-entropy as it is, and with a temperature."""
-    found = (_on_plain(comparisons), deciding(comparisons))
+    plain = _on_plain(comparisons)
+    first = next((c for c in plain if c.metric == CALIBRATION_PART), plain[0] if plain else None)
+    found = (first, deciding(comparisons))
     return list(dict.fromkeys(each for each in found if each is not None))
 
 
-def _on_plain(comparisons: Sequence[Comparison]) -> Comparison | None:
-    """Against cross-entropy as it is on the test split, by the part of the NLL if it is known."""
-    plain = [
-        each for each in comparisons if each.split == "test" and not each.theirs.endswith(SCALED)
-    ]
-    return next((c for c in plain if c.metric == CALIBRATION_PART), plain[0] if plain else None)
+def _on_plain(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """Against cross-entropy as it is on the test split."""
+    return [c for c in comparisons if c.split == "test" and not c.theirs.endswith(SCALED)]
 
 
 def verdict(comparisons: Sequence[Comparison]) -> Verdict | None:
@@ -138,19 +137,13 @@ def conclusion(of_setting: Sequence[Comparison]) -> list[str]:
     The verdict by its own metric is added, but does not decide. The verdict against cross-entropy
     with a temperature is in the recommendation, see :mod:`sweeps.results.recommendation`.
     """
-    plain = [
-        each for each in of_setting if each.split == "test" and not each.theirs.endswith(SCALED)
-    ]
-    deciding_one = next((each for each in plain if each.metric == CALIBRATION_PART), None)
-    if deciding_one is None:
+    plain = _on_plain(of_setting)
+    found = next((each for each in plain if each.metric == CALIBRATION_PART), None)
+    if found is None:
         return []
-    also = [
-        f" ({metric_heading(each.metric)}: {each.verdict})"
-        for each in plain
-        if each != deciding_one
-    ]
+    also = [f" ({metric_heading(c.metric)}: {c.verdict})" for c in plain if c != found]
     return [
-        f"Better calibrated than {plain[0].theirs} without a temperature: {deciding_one.verdict}, "
+        f"Better calibrated than {plain[0].theirs} without a temperature: {found.verdict}, "
         f"by {metric_heading(CALIBRATION_PART)} on the test split{''.join(also)}."
     ]
 

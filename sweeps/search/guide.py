@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import optuna
@@ -14,13 +14,15 @@ from optuna.exceptions import ExperimentalWarning
 from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from sweeps.search.recorded import RecordedSetting
-from sweeps.search.rules import Rule
 from sweeps.search.setting_models import Places
 from sweeps.search.space import SearchSpace
 from sweeps.search.temperature_model import TemperatureModel, expected_objectives
 from trainables.contract.setting import Setting
+
+if TYPE_CHECKING:
+    from sweeps.search.suggestions import Known
 
 _LEAST_GUIDED: Final = 5  # trials before the search may end
 _LEAST_GAIN: Final = 0.5  # standard errors of the objective
@@ -47,30 +49,17 @@ class Proposal:
 class Guide:
     """Proposes settings from earlier datasets and this sweep's trials.
 
-    Candidates are settings spread over the ranges by the seed, and the published ones; or
-    `candidates`. With `each_loss` the search tries every loss before it ends, to compare them.
+    Candidates are settings spread over the ranges by the seed, and the published ones; or those of
+    `known`. With ``selection.per_loss`` the search tries every loss before it ends.
     """
 
     def __init__(
-        self,
-        space: SearchSpace,
-        rule: Rule,
-        earlier: Sequence[RecordedSetting],
-        published: Sequence[Setting],
-        num_classes: int,
-        seed: int,
-        candidates: Sequence[Setting] | None = None,
-        each_loss: bool = False,
+        self, plan: Plan, known: Known, published: Sequence[Setting], num_classes: int
     ) -> None:
-        self._places = Places(space.branches)
-        self._rule = rule
+        self._plan, self._given, self._published = plan, known.candidates, published
         self._num_classes = num_classes
-        self._earlier = [e for e in earlier if self._places.knows(e.setting)]
-        self._given = candidates
-        self._published = published
-        self._space = space
-        self._seed = seed
-        self._each_loss = each_loss
+        self._places = Places(plan.space.branches)
+        self._earlier = [e for e in known.recorded if self._places.knows(e.setting)]
         self._last: tuple[tuple[int, int], Proposal] | None = None
 
     @cached_property
@@ -78,7 +67,7 @@ class Guide:
         """Made for the first proposal, as it takes a second in which the baseline can start."""
         found = self._given
         if found is None:
-            found = [*self._published, *_spread(self._space, self._seed)]
+            found = [*self._published, *_spread(self._plan.space, self._plan.search.seed)]
         return [s for s in dict.fromkeys(found) if self._places.knows(s)]
 
     @property
@@ -107,8 +96,10 @@ class Guide:
 
     def _untried(self, records: Sequence[TrialRecord]) -> list[Setting]:
         """The candidates of losses that are to be tried before the search ends."""
+        if not self._plan.sweep.selection.per_loss:
+            return []
         tried = {record.loss for record in records}
-        return [s for s in self._candidates if self._each_loss and s.loss not in tried]
+        return [s for s in self._candidates if s.loss not in tried]
 
     def _apart_from(self, tried: Sequence[Setting]) -> list[Setting]:
         known = self._places([setting for setting in tried if self._places.knows(setting)])
@@ -119,7 +110,8 @@ class Guide:
         return [s for s, d in zip(self._candidates, nearest, strict=True) if d >= _SPACING]
 
     def _model(self, records: Sequence[TrialRecord]) -> TemperatureModel:
-        return TemperatureModel(self._places, self._rule, self._earlier, records, self._num_classes)
+        places, rule = self._places, self._plan.rule
+        return TemperatureModel(places, rule, self._earlier, records, self._num_classes)
 
     def _proposal(self, records: Sequence[TrialRecord]) -> Proposal:
         busy = {record.loss for record in records if record.state == "running"}

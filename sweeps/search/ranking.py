@@ -47,7 +47,6 @@ class Candidate:
     trials: tuple[TrialRecord, ...]
     judged: tuple[TrialRecord, ...]
     objectives: tuple[float, ...]
-    val_error: float
     broken: tuple[Limit, ...]
     scores: tuple[float, ...]
     tier: int
@@ -55,6 +54,10 @@ class Candidate:
     @property
     def objective(self) -> float:
         return self.objectives[0]
+
+    @property
+    def val_error(self) -> float:
+        return self.mean("val_error")
 
     @property
     def feasible(self) -> bool:
@@ -111,12 +114,8 @@ class Ranking:
             )
             for setting, own in judged.items()
         ]
-        self.candidates = tuple(
-            sorted(
-                found,
-                key=lambda c: (not c.feasible, c.tier, c.scores, c.trials[0].number),
-            )
-        )
+        found.sort(key=lambda c: (not c.feasible, c.tier, c.scores, c.trials[0].number))
+        self.candidates = tuple(found)
 
     @property
     def chosen(self) -> Candidate | None:
@@ -172,10 +171,7 @@ class Ranking:
     @cached_property
     def best_by_loss(self) -> dict[str, Candidate]:
         """The best setting of each loss of which a trial finished, best first."""
-        best: dict[str, Candidate] = {}
-        for each in self.candidates:
-            best.setdefault(each.loss, each)
-        return best
+        return _first_of_losses(self.candidates)
 
     def best_of(self, loss: str) -> Candidate | None:
         """The best setting of a loss, if any of its trials finished."""
@@ -207,17 +203,10 @@ class Ranking:
         return found + [c for c in self.candidates if c.loss == BASELINE_LOSS and c not in found]
 
     def _best_of_losses(self, expected: Mapping[Setting, float] | None) -> list[Candidate]:
-        best: dict[str, Candidate] = {}
-        for each in sorted(
-            (
-                c
-                for c in self.candidates
-                if c.loss != BASELINE_LOSS and not self.repeats_baseline(c)
-            ),
-            key=lambda c: (not self._is_promising(c), self._value(c, expected)),
-        ):
-            best.setdefault(each.loss, each)
-        return list(best.values())
+        others = [c for c in self.candidates if c.loss != BASELINE_LOSS]
+        own = [c for c in others if not self.repeats_baseline(c)]
+        own.sort(key=lambda c: (not self._is_promising(c), self._value(c, expected)))
+        return list(_first_of_losses(own).values())
 
     def _value(self, candidate: Candidate, expected: Mapping[Setting, float] | None) -> float:
         if expected is not None and candidate.setting in expected:
@@ -332,6 +321,13 @@ def _error_width(candidate: Candidate) -> float:
     return 0.0 if math.isnan(width) else width
 
 
+def _first_of_losses(candidates: Iterable[Candidate]) -> dict[str, Candidate]:
+    found: dict[str, Candidate] = {}
+    for each in candidates:
+        found.setdefault(each.loss, each)
+    return found
+
+
 def _spread(front: Sequence[Candidate], count: int) -> list[Candidate]:
     """This many settings of a front, evenly spaced and including both ends."""
     if len(front) <= count:
@@ -374,7 +370,6 @@ def _candidate(
         objectives=objectives,
         scores=tuple(sum(each) for each in zip(objectives, errors, strict=True)),
         tier=tier,
-        val_error=mean("val_error"),
         broken=tuple(
             limit
             for limit in rule.limits.values()

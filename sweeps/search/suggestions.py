@@ -55,16 +55,7 @@ class Suggestions:
         if plan.search.is_guided:
             from sweeps.search.guide import Guide
 
-            self.guide = Guide(
-                plan.space,
-                plan.rule,
-                known.recorded,
-                published[1:],
-                num_classes,
-                plan.search.seed,
-                known.candidates,
-                plan.sweep.selection.per_loss,
-            )
+            self.guide = Guide(plan, known, published[1:], num_classes)
             published = [s for s in published if not plan.space.contains(s)]
         initial = published if known.initial is None else known.initial
         self._initial = list(initial)[: self._trials]

@@ -17,6 +17,7 @@ from sweeps.planning.rehearsal import Rehearsal
 from sweeps.results.explanation import failure_summary
 from sweeps.results.recommendation import shown_network
 from sweeps.results.result import Ending, SweepResult
+from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.suggestions import Known
 from sweeps.search.trial_queue import Past, TrialQueue
@@ -117,7 +118,7 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
     if in_vain:
         raise SweepFailedError(f"no trial has finished: {' '.join(ending.result.judgement.ends)}")
     if sweep.tracking.register_model and not queue.cut_short and ending.ranking.chosen is not None:
-        _register(running, ending, writer.fault)
+        _register(running, ending.ranking, writer.fault)
     uri = tracking_uri_of(store, sweep.tracking.uri)
     return EndedSweep(
         queue.records, ending.result, unsynced, writer.fault, uri, mirror.experiment_id
@@ -152,12 +153,12 @@ def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepSto
         ) from None
 
 
-def _register(running: RunningSweep, ending: Ending, fault: str | None) -> None:
+def _register(running: RunningSweep, ranking: Ranking, fault: str | None) -> None:
     from sweeps.service.registering import register_recommended
     from trainables.data.core.base import Dataset
 
     dataset, progress = running.data, running.progress
-    sweep = StoredSweep(running.store, running.plan, ending.ranking)
+    sweep = StoredSweep(running.store, running.plan, ranking)
     assert isinstance(dataset, Dataset)  # custom loops are refused
     progress.stage("Registering the recommended classifier in MLflow")
     try:

@@ -112,7 +112,7 @@ def read_on_test(sweep: StoredSweep, delivered: Delivered) -> Rows | None:
         if isinstance(networks, TrialRecord):
             rows = store.rows("test", networks.number)
             return rows.scaled(networks.outcome["temperature"])
-        logits = networks.on_test(store.rows).logits
+        logits = networks.on_test.logits
         rows = store.rows("test", networks.trials[0].number)
     except (OSError, ValueError):
         return None
@@ -158,7 +158,7 @@ def best_of_loss(sweep: StoredSweep, loss: str) -> TrialRecord:
     best = {format_loss(name): best for name, best in sweep.ranking.best_by_loss.items()}
     if format_loss(loss) not in best:
         raise UserError(
-            f"loss {loss}: no trial of it has finished in sweep {sweep.plan.name!r}"
+            f"--loss {loss}: no trial of it has finished in sweep {sweep.plan.name!r}"
             f"{did_you_mean(loss, best)}; allowed: {_listed(best) or 'none yet'}"
         )
     return best[format_loss(loss)].judged[0]

@@ -181,7 +181,7 @@ class Builder:
         from trainables.export.prediction_sets import COVERAGES
 
         ensemble = load_ensemble(self._sweep, self._dataset, selected)
-        on_test = _if_readable(selected.on_test, self._sweep.store.rows)
+        on_test = _if_readable(lambda: selected.on_test)
         about = {
             **own,
             "loss": "ensemble",
@@ -189,7 +189,7 @@ class Builder:
             "networks": selected.networks,
             "hyperparameters": {},
             "temperature": selected.ensemble.temperature,
-            "prediction_sets": {} if on_test is None else selected.sets(on_test, COVERAGES),
+            "prediction_sets": {} if on_test is None else selected.sets(COVERAGES),
             "verdict": None,
         }
         expected = None if on_test is None else on_test.logits

@@ -117,10 +117,8 @@ class SweepStore:
 
     def exists(self) -> bool:
         """Whether there is a sweep of this name; UserError if that is unknown."""
-        try:
+        with storage_faults(self.storage):
             return self.folder.exists("sweep.yaml")
-        except OSError as error:
-            raise UserError(storage_fault(self.storage, error)) from None
 
     def is_left(self) -> bool:
         """Whether there are files of a sweep, complete or not."""
@@ -142,7 +140,7 @@ class SweepStore:
             UserError: The name is taken, or the storage cannot be written.
         """
         self.check_free()
-        try:
+        with storage_faults(self.storage):
             self.folder.create()
             self.folder.clear(besides=(LOCK, LEASE, *_MARKS))
             self.folder.write("format", _FORMAT)
@@ -153,8 +151,6 @@ class SweepStore:
             for name, data in (files or {}).items():
                 self.folder.write(name, data)
             self.folder.write("sweep.yaml", dump_sweep(sweep).encode())  # now the sweep exists
-        except OSError as error:
-            raise UserError(storage_fault(self.storage, error)) from None
 
     def check_free(self) -> None:
         """Raise NameTakenError if a sweep has this name, or its folder holds other files."""
@@ -177,11 +173,9 @@ class SweepStore:
 
     def change(self, sweep: SweepFile) -> None:
         """Rewrite the resolved sweep file if it has changed; UserError if that fails."""
-        try:
+        with storage_faults(self.storage):
             if sweep != self.load_sweep():
                 self.folder.write("sweep.yaml", dump_sweep(sweep).encode())
-        except OSError as error:
-            raise UserError(storage_fault(self.storage, error)) from None
 
     def load_plan(self) -> Plan:
         """The plan of the sweep; errors are those of :meth:`load_sweep`."""
@@ -386,11 +380,9 @@ class SweepStore:
             UserError: The storage cannot be written.
         """
         parents = Path(self.folder.path).parents if self.folder.is_local else ()
-        try:
+        with storage_faults(self.storage):
             made = [parent for parent in parents if not parent.exists()]
             self.folder.create()
-        except OSError as error:
-            raise UserError(storage_fault(self.storage, error)) from None
         with ExitStack() as held:
             self._reporter = reporter
             held.callback(setattr, self, "_reporter", LOG)
@@ -504,17 +496,23 @@ def is_name(name: str) -> bool:
     return len(name) <= NAME_LENGTH and re.fullmatch(NAME_PATTERN, name) is not None
 
 
+@contextmanager
+def storage_faults(storage: str, *others: type[Exception]) -> Iterator[None]:
+    """Context: errors of the storage, and these others, are the user's, in one message."""
+    try:
+        yield
+    except (OSError, *others) as error:
+        raise UserError(storage_fault(storage, error)) from None
+
+
 def tells_storage_faults(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorator of functions with an argument ``storage``: reports its errors in one message."""
+    """Decorator of functions with an argument ``storage``: :func:`storage_faults`."""
     signature = inspect.signature(function)
 
     @wraps(function)
     def telling(*arguments: P.args, **options: P.kwargs) -> T:
-        try:
+        with storage_faults(signature.bind(*arguments, **options).arguments["storage"]):
             return function(*arguments, **options)
-        except OSError as error:
-            storage = signature.bind(*arguments, **options).arguments["storage"]
-            raise UserError(storage_fault(storage, error)) from None
 
     return telling
 
@@ -522,7 +520,7 @@ def tells_storage_faults(function: Callable[P, T]) -> Callable[P, T]:
 def check_storage(storage: str) -> None:
     """Check that files can be written to a storage, leaving nothing behind; UserError if not."""
     folder = Folder(storage)
-    try:
+    with storage_faults(storage, ValueError):
         there = folder.exists()
         if not there and folder.is_local:
             parent = Path(folder.path)
@@ -533,8 +531,6 @@ def check_storage(storage: str) -> None:
             folder = Folder(str(parent))
         folder.write(".calsweep-write-test", bytes(_BLOCK))  # the disk is full
         folder.delete(".calsweep-write-test")
-    except (OSError, ValueError) as error:
-        raise UserError(storage_fault(storage, error)) from None
 
 
 def storage_fault(storage: str, error: Exception) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, Strict, ValidationError, model_validator
@@ -61,14 +62,7 @@ __all__ = [
 
 
 class Stage(NamedTuple):
-    """One stage of a trial's training.
-
-    Attributes:
-        key: The key of its recipe in the sweep file.
-        recipe: The recipe.
-        losses_key: The key of its losses.
-        losses: Their names.
-    """
+    """One stage of a trial's training: its recipe, the names of its losses, and their keys."""
 
     key: str
     recipe: TrainingSection
@@ -137,110 +131,9 @@ class SweepFile(Section):
         return sections
 
     @model_validator(mode="after")
-    def _each_loss_once(self) -> SweepFile:
-        names = [section.name for section in self.losses]
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"losses: {', '.join(twice)} is named twice; name each loss once")
-        return self
-
-    @model_validator(mode="after")
-    def _a_sample_for_each_worker(self) -> SweepFile:
-        workers = self.scaling.num_workers
-        for stage in self.stages:
-            size = stage.recipe.batch_size
-            if size < workers:
-                raise ValueError(
-                    f"{stage.key}.batch_size = {size} is not allowed with "
-                    f"scaling.num_workers = {workers}, which share a batch; allowed: {workers} or "
-                    "more"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _room_for_the_baseline(self) -> SweepFile:
-        most, epochs = self.search.max_epochs, self.training.epochs
-        known = "epochs" in self.training.model_fields_set
-        if known and most is not None and most < epochs:
-            raise ValueError(
-                f"search.max_epochs = {most} is not allowed with training.epochs = {epochs}; "
-                f"allowed: {epochs} or more, for the baseline's trial"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _gpu_hours_of_gpus(self) -> SweepFile:
-        most = self.search.max_gpu_hours
-        if most is not None and self.scaling.gpus_per_worker == 0:
-            raise ValueError(
-                f"search.max_gpu_hours = {most:g} is not allowed with scaling.gpus_per_worker = 0, "
-                "as no GPU is used; leave it out, or give search.max_hours"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _own_data_of_own_loops(self) -> SweepFile:
-        if self.dataset.name != OWN_DATA:
-            return self
-        if self.trainable is None:
-            raise ValueError(
-                f"dataset.name = {OWN_DATA!r} is for data that a training loop of your own reads; "
-                "give trainable, or name the data"
-            )
-        classes = self.dataset.options.get("num_classes")
-        if self.trainable.load is not None:
-            raise ValueError(
-                f"trainable.load is not possible together with dataset.name = {OWN_DATA!r}: how "
-                "samples become inputs is unknown; leave it out, or name the data"
-            )
-        known = isinstance(classes, int) and not isinstance(classes, bool) and classes >= 2
-        if not known or self.dataset.title is None or len(self.dataset.options) > 1:
-            raise ValueError(
-                f"dataset.name = {OWN_DATA!r} takes title, what the data are called, and "
-                "num_classes, a whole number of at least 2, and nothing else"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _own_loops_train_alone(self) -> SweepFile:
-        if self.trainable is None:
-            return self
-        given = {
-            "model": self.model != ModelSection(),
-            "encoder": self.encoder is not None,
-            "evaluation": bool(self.evaluation.sets),
-            "tracking.register_model": self.tracking.register_model and not self.trainable.load,
-        }
-        if besides := [key for key, is_given in given.items() if is_given]:
-            raise ValueError(
-                f"{besides[0]} is not possible together with trainable, whose loop makes and "
-                "trains its model itself; leave one of them, or give the loop an option"
-            )
-        usual = TrainingSection()
-        for key in TrainingSection.model_fields:
-            # Precision is resolved and stored when a sweep starts.
-            known = key in ("epochs", "patience", "adapt_share", "precision")
-            if not known and getattr(self.training, key) != getattr(usual, key):
-                raise ValueError(
-                    f"training.{key} is not for a trainable, which has a recipe of its own; "
-                    "allowed: epochs, patience, adapt_share; give the loop an option: "
-                    f"trainable: {{name: {self.trainable.name}, {key}: ...}}"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _patience_in_one_stage(self) -> SweepFile:
-        for stage in self.stages if self.encoder is not None else ():
-            if stage.recipe.patience is not None:
-                raise ValueError(
-                    f"{stage.key}.patience is not possible together with encoder; leave one of them"
-                )
-        return self
-
-    @model_validator(mode="after")
-    def _evaluation_sets_in_one_stage(self) -> SweepFile:
-        if self.encoder is not None and self.evaluation.sets:
-            raise ValueError("evaluation is not possible together with encoder; leave one of them")
+    def _sections_agree(self) -> SweepFile:
+        for fault in _disagreements(self):
+            raise ValueError(fault)
         return self
 
     @property
@@ -295,3 +188,87 @@ class SweepFile(Section):
         load = [self.trainable.load] if self.trainable and self.trainable.load else []
         trained = (self.trained.name, *load)
         return (self.dataset.name, *trained, *losses, *encoder, *self.search.own_metrics)
+
+
+def _disagreements(sweep: SweepFile) -> Iterator[str]:
+    """What is wrong with a sweep file whose sections are right by themselves."""
+    names = [section.name for section in sweep.losses]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        yield f"losses: {', '.join(twice)} is named twice; name each loss once"
+    workers, most, epochs = (
+        sweep.scaling.num_workers,
+        sweep.search.max_epochs,
+        sweep.training.epochs,
+    )
+    for stage in sweep.stages:
+        if stage.recipe.batch_size < workers:
+            yield (
+                f"{stage.key}.batch_size = {stage.recipe.batch_size} is not allowed with "
+                f"scaling.num_workers = {workers}, which share a batch; allowed: {workers} or more"
+            )
+    known = "epochs" in sweep.training.model_fields_set
+    if known and most is not None and most < epochs:
+        yield (
+            f"search.max_epochs = {most} is not allowed with training.epochs = {epochs}; "
+            f"allowed: {epochs} or more, for the baseline's trial"
+        )
+    if sweep.search.max_gpu_hours is not None and sweep.scaling.gpus_per_worker == 0:
+        yield (
+            f"search.max_gpu_hours = {sweep.search.max_gpu_hours:g} is not allowed with "
+            "scaling.gpus_per_worker = 0, as no GPU is used; leave it out, or give search.max_hours"
+        )
+    if sweep.dataset.name == OWN_DATA:
+        yield from _faults_of_own_data(sweep.dataset, sweep.trainable)
+    if sweep.trainable is not None:
+        yield from _faults_beside_own_loop(sweep, sweep.trainable)
+    if sweep.encoder is not None:
+        given = {f"{stage.key}.patience": stage.recipe.patience for stage in sweep.stages}
+        given["evaluation"] = len(sweep.evaluation.sets) or None
+        besides = [key for key, value in given.items() if value is not None]
+        yield from (
+            f"{key} is not possible together with encoder; leave one of them" for key in besides
+        )
+
+
+def _faults_of_own_data(dataset: DatasetSection, loop: TrainableSection | None) -> Iterator[str]:
+    if loop is None:
+        yield (
+            f"dataset.name = {OWN_DATA!r} is for data that a training loop of your own reads; "
+            "give trainable, or name the data"
+        )
+    elif loop.load is not None:
+        yield (
+            f"trainable.load is not possible together with dataset.name = {OWN_DATA!r}: how "
+            "samples become inputs is unknown; leave it out, or name the data"
+        )
+    classes = dataset.options.get("num_classes")
+    known = isinstance(classes, int) and not isinstance(classes, bool) and classes >= 2
+    if not known or dataset.title is None or len(dataset.options) > 1:
+        yield (
+            f"dataset.name = {OWN_DATA!r} takes title, what the data are called, and num_classes, "
+            "a whole number of at least 2, and nothing else"
+        )
+
+
+def _faults_beside_own_loop(sweep: SweepFile, loop: TrainableSection) -> Iterator[str]:
+    given = {
+        "model": sweep.model != ModelSection(),
+        "encoder": sweep.encoder is not None,
+        "evaluation": bool(sweep.evaluation.sets),
+        "tracking.register_model": sweep.tracking.register_model and not loop.load,
+    }
+    for key in (key for key, is_given in given.items() if is_given):
+        yield (
+            f"{key} is not possible together with trainable, whose loop makes and trains its model "
+            "itself; leave one of them, or give the loop an option"
+        )
+    usual = TrainingSection()
+    for key in TrainingSection.model_fields:
+        # Precision is resolved and stored when a sweep starts.
+        known = key in ("epochs", "patience", "adapt_share", "precision")
+        if not known and getattr(sweep.training, key) != getattr(usual, key):
+            yield (
+                f"training.{key} is not for a trainable, which has a recipe of its own; "
+                "allowed: epochs, patience, adapt_share; give the loop an option: "
+                f"trainable: {{name: {loop.name}, {key}: ...}}"
+            )

@@ -118,16 +118,12 @@ class EncoderSection(Section):
     training: TrainingSection = TrainingSection()
 
     @model_validator(mode="after")
-    def _nothing_is_searched(self) -> EncoderSection:
+    def _nothing_is_searched_or_validated(self) -> EncoderSection:
         if self.loss.space:
             raise ValueError(
                 "loss.space is not allowed, as the encoder is trained once; give "
                 "loss.hyperparameters"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _no_validation_metrics(self) -> EncoderSection:
         if self.training.schedule == "plateau":
             raise ValueError(
                 "training.schedule = plateau is not allowed, as an encoder has no validation NLL; "

@@ -366,6 +366,7 @@ def selected(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> Selected:
         Ensemble((0, 1), (0.8, 1.2), 0.9),
         Pool((first, second), [logits for logits, _ in known], known[0][1], groups=None),
         fit_mean,
+        store.rows,
     )
     monkeypatch.setattr("sweeps.service.delivered.select_ensemble", lambda *_: found)
     return found
