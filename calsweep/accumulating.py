@@ -113,17 +113,7 @@ class AccumulatedMetric(Metric):
             value = found[self._name]
         return torch.tensor(value, dtype=torch.get_default_dtype(), device=self.device)
 
-    def plot(self, val: Any = None, ax: Any = None) -> Any:
-        """Draws one value or several with matplotlib; by default that of ``compute()``.
-
-        Args:
-            val: A value, or a list of values over time.
-            ax: The axes to draw on; by default those of a new figure.
-
-        Returns:
-            The figure and its axes.
-        """
-        return self._plot(val, ax)
+    plot = Metric._plot  # of one value or several, by default that of compute()
 
 
 @cache

@@ -24,7 +24,7 @@ from sweeps.cluster.versions import driver_mismatch
 from sweeps.errors import SweepFailedError, UserError, first_line
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.planning.devices import worker_room
-from sweeps.sweep_file.schema import ScalingSection
+from sweeps.sweep_file.sections.resources import ScalingSection
 
 _START_TRIES = 3
 _SECONDS_BETWEEN_LOOKS = 2.0

@@ -21,7 +21,7 @@ from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.driver_log import log_path
 from sweeps.store.sweep_store import SweepStore
-from sweeps.sweep_file.schema import ScalingSection
+from sweeps.sweep_file.sections.resources import ScalingSection
 from trainables.contract.config import TrialSetup
 from trainables.files.storage import Folder
 

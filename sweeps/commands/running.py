@@ -153,7 +153,7 @@ def _facts_of_data(sweep: SweepFile, storage: str) -> tuple[Plan, dict[str, str]
     from sweeps.planning.data_facts import data_facts, duration_facts, model_facts
     from sweeps.planning.data_fit import fit_to_data
     from sweeps.search.plan import Plan
-    from sweeps.sweep_file.schema import OWN_DATA
+    from sweeps.sweep_file.sections.data import OWN_DATA
 
     if sweep.dataset.name == OWN_DATA:
         classes = sweep.dataset.options["num_classes"]

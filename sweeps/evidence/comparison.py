@@ -169,17 +169,8 @@ def verdicts_in_pairs(
     """Verdicts by metric, loss and other loss on the test split, for a table of all settings.
 
     All pairs and all sweeps share the allowed error of a metric, see :func:`compare_losses`. Other
-    metrics than ``trainables.metrics.COMPARABLE`` have no verdict.
-
-    Args:
-        settings: One of each loss, with fresh seeds.
-        metrics: Their names; the split is ignored.
-        read: See :func:`compare`.
-        sweeps: Number of sweeps that were evaluated on this split.
-
-    Raises:
-        OSError: Predictions cannot be read.
-        ValueError: They are damaged.
+    metrics than ``trainables.metrics.COMPARABLE`` have no verdict. `settings` are one of each loss,
+    with fresh seeds; the split of `metrics` is ignored. Errors are those of :func:`compare`.
     """
     from trainables.metrics import COMPARABLE, Design
 

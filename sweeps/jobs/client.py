@@ -123,11 +123,14 @@ def connected_client(address: str | None) -> Iterator[JobSubmissionClient]:
     except OSError as error:
         raise UserError(_no_answer(url, error)) from None
     from ray.exceptions import AuthenticationError
+    from ray.job_submission import JobSubmissionClient
 
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # Ray's client reports every upload
     try:
-        yield _client(url)
+        with _asking(url):
+            client = JobSubmissionClient(url)
+        yield client
     except AuthenticationError as error:
         raise UserError(_wrong_token(url, str(error))) from None
     except OSError as error:  # among them all errors of `requests`
@@ -136,13 +139,6 @@ def connected_client(address: str | None) -> Iterator[JobSubmissionClient]:
         raise UserError(f"{url} refuses: {_first_line(error)}") from None
     finally:
         logging.disable(before)
-
-
-def _client(url: str) -> JobSubmissionClient:
-    from ray.job_submission import JobSubmissionClient
-
-    with _asking(url):
-        return JobSubmissionClient(url)
 
 
 def _no_answer(url: str, error: Exception) -> str:

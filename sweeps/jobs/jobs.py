@@ -41,9 +41,7 @@ _REASON = re.compile(rf"(^({_PREFIX}| ).*\n?)+\Z", re.MULTILINE)  # the error at
 class Job:
     """A sweep that was submitted to a cluster; times in seconds since the epoch.
 
-    Attributes:
-        state: PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED.
-        message: Ray's message about the state.
+    `state` is PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED; `message` is Ray's about it.
     """
 
     id: str
@@ -198,13 +196,7 @@ def find_job(name: str, address: str | None) -> Job:
 
 @dataclass(frozen=True)
 class Said:
-    """What the output of a job says; texts may be empty.
-
-    Attributes:
-        progress: The last progress line.
-        last_line: The last line.
-        reason: Why the job has failed.
-    """
+    """What the output of a job says: its last lines, and why it has failed; texts may be empty."""
 
     progress: str
     last_line: str

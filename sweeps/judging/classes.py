@@ -55,16 +55,10 @@ def places(words: Sequence[str], classes: Sequence[str]) -> dict[str, int] | Non
 
 
 def class_indices(name: str, labels: Array, classes: Sequence[str], named: bool) -> Indices:
-    """The class of each label, (N,).
+    """The class of each label, (N,), from labels (N,) of any type; UserError if one is no class.
 
-    Args:
-        name: Name of the model, for messages.
-        labels: (N,) of any type.
-        classes: Names of the K classes; their numbers if they have no names.
-        named: Whether the names are those of the columns. Otherwise integers are positions.
-
-    Raises:
-        UserError: A label is no class.
+    `name` is that of the model, for messages; `classes` are numbers if the K classes have no names.
+    If they are not `named` by columns, integers are positions.
     """
     words, inverse = np.unique(texts(labels), return_inverse=True)
     found = places(words.tolist(), classes)

@@ -28,15 +28,10 @@ _FEWEST = 2
 
 @dataclass(frozen=True)
 class Read:
-    """What was read as what.
+    """What was read as what: the kind of scores, and of what.
 
-    Attributes:
-        what: Probabilities, logits, or another kind of score, and of what.
-        scores: Where the scores come from; empty for an array in memory.
-        labels: Where the labels come from; empty for an array in memory.
-        samples: How many samples are judged.
-        notes: What else the reader of a judgement should know.
-        ignored: Columns that were not used.
+    `scores` and `labels` are where they come from, empty for arrays in memory; `samples` are those
+    that are judged; `ignored` are the columns that were not used.
     """
 
     what: str

@@ -32,19 +32,9 @@ class OtherTypeError(UserError):
 
 @dataclass(frozen=True)
 class Asked:
-    """What the user says about files.
+    """What the user says about files: the options of ``calsweep judge``.
 
-    Attributes:
-        logits: Whether scores are logits if their name does not say.
-        labels: A file of labels, for files without labels.
-        label: Key or column of the labels.
-        scores: Keys or columns of the scores.
-        predicted: Key or column of the predicted class.
-        confidence: Key or column of the probability of the predicted class.
-        group: Key or column of each sample's group.
-        cluster: Key or column of each sample's cluster, such as its customer.
-        model: Key or column that names the model; by default ``model``, if it exists.
-        ignore_label: Samples with this label are left out.
+    `labels` is a file; `label` to `model` are keys or columns.
     """
 
     logits: bool = False

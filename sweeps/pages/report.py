@@ -24,12 +24,7 @@ from sweeps.messages.formatting import counted, format_hyperparameters, format_l
 from sweeps.messages.redaction import redact
 from sweeps.pages import figures
 from sweeps.pages.chart import Chart
-from sweeps.pages.predictions import (
-    parts_of_error,
-    probabilities,
-    reliability_bins,
-    top_label,
-)
+from sweeps.pages.predictions import parts_of_error, probabilities, reliability_bins, top_label
 from sweeps.pages.svg import svg
 from sweeps.results.columns import one_line, shown_metrics
 from sweeps.results.explanation import evaluation_rows, failure_summary, result_of

@@ -13,19 +13,12 @@ from sweeps.search.rules import Limit, rule_of
 from sweeps.search.samplers import SAMPLERS
 from sweeps.search.space import loss_space
 from sweeps.search.stopping import STOPPERS
-from sweeps.sweep_file.schema import (
-    DEFAULT_MODEL,
-    OWN_DATA,
-    DatasetSection,
-    LossSection,
-    ModelSection,
-    SchedulerSection,
-    SearchSection,
-    SelectionSection,
-    SweepFile,
-    TrackingSection,
-    TrainableSection,
-)
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.sections.data import OWN_DATA, DatasetSection
+from sweeps.sweep_file.sections.losses import LossSection
+from sweeps.sweep_file.sections.resources import TrackingSection
+from sweeps.sweep_file.sections.search import SchedulerSection, SearchSection, SelectionSection
+from sweeps.sweep_file.sections.training import DEFAULT_MODEL, ModelSection, TrainableSection
 from trainables.contract.metric_names import MetricName
 from trainables.plugins.arguments import did_you_mean
 

@@ -6,7 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError
-from sweeps.sweep_file.schema import DEFAULT_MODEL, OWN_DATA, SweepFile
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.sections.data import OWN_DATA
+from sweeps.sweep_file.sections.training import DEFAULT_MODEL
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Data, Dataset, EvaluationSet

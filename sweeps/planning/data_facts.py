@@ -92,13 +92,7 @@ def model_facts(sweep: SweepFile, dataset: Dataset) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Duration:
-    """How long a sweep takes on this machine.
-
-    Attributes:
-        epoch: Seconds of an epoch, measured while no other trial runs.
-        whole: Seconds of the sweep, at most.
-        slots: Number of concurrent trials.
-    """
+    """Seconds of an epoch, measured while no other trial runs, and at most of the whole sweep."""
 
     epoch: float
     whole: float

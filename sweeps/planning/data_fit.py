@@ -8,14 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
 from sweeps.planning.checks import fault_of
-from sweeps.sweep_file.schema import (
-    DEFAULT_MODEL,
-    ModelSection,
-    SearchSection,
-    Stage,
-    SweepFile,
-    TrainingSection,
-)
+from sweeps.sweep_file.schema import Stage, SweepFile
+from sweeps.sweep_file.sections.search import SearchSection
+from sweeps.sweep_file.sections.training import DEFAULT_MODEL, ModelSection, TrainingSection
 from trainables.contract.config import check_shares
 
 if TYPE_CHECKING:
@@ -196,12 +191,7 @@ def _model_faults(model: ModelSection, dataset: Dataset) -> list[str]:
     """Faults of the model, which is built once, as in a trial."""
     import torch
 
-    from trainables.models import (
-        check_model_fits,
-        check_model_options,
-        model_for,
-        without_weights,
-    )
+    from trainables.models import check_model_fits, check_model_options, model_for, without_weights
 
     name, options = model.name, model.options
     in_file = isinstance(options.get("pretrained"), str)

@@ -10,13 +10,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from sweeps.errors import UserError
 from sweeps.messages.reporter import LOG, Reporter
-from sweeps.sweep_file.schema import (
-    ModelSection,
-    ScalingSection,
-    Stage,
-    SweepFile,
-    TrainableSection,
-)
+from sweeps.sweep_file.schema import Stage, SweepFile
+from sweeps.sweep_file.sections.resources import ScalingSection
+from sweeps.sweep_file.sections.training import ModelSection, TrainableSection
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Data

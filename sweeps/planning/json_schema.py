@@ -12,9 +12,10 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from sweeps.sweep_file import schema as schema_module
 from sweeps.sweep_file.loading import SCHEMA
-from sweeps.sweep_file.schema import SweepFile, TrainingSection
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.sections import data, losses, resources, search, training
+from sweeps.sweep_file.sections.training import TrainingSection
 from trainables.contract.config import TrainingConfig
 
 _ADDRESS = "http://json-schema.org/draft-07/schema#"  # supported by all editors
@@ -45,13 +46,14 @@ def json_schema() -> dict[str, Any]:
 
 
 def sections() -> tuple[type[BaseModel], ...]:
+    """The types of the sections, each from its own module."""
     return tuple(
         kind
-        for kind in vars(schema_module).values()
+        for module in (data, losses, resources, search, training)
+        for kind in vars(module).values()
         if isinstance(kind, type)
         and issubclass(kind, BaseModel)
-        and kind.__name__.endswith("Section")
-        and kind.model_fields
+        and kind.__module__ == module.__name__
     )
 
 

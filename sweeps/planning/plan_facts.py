@@ -11,8 +11,9 @@ from sweeps.search.plan import ANY_NUMBER_OF_CLASSES, Plan
 from sweeps.search.recorded import recorded_settings
 from sweeps.search.seed_counts import SeedCounts
 from sweeps.search.stopping import make_stopper
-from sweeps.sweep_file.schema import DEFAULT_MODEL, ScalingSection, SearchSection, TrainingSection
-from sweeps.sweep_file.sections.search import GUIDED
+from sweeps.sweep_file.sections.resources import ScalingSection
+from sweeps.sweep_file.sections.search import GUIDED, SearchSection
+from sweeps.sweep_file.sections.training import DEFAULT_MODEL, TrainingSection
 
 _GUIDED_TRIALS = (5, 31)  # after how many a guided search ended, fewest and most: docs/search.md
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sweeps.messages.reporter import Reporter
@@ -17,34 +18,28 @@ _RESERVE: Final = 1.1  # times the memory of one epoch: other epochs and losses 
 _LOWEST, _HIGHEST = 0.5, 1.5  # times the share in use; a share between these limits is good enough
 
 
+@dataclass
 class Rehearsal:
     """Reports the first epoch of the baseline, or of the encoder if there is one.
 
     A listener of the trial queue. `nodes` returns the resources of each node.
     """
 
-    def __init__(
-        self,
-        plan: Plan,
-        dataset: Data,
-        reporter: Reporter,
-        nodes: Callable[[], Iterable[Mapping[str, float]]],
-    ) -> None:
-        self._plan = plan
-        self._dataset = dataset
-        self._reporter = reporter
-        self._nodes = nodes
-        self._role = "baseline" if plan.sweep.encoder is None else "encoder"
-        self._reported = False
+    plan: Plan
+    dataset: Data
+    reporter: Reporter
+    nodes: Callable[[], Iterable[Mapping[str, float]]]
+    _reported: bool = False
 
     def take(self, record: TrialRecord) -> None:
-        if self._reported or record.role != self._role or len(record.history) != 1:
+        role = "baseline" if self.plan.sweep.encoder is None else "encoder"
+        if self._reported or record.role != role or len(record.history) != 1:
             return
         self._reported = True
         (entry,) = record.history
         if "gpu_memory" in entry:
-            for line in findings(self._plan, self._dataset, entry, self._nodes()):
-                self._reporter.notice(line)
+            for line in findings(self.plan, self.dataset, entry, self.nodes()):
+                self.reporter.notice(line)
 
 
 def findings(

@@ -26,7 +26,7 @@ from sweeps.results.verdicts import conclusion, verdict
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.sweep_file.schema import TrainingSection
+from sweeps.sweep_file.sections.training import TrainingSection
 from trainables.contract.metric_names import MetricName, groups_name
 
 _SHIFT: Final = re.compile(r"shift_(.+?)(?:_(\d))?(?<!_adaptive)_ece$")

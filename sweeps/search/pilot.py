@@ -14,7 +14,7 @@ from typing import Final
 from sweeps.search.plan import Plan
 from sweeps.search.record import Entry, TrialRecord
 from sweeps.search.trial_queue import Listener, Past, TrialQueue
-from sweeps.sweep_file.schema import TrainingSection
+from sweeps.sweep_file.sections.training import TrainingSection
 
 ACTION: Final = "Training the baseline to find the epochs of all trials"
 

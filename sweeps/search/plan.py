@@ -8,13 +8,9 @@ from typing import TYPE_CHECKING, Final
 
 from sweeps.search.rules import Rule, rule_of
 from sweeps.search.seed_counts import SeedCounts
-from sweeps.sweep_file.schema import (
-    SchedulerSection,
-    SearchSection,
-    SelectionSection,
-    SweepFile,
-    TrainingSection,
-)
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.sections.search import SchedulerSection, SearchSection, SelectionSection
+from sweeps.sweep_file.sections.training import TrainingSection
 
 if TYPE_CHECKING:
     from sweeps.search.space import SearchSpace

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from sweeps.messages.formatting import objective_heading
-from sweeps.sweep_file.schema import ConstraintSection, SweepFile
-from sweeps.sweep_file.sections.search import NETWORKS
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.sections.search import NETWORKS, ConstraintSection
 from trainables.contract.config import Criterion
 
 _ROUNDING: Final = 1e-9  # relative error up to which a value counts as equal to its limit

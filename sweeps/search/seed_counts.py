@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweeps.sweep_file.schema import SelectionSection
+from sweeps.sweep_file.sections.search import SelectionSection
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from optuna.distributions import (
 )
 
 from search_spaces import available_search_spaces, published_settings, search_space
-from sweeps.sweep_file.schema import LossSection, SpaceSection
+from sweeps.sweep_file.sections.losses import LossSection, SpaceSection
 from trainables.contract.setting import BASELINE, Setting
 
 Branch = dict[str, BaseDistribution]

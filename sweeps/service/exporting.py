@@ -68,8 +68,7 @@ def export_model(
     a page on its use, and if asked for ``model.onnx``. Returns the folder, and a description.
 
     Raises:
-        UserError: There is no such sweep, it has no selected setting, its data have changed, its
-            checkpoint is gone, or the folder already exists.
+        UserError: There is no such sweep or setting, or the folder already exists.
         SweepFailedError: The exported classifier does not reproduce the trial's predictions.
     """
     folder = Path(output or f"{name}-model").absolute()
@@ -109,12 +108,12 @@ def reads_files(folder: str) -> bool:
     return len(about["outputs"]) == 1  # otherwise it classifies pixels
 
 
+@dataclass(frozen=True)
 class Builder:
     """Builds the classifiers of a sweep, for a folder or for MLflow."""
 
-    def __init__(self, sweep: StoredSweep, dataset: Dataset) -> None:
-        self._sweep = sweep
-        self._dataset = dataset
+    _sweep: StoredSweep
+    _dataset: Dataset
 
     @property
     def _checked(self) -> int:

@@ -29,12 +29,7 @@ from sweeps.service.stored import (
     sweeps_on_test_split,
 )
 from sweeps.store.state import state_of
-from sweeps.store.sweep_store import (
-    SweepStore,
-    of_each_sweep,
-    sweep_names,
-    tells_storage_faults,
-)
+from sweeps.store.sweep_store import SweepStore, of_each_sweep, sweep_names, tells_storage_faults
 from sweeps.sweep_file.loading import load_sweep, read_sweep
 from sweeps.terminal.watching import Glimpse
 from sweeps.tracking.address import tracking_uri

@@ -14,7 +14,6 @@ from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep, use_working_folder
 from sweeps.planning.data import data_of
 from sweeps.planning.resolving import resolve
-from sweeps.results.result import SweepResult
 from sweeps.service.backend import Backend, RunningSweep
 from sweeps.service.course import EndedSweep, OnAnswer, carry_out
 from sweeps.service.in_process import InProcess
@@ -41,21 +40,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("calsweep")
 
 
-def _nothing(found: SweepResult) -> None: ...
-
-
 class RunOptions(TypedDict, total=False):
-    """Where a sweep runs, and what hears of it; see :class:`_Session`."""
-
-    address: str | None
-    debug: bool
-    console: Console | None
-    on_answer: OnAnswer
-    keep_ray: bool
-
-
-@dataclass(frozen=True)
-class _Session:
     """The options of :func:`run_sweep`, :func:`resume_sweep` and :func:`run_or_resume`.
 
     Attributes:
@@ -66,31 +51,33 @@ class _Session:
         keep_ray: Whether Ray on this machine runs on, for the next sweep of this process.
     """
 
-    address: str | None = None
-    debug: bool = False
-    console: Console | None = None
-    on_answer: OnAnswer = _nothing
-    keep_ray: bool = False
+    address: str | None
+    debug: bool
+    console: Console | None
+    on_answer: OnAnswer
+    keep_ray: bool
 
-    def backend(self, workers: int) -> Backend:
-        """What trains trials with so many workers; UserError if debugging cannot."""
-        if not self.debug:
-            return RayTune(self.address, self.keep_ray)
-        if self.address is not None:
-            raise UserError(
-                f"--address = {self.address!r} is not allowed with --debug, which trains in this "
-                "process; leave one of them out"
-            )
-        if workers > 1:
-            raise UserError(
-                f"scaling.num_workers = {workers} is not allowed with --debug, which trains in one "
-                "process; allowed: 1"
-            )
-        return InProcess()
+
+def _backend(options: RunOptions, workers: int) -> Backend:
+    """What trains trials with so many workers; UserError if debugging cannot."""
+    address = options.get("address")
+    if not options.get("debug"):
+        return RayTune(address, options.get("keep_ray", False))
+    if address is not None:
+        raise UserError(
+            f"--address = {address!r} is not allowed with --debug, which trains in this process; "
+            "leave one of them out"
+        )
+    if workers > 1:
+        raise UserError(
+            f"scaling.num_workers = {workers} is not allowed with --debug, which trains in one "
+            "process; allowed: 1"
+        )
+    return InProcess()
 
 
 def run_sweep(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> EndedSweep:
-    """Run a new sweep; for the options see :class:`_Session`.
+    """Run a new sweep; for the options see :class:`RunOptions`.
 
     Raises:
         UserError: The input is wrong; nothing was started or written.
@@ -100,7 +87,7 @@ def run_sweep(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> 
     store = SweepStore(storage, sweep.name)
     check_storage(storage)
     store.check_free()
-    return _run(sweep, store, _Session(**options), new=True, given=sweep)
+    return _run(sweep, store, options, new=True, given=sweep)
 
 
 def resume_sweep(
@@ -115,7 +102,7 @@ def resume_sweep(
     Errors are those of :func:`run_sweep`; a sweep that is running, or has finished and cannot use
     the budget, is a UserError.
     """
-    return _resume(SweepStore(storage, name), overrides, _Session(**options))
+    return _resume(SweepStore(storage, name), overrides, options)
 
 
 def run_or_resume(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> EndedSweep:
@@ -130,13 +117,13 @@ def run_or_resume(sweep: SweepFile, storage: str, **options: Unpack[RunOptions])
     if not store.exists():
         return run_sweep(sweep, storage, **options)
     budgets = budgets_asked(sweep, store.load_sweep(), read_given(store.folder) or sweep)
-    return _resume(store, budgets, _Session(**options), given=sweep)
+    return _resume(store, budgets, options, given=sweep)
 
 
 def _resume(
     store: SweepStore,
     overrides: Sequence[str] | Mapping[str, Any],
-    session: _Session,
+    options: RunOptions,
     given: SweepFile | None = None,
 ) -> EndedSweep:
     sweep = with_other_budgets(store.load_sweep(), overrides)
@@ -146,19 +133,18 @@ def _resume(
             f"sweep {store.name!r} has finished, and has no use for another budget; a new "
             f"sweep with search.warm_start = {store.name} learns from it"
         )
-    return _run(sweep, store, session, new=False, given=given)
+    return _run(sweep, store, options, new=False, given=given)
 
 
 def _run(
-    sweep: SweepFile, store: SweepStore, session: _Session, *, new: bool, given: SweepFile | None
+    sweep: SweepFile, store: SweepStore, options: RunOptions, *, new: bool, given: SweepFile | None
 ) -> EndedSweep:
     """Run or continue it; `given` is the sweep file, None if the stored one is continued."""
-    backend = session.backend(sweep.scaling.num_workers)
+    backend = _backend(options, sweep.scaling.num_workers)
+    console = options.get("console") or plain_console(stderr=True, lasting=True)
     use_working_folder()
     with (
-        Progress(
-            session.console or plain_console(stderr=True, lasting=True), not session.debug
-        ) as progress,
+        Progress(console, not options.get("debug")) as progress,
         terminated_as_interrupted() as interrupt,
         store.locked(progress, interrupt),  # first of all, because two processes may start at once
     ):
@@ -179,7 +165,9 @@ def _run(
                 if given is not None:
                     keep_given(store.folder, given)
             running = RunningSweep(plan, store, data, backend, progress)
-            return _logged(running, None if new else identity, session.on_answer)
+            return _logged(
+                running, None if new else identity, options.get("on_answer", lambda found: None)
+            )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sweeps.evidence.ensemble import Selected
     from sweeps.search.record import TrialRecord
     from sweeps.service.stored import StoredSweep
-    from sweeps.sweep_file.schema import TrainableSection
+    from sweeps.sweep_file.sections.training import TrainableSection
     from trainables.data.core.base import Dataset
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
     from trainables.files.storage import Folder

@@ -39,10 +39,8 @@ def earlier_candidates(
     """The number of settings that were tried on the same data before a new sweep begins.
 
     A sweep that retrains a selected setting, or learns from earlier sweeps, continues their
-    selection.
-
-    `origin` is ``selection.selected_from``; `data` is the digest of its data; `records` are the
-    trials of the sweeps that it learns from.
+    selection. `origin` is ``selection.selected_from``; `data` is the digest of its data; `records`
+    are the trials of the sweeps that it learns from.
     """
     count = origin.candidates if origin is not None and origin.data == data else 0
     for name, trials in records.items():

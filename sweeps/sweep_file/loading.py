@@ -13,15 +13,10 @@ from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 
 from sweeps.errors import UserError
-from sweeps.sweep_file.schema import BUDGETS, SelectionSection, SweepFile
+from sweeps.sweep_file.schema import SweepFile
 from sweeps.sweep_file.sections.fields import NAME_ALLOWED
-from sweeps.sweep_file.yaml_text import (
-    LONGEST_SHOWN,
-    Location,
-    YamlTextError,
-    read_yaml,
-    shortened,
-)
+from sweeps.sweep_file.sections.search import BUDGETS, SelectionSection
+from sweeps.sweep_file.yaml_text import LONGEST_SHOWN, Location, YamlTextError, read_yaml, shortened
 from trainables.contract.setting import BASELINE_LOSS
 from trainables.plugins.arguments import did_you_mean
 

@@ -7,58 +7,24 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, Strict, ValidationError, model_validator
 
-from sweeps.sweep_file.sections.data import (
-    OWN_DATA,
-    DatasetSection,
-    EvaluationSection,
-    EvaluationSetSection,
-)
+from sweeps.sweep_file.sections.data import OWN_DATA, DatasetSection, EvaluationSection
 from sweeps.sweep_file.sections.fields import MOST_ENTRIES, Name, Section
-from sweeps.sweep_file.sections.losses import LossSection, SpaceSection
+from sweeps.sweep_file.sections.losses import LossSection
 from sweeps.sweep_file.sections.resources import ScalingSection, TrackingSection
 from sweeps.sweep_file.sections.search import (
-    BUDGETS,
     GUIDED_TRIALS,
-    ConstraintSection,
     ScalingMethodSection,
     SchedulerSection,
     SearchSection,
-    SelectedFromSection,
     SelectionSection,
 )
 from sweeps.sweep_file.sections.training import (
-    DEFAULT_MODEL,
     EncoderSection,
     ModelSection,
     TrainableSection,
     TrainingSection,
 )
 from trainables.contract.metric_names import MetricName
-
-__all__ = [
-    "BUDGETS",
-    "DEFAULT_MODEL",
-    "OWN_DATA",
-    "ConstraintSection",
-    "DatasetSection",
-    "EncoderSection",
-    "EvaluationSection",
-    "EvaluationSetSection",
-    "LossSection",
-    "ModelSection",
-    "ScalingMethodSection",
-    "ScalingSection",
-    "SchedulerSection",
-    "SearchSection",
-    "SelectedFromSection",
-    "SelectionSection",
-    "SpaceSection",
-    "Stage",
-    "SweepFile",
-    "TrackingSection",
-    "TrainableSection",
-    "TrainingSection",
-]
 
 
 class Stage(NamedTuple):

@@ -37,9 +37,7 @@ class ModelToRegister:
         trial: The number of its trial; of several networks all numbers, ``1-4``.
         program: See :func:`~trainables.export.exported.export_program`.
         about: Its description: ``dtype``, ``shape``, ``classes``, ``outputs``, ``label``, ....
-        encode: The content of ``encode.py``, which turns raw samples into rows.
-        needed: The packages that ``encode.py`` needs.
-        columns: Columns of a table.
+        encode: The content of ``encode.py``, which turns raw samples into rows, and `needed` by it.
         example: A few raw samples: columns by name, strings, or an array (N, ...); or None.
         on_test: Its predictions on the test split; None if they cannot be read.
         test_split: Digest of the test split.

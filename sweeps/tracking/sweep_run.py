@@ -17,11 +17,7 @@ from sweeps.store.beginning import SKIPPED, read_skipped
 from sweeps.store.identity import Identity, read_environment, read_identity
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.run import DESCRIPTION, KILLED, RANK, SWEEP, is_statistic, sweep_parameters
-from sweeps.tracking.run_content import (
-    dataset_entity,
-    description,
-    running_description,
-)
+from sweeps.tracking.run_content import dataset_entity, description, running_description
 
 _COMMIT = "mlflow.source.git.commit"
 

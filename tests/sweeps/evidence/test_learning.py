@@ -18,7 +18,7 @@ from sweeps.results.reference import ReferenceResult
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.service.reading import write_report
-from sweeps.sweep_file.schema import TrainableSection
+from sweeps.sweep_file.sections.training import TrainableSection
 from sweeps.tracking.run_content import description
 from tests.builders import Noted, baseline, make_sweep, new_store, ranked, trial, write_predictions
 from trainables.data import load_dataset

@@ -9,7 +9,8 @@ from sweeps.errors import UserError
 from sweeps.messages.reporter import Reporter
 from sweeps.planning.data import load_data
 from sweeps.planning.devices import Gpu, gpu_share, inputs_per_step, settle_devices, worker_room
-from sweeps.sweep_file.schema import ScalingSection, SweepFile
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.sections.resources import ScalingSection
 from tests.builders import make_sweep
 from trainables.engine.workload import Workload
 

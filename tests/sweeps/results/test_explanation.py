@@ -9,7 +9,7 @@ from sweeps.results.recommendation import recommend
 from sweeps.results.verdicts import SCALED, Comparison
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
-from sweeps.sweep_file.schema import TrainingSection
+from sweeps.sweep_file.sections.training import TrainingSection
 from tests.builders import baseline, finalist, make_sweep, ranked, trial
 
 

@@ -8,7 +8,7 @@ import pytest
 from sweeps.results.explanation import explain_choice
 from sweeps.results.leaderboard import leaderboard
 from sweeps.search.record import TrialRecord
-from sweeps.sweep_file.schema import TrainingSection
+from sweeps.sweep_file.sections.training import TrainingSection
 from sweeps.terminal.answers import leaderboard_table
 from tests.builders import baseline, ranked, shown, trial
 

@@ -12,7 +12,9 @@ from pydantic import ValidationError
 
 from sweeps.errors import UserError
 from sweeps.sweep_file.loading import dump_sweep, load_sweep, parse_sweep, read_resolved
-from sweeps.sweep_file.schema import DatasetSection, SweepFile, TrainingSection
+from sweeps.sweep_file.schema import SweepFile
+from sweeps.sweep_file.sections.data import DatasetSection
+from sweeps.sweep_file.sections.training import TrainingSection
 from trainables.contract.config import TrainingConfig
 
 HEAD = "name: small\ndataset: digits\nmodel: small_cnn\n"
