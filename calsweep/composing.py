@@ -169,7 +169,7 @@ class Composer:
         if groups is not None:
             beside[_GROUP] = _groups(groups, len(labels), where)
         targets = labels, beside
-        if _is_frame(samples):
+        if hasattr(samples, "columns") or hasattr(samples, "column_names"):  # a data frame
             name, stem, data, more = "parquet", *_table(samples, *targets, where)
         elif _are_texts(samples):
             name, stem, data, more = "parquet", *_texts(samples, *targets, where)
@@ -203,10 +203,6 @@ def _is_importable(module: str | None, name: str, value: object) -> bool:
 def _form(given: Any) -> str:
     of = f" of {len(given)}" if isinstance(given, tuple) else ""
     return f"{type(given).__name__}{of}"
-
-
-def _is_frame(samples: Any) -> bool:
-    return hasattr(samples, "columns") or hasattr(samples, "column_names")
 
 
 def _are_texts(samples: Any) -> bool:

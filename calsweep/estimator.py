@@ -89,7 +89,8 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
             ValueError: The data or an argument of this object cannot be used.
             SweepInterruptedError: Ctrl-C or the notebook's stop button.
         """
-        self._is_table = _is_frame(X)  # a frame is not converted to an array
+        # A frame is not converted to an array.
+        self._is_table = hasattr(X, "columns") and hasattr(X, "dtypes")
         samples, labels = validate_data(self, X, y, **_kind(self._is_table))
         labels = column_or_1d(labels)
         check_classification_targets(labels)
@@ -172,7 +173,3 @@ def _kind(is_table: bool) -> dict[str, bool]:
 def _num_weighted(codes: npt.NDArray[np.intp], weights: npt.NDArray[Any]) -> int:
     """Number of classes that have a weight other than 0; weights are checked later."""
     return len(np.unique(codes[weights != 0] if weights.shape == codes.shape else codes))
-
-
-def _is_frame(samples: Any) -> bool:
-    return hasattr(samples, "columns") and hasattr(samples, "dtypes")

@@ -14,8 +14,6 @@ from sweeps.errors import NameTakenError, SweepInterruptedError, UserError
 from sweeps.sweep_file.loading import load_sweep, override_sweep
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from sweeps.service.running import RunOptions
     from sweeps.sweep_file.schema import SweepFile
 
@@ -190,10 +188,12 @@ def loss(name: Any, **hyperparameters: Any) -> Section:
 
 
 def _options(address: str | None, debug: bool, progress: bool) -> RunOptions:
+    from sweeps.terminal.console import plain_console
+
     return {
         "address": address,
         "debug": debug,
-        "console": _console(progress),
+        "console": plain_console(lasting=progress, file=None if progress else io.StringIO()),
         "keep_ray": True,  # starting it takes seconds, and a notebook runs more than one sweep
     }
 
@@ -255,9 +255,3 @@ def _interrupted(name: str, storage: str) -> SweepInterruptedError:
 
 def _call(function: str, name: str, storage: str) -> str:
     return f"calsweep.{function}({name!r}, storage={storage!r})"
-
-
-def _console(progress: bool) -> Console:
-    from sweeps.terminal.console import plain_console
-
-    return plain_console(lasting=True) if progress else plain_console(file=io.StringIO())

@@ -49,7 +49,8 @@ def run() -> None:
 
 def main() -> None:
     """Run the command; turn errors into a message and an exit code."""
-    _collect_garbage_seldom()
+    # Hundreds of modules make many objects but no garbage: collecting took a sixth of imports.
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
     redact_what_python_prints()
     _print_what_can_be_encoded()
     if is_driver_of_a_job():
@@ -83,11 +84,6 @@ def _code() -> int | None:
     if code == _INTERRUPTED:  # what typer returns after Ctrl-C, without a message
         raise KeyboardInterrupt
     return code
-
-
-def _collect_garbage_seldom() -> None:
-    """Hundreds of modules make many objects but no garbage: collecting took a sixth of imports."""
-    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS)
 
 
 def _print_what_can_be_encoded() -> None:

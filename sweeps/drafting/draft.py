@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.drafting.draft_columns import LABELS, group_column, label_column, unusable_columns
@@ -122,7 +123,10 @@ def sweep_file_text(draft: Draft, name: str, trials: int) -> str:
         name=name,
         seen=draft.seen,
         dataset="\n".join(
-            [_indented(draft.dataset), *(f"  # {comment}" for comment in draft.comments)]
+            [
+                indent(to_yaml(draft.dataset).rstrip(), "  "),
+                *(f"  # {comment}" for comment in draft.comments),
+            ]
         ),
         default=_KINDS[draft.kind].default,
         model=_KINDS[draft.kind].model,
@@ -166,10 +170,6 @@ selection:
 {hints}tracking:
   register_model: false  # true: register the recommended classifier in MLflow
 """
-
-
-def _indented(section: dict[str, Any]) -> str:
-    return "".join(f"  {line}\n" for line in to_yaml(section).splitlines()).rstrip()
 
 
 def _validation(samples: int, held_out: bool) -> dict[str, float]:

@@ -142,7 +142,8 @@ def select_seeds(ranking: Ranking, read: ReadRows, most: int | None = None) -> S
     if len(trials) < max(2, most or 0):
         return None
     trials = trials[:most]
-    return _selected(_mean_of(len(trials)), trials, read, fit_mean)
+    name = f"the mean of {counted(len(trials), 'seed')} of {BASELINE_LOSS}{SCALED}"
+    return _selected(name, trials, read, fit_mean)
 
 
 def judge_ensemble(
@@ -196,10 +197,6 @@ def _seeds(ranking: Ranking) -> list[TrialRecord]:
     """The finished trials of cross-entropy, in the order of their training."""
     trials = () if ranking.baseline is None else ranking.baseline.trials
     return sorted(_known(trials), key=lambda trial: trial.number)
-
-
-def _mean_of(seeds: int) -> str:
-    return f"the mean of {counted(seeds, 'seed')} of {BASELINE_LOSS}{SCALED}"
 
 
 def _selected(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 
@@ -73,7 +73,7 @@ def judge(models: Sequence[Predicted]) -> Facts:
     with _one_thread_if(first.probs.numel() <= _SMALL):
         return {
             "read": [str(model.read) for model in models],
-            "models": [_judged_by(model)(model) for model in models],
+            "models": [_judged(model) for model in models],
             "comparison": [each for other in others for each in verdicts(metrics, other, first)],
         }
 
@@ -91,12 +91,6 @@ def _one_thread_if(small: bool) -> Iterator[None]:
             yield
     finally:
         torch.set_num_threads(before)
-
-
-def _judged_by(model: Predicted) -> Callable[[Predicted], Facts]:
-    if model.soft is not None:
-        return judged_by_soft_labels
-    return _judged_top_label if model.top_label_only else _judged
 
 
 def _check_same_samples(first: Predicted, other: Predicted) -> None:
@@ -128,6 +122,10 @@ def _same_clusters(first: Predicted, other: Predicted) -> bool:
 
 
 def _judged(model: Predicted) -> Facts:
+    if model.soft is not None:
+        return judged_by_soft_labels(model)
+    if model.top_label_only:
+        return _judged_top_label(model)
     probs, labels = model.probs, model.labels
     clusters = clusters_of(model.clusters, len(labels))
     crossed = cross_fitted_scalings(model.logits, labels, model.clusters)

@@ -92,18 +92,13 @@ def _of_scaling(model: Facts) -> list[str]:
         f"NLL {nll:.4f} = calibration {model['calibration']:.4f} + refinement {refined:.4f} "
         f"(the NLL after {name}, cross-fitted)."
     )
-    if any(_is_outside(each) for each in model["metrics"].values()):
+    # An end that is NaN excludes nothing.
+    if any(m["value"] < m["low"] or m["value"] > m["high"] for m in model["metrics"].values()):
         lines.append(
             "Noise raises calibration errors. An interval is about the error without it, so "
             "a value may lie above its interval; “corrected” is the estimate, where there is one."
         )
     return lines + _bounds(model)
-
-
-def _is_outside(found: Facts) -> bool:
-    """Whether a value lies outside its interval; an end that is nan excludes nothing."""
-    outside: bool = found["value"] < found["low"] or found["value"] > found["high"]
-    return outside
 
 
 def _bounds(model: Facts) -> list[str]:

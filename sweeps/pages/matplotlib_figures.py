@@ -77,15 +77,9 @@ def _saved(figure: Figure, form: FigureForm) -> bytes:
 
 
 def draw_reliability(figure: Figure, rows: Rows, temperature: float) -> None:
-    """Reliability diagrams, as trained and after temperature scaling, on an empty figure.
+    """Draw :func:`~sweeps.pages.reliability.reliability_svg` on an empty figure.
 
-    A bar is the accuracy in one of 15 equal-width bins of confidence. The error bar is the 95%
-    interval of this accuracy, drawn at the bin's mean confidence. A bin of fewer than five samples
-    is hollow. Below is the share of samples.
-
-    The decisions on a sample, one per label, are drawn together; the ECE is the mean over the
-    labels. The error bars assume independent rows, so samples of similar rows, such as pixels, have
-    none.
+    Below are the shares of the samples.
     """
     axes = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
     panels = reliability_panels(rows, temperature)

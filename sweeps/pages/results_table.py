@@ -154,14 +154,11 @@ def _cells(values: Sequence[Value], rows: Key, columns: Key) -> _Cells:
     return cells
 
 
-def _scale(metric: str) -> tuple[float, int]:
-    return (1.0, 3) if metric.removesuffix("_scaled") in _NOT_PERCENT else (100.0, 2)
-
-
 def _shown(value: Value | None, bold: str) -> str:
     if value is None or math.isnan(value.mean):
         return "–"
-    scale, digits = _scale(value.metric)
+    percent = value.metric.removesuffix("_scaled") not in _NOT_PERCENT
+    scale, digits = (100.0, 2) if percent else (1.0, 3)
     text = f"{scale * value.mean:.{digits}f}"
     if not math.isnan(value.deviation):
         text += f" ± {scale * value.deviation:.{digits}f}"

@@ -115,7 +115,8 @@ def duration_of(plan: Plan, dataset: Dataset) -> Duration | None:
     gpus = torch.cuda.device_count()
     slots = gpus or max(1, cpus // sweep.scaling.cpus_per_worker)
     slots = min(slots, sweep.scaling.max_concurrent or slots)
-    whole = longest_duration(seconds, plan.pilot_epochs, plan.most_epochs, slots, _crowd(cpus))
+    crowd = max(1.0, os.getloadavg()[0] / cpus)
+    whole = longest_duration(seconds, plan.pilot_epochs, plan.most_epochs, slots, crowd)
     return Duration(seconds, whole, slots)
 
 
@@ -133,12 +134,6 @@ def duration_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
         f"{counted(found.slots, 'concurrent trial')}"
         + ("; less as poor trials stop" if make_stopper(plan).rungs else "")
     }
-
-
-def _crowd(cpus: int) -> float:
-    """How many programs want each CPU now; at least 1."""
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
-    return max(1.0, load / cpus)
 
 
 def longest_duration(

@@ -120,17 +120,14 @@ class Guide:
         wanted = [setting for setting in left if setting.loss not in busy] or left
         model = self._model(records)
         least = _LEAST_GAIN * model.baseline.noise if model.baseline.finished else 0.0
-        if not wanted or (_baseline_has_ended(records) and not model.baseline.finished):
+        ended = any(r.role == "baseline" and r.state != "running" for r in records)
+        if not wanted or (ended and not model.baseline.finished):
             return Proposal(None, 0.0, least)
         finished = [r.setting for r in records if r.state != "failed"]
         best = min(expected_objectives(model, finished).values())
         gains = model.gain(model.belief(wanted), best)
         first = int(np.argmax(gains))
         return Proposal(wanted[first], float(gains[first]), least)
-
-
-def _baseline_has_ended(records: Sequence[TrialRecord]) -> bool:
-    return any(r.role == "baseline" and r.state != "running" for r in records)
 
 
 def _spread(space: SearchSpace, seed: int) -> list[Setting]:

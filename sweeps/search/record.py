@@ -78,7 +78,7 @@ class TrialRecord:
             and self.state in get_args(State)
             and self.role in get_args(Role)
             and all(isinstance(value, kind) for value, kind in kinds)
-            and all(_is_entry(entry) for entry in self.history)
+            and all(isinstance(each, dict) and "epoch" in each for each in self.history)
             and all(_is_run(run) for run in self.runs)
             and (self.state != "finished" or self.role == "encoder" or "val_error" in self.outcome)
         )
@@ -169,10 +169,6 @@ def flat(value: Any) -> dict[str, Any]:
     """The fields of a dataclass as files have them: those of its setting among the others."""
     values = {each.name: getattr(value, each.name) for each in fields(value)}
     return {**vars(values.pop("setting")), **values}
-
-
-def _is_entry(entry: Any) -> bool:
-    return isinstance(entry, dict) and "epoch" in entry
 
 
 def _is_run(run: Any) -> bool:

@@ -336,18 +336,13 @@ class TrialQueue:
         if self.plan.search.seed not in self._encoders.ready or not self._search_is_over:
             return
         if self._finals.decide(self._searched) and len(self._searched) < self._suggestions.most:
-            self.ended_by = self._end_of_search()
+            in_vain = self._lacking is None and self._suggestions.gain_nothing(self._searched)
+            self.ended_by = "sampler" if in_vain else self._lacking
         while not (self._live or self._remaining_finals):
             further = self._finals.extend(self.records, self.budget)
             if not further:
                 break
             self._encoders.add(further)
-
-    def _end_of_search(self) -> str | None:
-        """The key of ``search`` that ended it before every setting was tried."""
-        if self._lacking is None and self._suggestions.gain_nothing(self._searched):
-            return "sampler"
-        return self._lacking
 
     def _notify(self, record: TrialRecord) -> None:
         for listener in list(self._listeners):

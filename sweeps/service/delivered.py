@@ -140,17 +140,14 @@ def _find(
 
 
 def _of_number(sweep: StoredSweep, number: int) -> TrialRecord:
-    known = {r.number: r for r in sweep.ranking.records if _is_whole(r)}
+    finished = [r for r in sweep.ranking.records if r.state == "finished"]
+    known = {r.number: r for r in finished if "temperature" in r.outcome}
     if number not in known:
         raise UserError(
             f"--trial {number}: no finished classifier of sweep {sweep.plan.name!r}; allowed: "
             f"{_listed(known) or 'none yet'}"
         )
     return known[number]
-
-
-def _is_whole(record: TrialRecord) -> bool:
-    return record.state == "finished" and "temperature" in record.outcome
 
 
 def best_of_loss(sweep: StoredSweep, loss: str) -> TrialRecord:

@@ -138,19 +138,19 @@ def find_best(
     """
     if sweep_names(storage) and not os.environ.get("MLFLOW_TRACKING_URI"):
         place, sweeps_of = storage, partial(stored_sweeps, storage)
-        read = _read_from_store(storage)
+        read, key = partial(read_stored_file, storage), "sweep"
     else:
-        from sweeps.tracking.reader import tracked_sweeps
+        from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
 
         place = tracking_uri(storage)
         sweeps_of = partial(tracked_sweeps, place)
-        read = _read_from_mlflow(place)
+        read, key = partial(read_sweep_file, place), "parent_run_id"
     sweeps = sweeps_of(dataset, model)
     entries = best_settings([s for s in sweeps if objective in (None, s.rule.objective)])
     if not entries:
         given = {"dataset": dataset, "model": model, "objective": objective}
         raise UserError(_no_best(place, given, best_settings(sweeps_of())))
-    return Best(entries, read)
+    return Best(entries, lambda entry: read(entry[key]))
 
 
 def _no_best(place: str, given: dict[str, str | None], every: list[dict[str, Any]]) -> str:
@@ -160,16 +160,6 @@ def _no_best(place: str, given: dict[str, str | None], every: list[dict[str, Any
         return f"{place} has no finished sweep yet"
     there = {f"dataset={e['dataset']} model={e['model']} objective={e['objective']}" for e in every}
     return f"{place} has no finished sweep of {wanted}; it has {few(sorted(there))}"
-
-
-def _read_from_store(storage: str) -> Callable[[dict[str, Any]], str]:
-    return lambda entry: read_stored_file(storage, entry["sweep"])
-
-
-def _read_from_mlflow(uri: str) -> Callable[[dict[str, Any]], str]:
-    from sweeps.tracking.reader import read_sweep_file
-
-    return lambda entry: read_sweep_file(uri, entry["parent_run_id"])
 
 
 @tells_storage_faults

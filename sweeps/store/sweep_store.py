@@ -191,7 +191,9 @@ class SweepStore:
             self._check_format()
             text = self.folder.read("sweep.yaml").decode(errors="replace")
         except FileNotFoundError:
-            names = self._neighbours()
+            names: list[str] = []
+            with suppress(OSError):
+                names = sweep_names(self.storage)
             raise UserError(
                 f"no sweep named {self.name!r} in {self.storage}{did_you_mean(self.name, names)}; "
                 f"there {'are: ' + ', '.join(names) if names else 'is none'}"
@@ -207,11 +209,6 @@ class SweepStore:
                 f"sweep {self.name!r} in {self.storage} was written by a newer calsweep (format "
                 f"{int(found)}; this one reads up to {int(_FORMAT)}): update calsweep"
             )
-
-    def _neighbours(self) -> list[str]:
-        with suppress(OSError):
-            return sweep_names(self.storage)
-        return []
 
     def load_earlier(self) -> list[EarlierTrial]:
         def trials(kept: Any) -> list[EarlierTrial]:

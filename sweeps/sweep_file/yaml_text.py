@@ -150,7 +150,7 @@ class _Builder:
             raise YamlTextError(
                 _line(node),
                 f"{_dotted(location)}{shortened(node.value)} is not allowed; allowed: "
-                f"{_ALLOWED.get(_kind(node), 'text')}",
+                f"{_ALLOWED.get(str(node.tag).removeprefix(_TAG), 'text')}",
             ) from None
         return value
 
@@ -187,10 +187,6 @@ _ALLOWED = {
 
 def _line(node: Node) -> int:
     return int(node.start_mark.line) + 1
-
-
-def _kind(node: Node) -> str:
-    return str(node.tag).removeprefix(_TAG)
 
 
 def _tag(node: Node) -> str:

@@ -93,7 +93,8 @@ def print_answer(console: Console, found: SweepResult) -> None:
 def _print_recommendation(console: Console, found: SweepResult) -> None:
     if found.recommended is not None:
         console.print(f"{STAR}{redact(found.recommended.text)}\n", style="bold")
-    print_warnings(console, found.warnings)
+    for warning in found.warnings:
+        console.print(f"Warning: {redact(warning)}\n", style="bold red")
 
 
 def print_whole_answer(console: Console, found: SweepResult) -> None:
@@ -135,12 +136,6 @@ def verdict_table(comparisons: Sequence[Comparison], width: int = 80) -> Table:
             style={"supported": "green", "worse": "red"}.get(each.verdict),
         )
     return table
-
-
-def print_warnings(console: Console, warnings: Sequence[str]) -> None:
-    """Print reasons not to use a result."""
-    for warning in warnings:
-        console.print(f"Warning: {redact(warning)}\n", style="bold red")
 
 
 def overview_table(overviews: Sequence[Overview]) -> Table:

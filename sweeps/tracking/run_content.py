@@ -61,8 +61,8 @@ def description(plan: Plan, found: SweepResult) -> str:
     warnings = [f"**Warning:** {escaped_markdown(line)}" for line in found.warnings]
     why = "\n\n".join(map(escaped_markdown, found.why))
     comparisons = found.judgement.all_comparisons
-    recommended = [f"**{escaped_markdown(text)}**" for text in _recommended(found)]
-    parts = [*recommended, *warnings, why, _table(plan, found.rows)]
+    advice = "" if found.recommended is None else escaped_markdown(found.recommended.text)
+    parts = [*([f"**{advice}**"] if advice else []), *warnings, why, _table(plan, found.rows)]
     if comparisons:
         parts += [_verdict_table(comparisons), " ".join(basis(comparisons))]
     if found.selected is not None:
@@ -75,10 +75,6 @@ def description(plan: Plan, found: SweepResult) -> str:
         f"versions and the command. All pictures are in artifact `{REPORT}`."
     )
     return "\n\n".join(parts)
-
-
-def _recommended(found: SweepResult) -> list[str]:
-    return [] if found.recommended is None else [found.recommended.text]
 
 
 def dataset_entity(plan: Plan, identity: Identity) -> Any:
