@@ -6,10 +6,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sweeps.judging.frames import frame_classes, in_one_order
+import numpy as np
+
+from sweeps.errors import UserError
 from sweeps.judging.inputs import Predicted, aligned, check_predicted
 from sweeps.judging.judgement import judge as judge_models
+from sweeps.judging.names import kind_and_class
 from sweeps.judging.words import comparison_rows, read_lines, summary
+from trainables.data.readers.index_columns import index_columns
 
 
 class Judgement:
@@ -94,7 +98,7 @@ def judge(
     models = []
     for name, each in given.items():
         columns = () if classes else frame_classes(each)
-        in_one_order(str(name), each, labels)
+        _check_order(str(name), each, labels)
         models.append(
             check_predicted(
                 str(name),
@@ -108,3 +112,37 @@ def judge(
             )
         )
     return Judgement(aligned(models))
+
+
+def frame_classes(scores: Any) -> tuple[str, ...]:
+    """Names of the classes from the columns of a data frame; empty for anything else.
+
+    Raises:
+        UserError: A column has the name of an index, so it holds no scores.
+    """
+    if not hasattr(scores, "columns") or not hasattr(scores, "to_numpy"):
+        return ()
+    columns = tuple(map(str, scores.columns))
+    if indexes := index_columns(columns):
+        raise UserError(f"column {indexes[0]!r} numbers the rows and holds no scores: drop it")
+    parts = [kind_and_class(each) for each in columns]
+    alike = len({part[0] for part in parts if part}) == 1
+    return tuple(part[1] for part in parts if part) if alike and all(parts) else columns
+
+
+def _check_order(name: str, scores: Any, labels: Any) -> None:
+    """Check that pandas' indexes of scores and labels do not contradict their order.
+
+    Raises:
+        UserError: They are the same rows in another order.
+    """
+    ours, theirs = (
+        getattr(getattr(each, "index", None), "values", None) for each in (scores, labels)
+    )
+    if ours is None or theirs is None or np.shape(ours) != np.shape(theirs):
+        return
+    if (ours != theirs).any() and {*ours.tolist()} == {*theirs.tolist()}:
+        raise UserError(
+            f"{name}: predictions and labels have the same index in another order; pass "
+            "labels.loc[predictions.index]"
+        )

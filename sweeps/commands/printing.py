@@ -46,11 +46,6 @@ def print_job(job: str, address: str | None, tracking: str | None = None) -> Non
     print(job)
 
 
-def print_result(found: SweepResult) -> None:
-    """Print the result of a sweep that has just ended, as far as output can be written."""
-    print_answer(found, lasting=True)
-
-
 def print_answer(found: SweepResult, lasting: bool = False, whole: bool = False) -> None:
     """Print a result; `lasting` also where output cannot be written, `whole` with all reasons."""
     from sweeps.terminal import answers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +23,7 @@ from sweeps.commands.options import (
     Storage,
     SweepName,
 )
-from sweeps.commands.printing import print_job, print_notice, print_places, print_result
+from sweeps.commands.printing import print_answer, print_job, print_notice, print_places
 from sweeps.errors import UserError
 from sweeps.messages.formatting import DEFAULT_STORAGE, counted, storage_option
 from sweeps.messages.redaction import redact
@@ -58,7 +59,8 @@ def run(
         _detach(sweep.name, storage)
         return
     begin = run_or_resume if or_resume else run_sweep
-    result = begin(sweep, storage, address=address, debug=debug, on_answer=print_result)
+    on_answer = partial(print_answer, lasting=True)
+    result = begin(sweep, storage, address=address, debug=debug, on_answer=on_answer)
     print_places(result, sweep.name, storage)
 
 
@@ -102,8 +104,9 @@ def resume(
         return
     from sweeps.service.running import resume_sweep
 
+    on_answer = partial(print_answer, lasting=True)
     result = resume_sweep(
-        name, storage, overrides or (), address=address, debug=debug, on_answer=print_result
+        name, storage, overrides or (), address=address, debug=debug, on_answer=on_answer
     )
     print_places(result, name, storage)
 

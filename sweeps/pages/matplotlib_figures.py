@@ -42,9 +42,7 @@ FigureForm = Literal["pdf", "svg"]
 class _Shown(Figure):
     def _repr_png_(self) -> bytes:
         """PNG for notebooks."""
-        stream = io.BytesIO()
-        self.savefig(stream, format="png", dpi=120)
-        return stream.getvalue()
+        return _saved(self, "png")
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
@@ -69,10 +67,10 @@ def figures_of(ranking: Ranking, plan: Plan, read: ReadRows, form: FigureForm) -
     return {name: _saved(figure, form) for name, figure in drawn.items()}
 
 
-def _saved(figure: Figure, form: FigureForm) -> bytes:
+def _saved(figure: Figure, form: FigureForm | Literal["png"]) -> bytes:
     stream = io.BytesIO()
     with rc_context({"pdf.fonttype": 42, "svg.fonttype": "none"}):
-        figure.savefig(stream, format=form)
+        figure.savefig(stream, format=form, dpi=120)
     return stream.getvalue()
 
 

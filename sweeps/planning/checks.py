@@ -17,7 +17,7 @@ from sweeps.sweep_file.schema import SweepFile
 from sweeps.sweep_file.sections.data import OWN_DATA, DatasetSection
 from sweeps.sweep_file.sections.losses import LossSection
 from sweeps.sweep_file.sections.resources import TrackingSection
-from sweeps.sweep_file.sections.search import SchedulerSection, SearchSection, SelectionSection
+from sweeps.sweep_file.sections.search import SearchSection, SelectionSection
 from sweeps.sweep_file.sections.training import DEFAULT_MODEL, ModelSection, TrainableSection
 from trainables.contract.metric_names import MetricName
 from trainables.plugins.arguments import did_you_mean
@@ -57,7 +57,7 @@ def check_sweep(sweep: SweepFile) -> None:
         faults += _loss_faults(loss, "losses") or _trains_nothing(loss)
     if sweep.encoder is not None:
         faults += _loss_faults(sweep.encoder.loss, "encoder.loss")
-    faults += _part_faults(sweep.search, sweep.scheduler) + _metric_faults(sweep)
+    faults += _faults_of_names(sweep)
     if faults:
         raise UserError("\n".join(faults))
 
@@ -147,19 +147,8 @@ def _extremes(section: LossSection) -> list[dict[str, Any]]:
     return [first, *({**first, name: v} for name, allowed in values.items() for v in allowed[1:])]
 
 
-def _part_faults(search: SearchSection, scheduler: SchedulerSection) -> list[str]:
-    """Unknown names of samplers and schedulers."""
-    return [
-        f"{key} = {name!r} is not allowed{did_you_mean(name, known)}; allowed: {', '.join(known)}"
-        for key, name, known in (
-            ("search.sampler", search.sampler, SAMPLERS),
-            ("scheduler.name", scheduler.name, STOPPERS),
-        )
-        if name not in known
-    ]
-
-
-def _metric_faults(sweep: SweepFile) -> list[str]:
+def _faults_of_names(sweep: SweepFile) -> list[str]:
+    """Unknown names of samplers, schedulers and metrics, and metrics that cannot be used so."""
     from trainables.metrics import EPOCH_METRICS, METRICS
     from trainables.metrics.own_metric import metric_name
 
@@ -174,6 +163,8 @@ def _metric_faults(sweep: SweepFile) -> list[str]:
             f"search.objective = {sweep.search.objective!r} names one twice; name each once"
         )
     for key, value, allowed in (
+        ("search.sampler", sweep.search.sampler, list(SAMPLERS)),
+        ("scheduler.name", sweep.scheduler.name, list(STOPPERS)),
         *(("search.objective", metric, objectives) for metric in sweep.objectives),
         ("scheduler.metric", sweep.scheduler.metric, at_rungs),
         *(("search.constraints", metric, of_trials) for metric in sweep.search.constraints),

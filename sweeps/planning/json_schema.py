@@ -12,6 +12,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from sweeps.search.samplers import SAMPLERS
+from sweeps.search.stopping import STOPPERS
 from sweeps.sweep_file.loading import SCHEMA
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.sweep_file.sections import data, losses, resources, search, training
@@ -28,14 +30,15 @@ def json_schema() -> dict[str, Any]:
     names = _names()
     for definition, known in names.items():
         definitions[definition]["properties"]["name"] |= _one_of(known)
-    search, scheduler = (definitions[name]["properties"] for name in _WITH_TABLES)
-    search["sampler"]["enum"], scheduler["name"]["enum"] = _tables()
+    of_search = definitions["SearchSection"]["properties"]
+    of_search["sampler"]["enum"] = sorted(SAMPLERS)
+    definitions["SchedulerSection"]["properties"]["name"]["enum"] = sorted(STOPPERS)
     several = {"type": "array", "items": {"type": "string"}, "minItems": 1}
     for key in definitions["TrainingSection"]["properties"].values():
         key.pop("default", None)  # the default depends on the model
-    search["objective"] = {"anyOf": [{"type": "string"}, several], "default": "val_ece"}
+    of_search["objective"] = {"anyOf": [{"type": "string"}, several], "default": "val_ece"}
     for key in ("warm_start", "learn_from"):
-        search[key] = {"anyOf": [{"type": "string"}, search[key]]}
+        of_search[key] = {"anyOf": [{"type": "string"}, of_search[key]]}
     short = {f"#/$defs/{name}": _one_of(known) for name, known in names.items()}
     short["#/$defs/ConstraintSection"] = {"anyOf": [{"type": "number"}]}
     found: dict[str, Any] = _with_short_forms(schema, short)
@@ -74,16 +77,6 @@ def _documented(kind: type) -> tuple[str, dict[str, str]]:
     return summary, {
         key: " ".join(text.split()) for key, _, text in (entry.partition(":") for entry in entries)
     }
-
-
-_WITH_TABLES = ("SearchSection", "SchedulerSection")
-
-
-def _tables() -> tuple[list[str], list[str]]:
-    from sweeps.search.samplers import SAMPLERS
-    from sweeps.search.stopping import STOPPERS
-
-    return sorted(SAMPLERS), sorted(STOPPERS)
 
 
 def _names() -> dict[str, tuple[str, ...]]:

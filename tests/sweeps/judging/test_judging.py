@@ -15,9 +15,9 @@ from pyarrow import csv
 from typer.testing import CliRunner
 
 import calsweep
+from calsweep.judging import frame_classes
 from sweeps.cli import app
 from sweeps.errors import UserError
-from sweeps.judging.frames import frame_classes
 from sweeps.judging.inputs import check_predicted
 from sweeps.judging.reading import read_predictions
 from sweeps.judging.tables import Asked
