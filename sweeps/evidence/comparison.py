@@ -215,7 +215,7 @@ def compare_trained(
     ours, theirs = ([each.softmax(dim=1)] for each in logits)
     found = difference("nll", ours, theirs, labels, design)
     values = found.value, found.low, found.high, found.verdict
-    return Comparison(*names, "nll", *values, seeds=1, groups=found.clusters)
+    return Comparison(names[0], names[1], "nll", *values, seeds=1, groups=found.clusters)
 
 
 def _metrics_of(objective: MetricName) -> list[str]:
