@@ -254,11 +254,16 @@ class Result:
 
     def __repr__(self) -> str:
         """The leaderboard and the reasons."""
+        from sweeps.terminal.answers import print_whole_answer
         from sweeps.terminal.console import plain_console
 
         text = io.StringIO()
         console = plain_console(width=100, file=text)
-        self._print(console)
+        print_whole_answer(console, self._found)
+        if not self.finished:
+            console.print(
+                f"Not finished: calsweep.resume({self.name!r}, storage={self.storage!r}) continues."
+            )
         return text.getvalue().rstrip()
 
     def _repr_html_(self) -> str:
@@ -266,15 +271,6 @@ class Result:
         from html import escape
 
         return f'<pre style="line-height:1.2">{escape(repr(self))}</pre>'
-
-    def _print(self, console: Any) -> None:
-        from sweeps.terminal.answers import print_whole_answer
-
-        print_whole_answer(console, self._found)
-        if not self.finished:
-            console.print(
-                f"Not finished: calsweep.resume({self.name!r}, storage={self.storage!r}) continues."
-            )
 
     def _judged(self) -> TrialRecord:
         """The trial that represents the selected setting."""

@@ -202,20 +202,14 @@ def _seeds(ranking: Ranking) -> list[TrialRecord]:
 def _selected(
     name: str, trials: Sequence[TrialRecord], read: ReadRows, fit: Fit
 ) -> Selected | None:
-    pool = _pool(trials, read)
-    if pool is None:
+    rows = [read("validation", trial.number) for trial in trials]
+    known = [each for each in map(one_class, rows) if each is not None]
+    if len(known) < len(trials):
         return None
+    pool = Pool(tuple(trials), [each.logits for each in known], *known[0][1:])
     found = fit(pool.logits, pool.labels)
     members = tuple(pool.trials[index] for index in found.members)
     return Selected(name, members, found, pool, fit, read)
-
-
-def _pool(trials: Sequence[TrialRecord], read: ReadRows) -> Pool | None:
-    rows = [read("validation", trial.number) for trial in trials]
-    found = [each for each in map(one_class, rows) if each is not None]
-    if len(found) < len(trials):
-        return None
-    return Pool(tuple(trials), [each.logits for each in found], *found[0][1:])
 
 
 def _comparisons(ours: Selected, theirs: Selected, sweeps: int) -> list[Comparison]:

@@ -174,8 +174,12 @@ def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _trial_values(record: TrialRecord) -> dict[str, Any]:
-    facts = {key: getattr(record, key) for key in ("number", "role", "loss", "seed", "state")}
-    return {**facts, "reason": record.reason, **record.hyperparameters, **record.outcome}
+    facts = {**_trial_facts(record), "reason": record.reason}
+    return facts | record.hyperparameters | dict(record.outcome)
+
+
+def _trial_facts(record: TrialRecord) -> dict[str, Any]:
+    return {key: getattr(record, key) for key in ("number", "role", "loss", "seed", "state")}
 
 
 def _drawn_verdicts(found: Sequence[Comparison]) -> list[tuple[Comparison, Markup]]:
@@ -353,12 +357,9 @@ def _of_choice(chosen: Candidate, objective: str) -> list[str]:
 def _trial_row(record: TrialRecord, metrics: Iterable[str]) -> list[tuple[Any, str]]:
     values: dict[str, Any] = {
         **record.outcome,
-        "number": record.number,
-        "role": record.role,
+        **_trial_facts(record),
         "loss": format_loss(record.loss),
         "setting": format_hyperparameters(record.hyperparameters),
-        "seed": record.seed,
-        "state": record.state,
         "epochs": record.epochs,
     }
     row = []

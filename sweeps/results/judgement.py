@@ -49,17 +49,11 @@ class Judgement:
         if ensemble is not None:
             known = map(asdict, _comparisons(ensemble, "comparisons"))
             ensemble = {**ensemble, "comparisons": list(known)}
-        return cls(
-            _comparisons(kept, "comparisons"),
-            tuple(kept.get("warnings", ())),
-            kept.get("candidates"),
-            tuple(ReferenceResult(**values) for values in kept.get("references", ())),
-            ensemble,
-            _comparisons(kept, "pairs"),
-            tuple(kept.get("sets", ())),
-            tuple(kept.get("on_data", ())),
-            tuple(kept.get("ends", ())),
-        )
+        plain = ("warnings", "sets", "on_data", "ends")
+        values: dict[str, Any] = {key: tuple(kept.get(key, ())) for key in plain}
+        values |= {key: _comparisons(kept, key) for key in ("comparisons", "pairs")}
+        values["references"] = tuple(ReferenceResult(**each) for each in kept.get("references", ()))
+        return cls(**values, ensemble=ensemble, candidates=kept.get("candidates"))
 
     @property
     def all_comparisons(self) -> list[Comparison]:

@@ -7,30 +7,19 @@ the middle of the epochs with the lowest mean.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from statistics import fmean
 from typing import Final
 
-from sweeps.search.plan import Plan
 from sweeps.search.record import Entry, TrialRecord
-from sweeps.search.trial_queue import Listener, Past, TrialQueue
+from sweeps.search.trial_queue import TrialQueue
 from sweeps.sweep_file.sections.training import TrainingSection
 
 ACTION: Final = "Training the baseline to find the epochs of all trials"
 
 
 class PilotQueue(TrialQueue):
-    """A queue of one trial, the pilot; ``training.patience`` of its sweep is set."""
-
-    def __init__(
-        self,
-        plan: Plan,
-        save: Callable[[TrialRecord], object],
-        num_classes: int,
-        records: Sequence[TrialRecord] = (),
-        listeners: tuple[Listener, ...] = (),
-    ) -> None:
-        super().__init__(plan.of_pilot, save, num_classes, Past(records), listeners)
+    """A queue of one trial, the pilot: its plan is :attr:`~sweeps.search.plan.Plan.of_pilot`."""
 
     def should_prune(self, number: int, entries: Iterable[Entry]) -> bool:
         """Whether its validation NLL no longer improves; see :func:`lowest`."""

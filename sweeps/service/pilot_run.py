@@ -11,6 +11,7 @@ from sweeps.messages.formatting import counted
 from sweeps.search.pilot import ACTION, PilotQueue, common_epochs, progress_of
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
+from sweeps.search.trial_queue import Past
 from sweeps.service.backend import RunningSweep, interrupted, load_records, train
 
 
@@ -32,10 +33,10 @@ def run_pilot(
     own, most = store.pilot(), plan.epochs
     records = own.patiently(load_records, plan, own, progress.notice)
     queue = PilotQueue(
-        plan,
+        plan.of_pilot,
         own.save,
         running.data.num_classes,
-        [record for record in records if record.state != "failed"],
+        Past([record for record in records if record.state != "failed"]),
         listeners=(
             lambda record: progress.left(progress_of(record.epochs, most)),
             first_epochs.take,

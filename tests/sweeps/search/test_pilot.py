@@ -8,6 +8,7 @@ from sweeps.errors import UserError
 from sweeps.search.pilot import PilotQueue, common_epochs
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
+from sweeps.search.trial_queue import Past
 from sweeps.service.reading import look_at
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import budgets_asked
@@ -21,7 +22,7 @@ OVERFITTING = [1.0, 0.8, 0.7, 0.6, 0.7, 0.8, 0.9, 0.6]
 def run(store: SweepStore, curve: list[float], cut_off_after: int | None = None) -> TrialRecord:
     """Run the pilot as Tune does: an epoch is judged, then known."""
     own = store.pilot()
-    queue = PilotQueue(Plan(SWEEP), own.save, 10, own.load_records())
+    queue = PilotQueue(Plan(SWEEP).of_pilot, own.save, 10, Past(own.load_records()))
     record = queue.next()
     assert record is not None
     assert queue.next() is None
