@@ -350,12 +350,11 @@ def _rows(path: Path, tested: bool) -> _Seen:
     image, text = _image_column(table, others), _text(table, others)
     if len([name for name in usable if name != text]) > _FEW_COLUMNS:
         text = None  # free text among the columns of a table
-    if image is not None:
-        options = {"label": label, "image": image, **divided}
-        return _Seen(options, "image", f"{seen}, images in column {image}", table.num_rows, notes)
-    if text is not None:
-        options = {"label": label, "text": text, **divided}
-        return _Seen(options, "text", f"{seen}, texts in column {text}", table.num_rows, notes)
+    for kind, column in (("image", image), ("text", text)):
+        if column is not None:
+            options = {"label": label, kind: column, **divided}
+            seen = f"{seen}, {kind}s in column {column}"
+            return _Seen(options, kind, seen, table.num_rows, notes)
     dates = [name for name in unusable if is_dates(table[name])]
     unusable = {name: reason for name, reason in unusable.items() if name not in dates}
     if not (usable or dates):

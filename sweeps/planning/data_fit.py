@@ -1,4 +1,4 @@
-"""Checks that a sweep fits its data, after loading them and before any trial starts."""
+"""Fits a sweep to its data and machines, after loading the data and before any trial starts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
+from sweeps.messages.formatting import shortened
+from sweeps.messages.reporter import Reporter
 from sweeps.planning.checks import fault_of
+from sweeps.planning.devices import Machines, settle_devices
+from sweeps.search.plan import Plan
 from sweeps.sweep_file.schema import Stage, SweepFile
 from sweeps.sweep_file.sections.search import SearchSection
 from sweeps.sweep_file.sections.training import DEFAULT_MODEL, ModelSection, TrainingSection
@@ -16,7 +20,28 @@ from trainables.contract.config import check_shares
 if TYPE_CHECKING:
     from torch import nn
 
+    from trainables.data.core.base import Data, Dataset
+
+
+def resolve(written: SweepFile, data: Data, machines: Machines, reporter: Reporter) -> Plan:
+    """The plan of a checked sweep file, with every default filled in.
+
+    What was noticed in the data and decided about the machines is reported. Only the number of
+    epochs may still change, see :mod:`sweeps.search.pilot`.
+
+    Raises:
+        UserError: The sweep does not suit its data, or a trial does not fit on the machines.
+        SweepFailedError: The cluster's GPUs cannot be examined.
+    """
     from trainables.data.core.base import Dataset
+
+    fitted = fit_to_data(written, data) if isinstance(data, Dataset) else written
+    for line in (*map(shortened, data.notes), *data.remarks):
+        reporter.notice(line)
+    settled, decided = settle_devices(fitted, data, machines, reporter)
+    if decided is not None:
+        reporter.notice(decided)
+    return Plan(settled)
 
 
 def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:

@@ -32,7 +32,7 @@ class Beside:
             return {}
         name = MetricName(MetricName.parse(self.ranking.rule.objective).metric, "test")
         low, high = chosen.interval(name)
-        baseline = self.ranking.baseline
+        scaled, baseline = replace(name, scaled=True), self.ranking.baseline
         return {
             "loss": chosen.loss,
             "hyperparameters": chosen.setting.hyperparameters,
@@ -43,12 +43,10 @@ class Beside:
             "test_high": high,
             "over": over_groups(chosen.mean(groups_name("test"))),
             "test_error": chosen.mean("test_error"),
-            "test_scaled": chosen.mean(replace(name, scaled=True)),
+            "test_scaled": chosen.mean(scaled),
             "temperature": chosen.mean("temperature"),
             "baseline_test": math.nan if baseline is None else baseline.mean(name),
-            "baseline_scaled": math.nan
-            if baseline is None
-            else baseline.mean(replace(name, scaled=True)),
+            "baseline_scaled": math.nan if baseline is None else baseline.mean(scaled),
         }
 
 

@@ -22,7 +22,7 @@ ANY_NUMBER_OF_CLASSES: Final = 10
 class Plan:
     """What a sweep will do: its sweep file, and what follows from it.
 
-    :func:`sweeps.planning.resolving.resolve` completes the file once, when the data and the
+    :func:`sweeps.planning.data_fit.resolve` completes the file once, when the data and the
     machines are known; the store keeps it. Only ``calsweep check`` has the plan of a file whose
     data are unknown, see :attr:`is_complete`.
     """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError
@@ -20,14 +19,6 @@ from sweeps.tracking.registered_models import Alias, Registry, Version
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Dataset
-
-
-@dataclass(frozen=True)
-class Succession:
-    """Whether a new version becomes the champion, and why."""
-
-    moves: bool
-    why: str
 
 
 def register(name: str, storage: str) -> str:
@@ -53,15 +44,15 @@ def register_recommended(sweep: StoredSweep, load: Callable[[], Dataset]) -> str
     champion = registry.at("champion")
     if champion == version:
         return f"{registry.address('champion')} is this classifier, version {version.number}"
-    found = _succession(registry, sweep, delivered, version, champion)
-    alias: Alias = "champion" if found.moves else "challenger"
+    moves, why = _succession(registry, sweep, delivered, version, champion)
+    alias: Alias = "champion" if moves else "challenger"
     registry.move(alias, version)
     registered = f"{registry.address(alias)} is version {version.number}"
-    if found.moves:
-        return f"{registered}: {found.why}"
+    if moves:
+        return f"{registered}: {why}"
     stays = "there is no champion" if champion is None else f"@champion stays {champion.number}"
     promote_it = calsweep_command(f"promote {sweep.plan.name}", sweep.store.storage)
-    return f"{registered}; {stays}: {found.why}; {promote_it} moves it"
+    return f"{registered}; {stays}: {why}; {promote_it} moves it"
 
 
 def promote(name: str, storage: str) -> str:
@@ -114,25 +105,23 @@ def _succession(
     delivered: Delivered,
     version: Version,
     champion: Version | None,
-) -> Succession:
+) -> tuple[bool, str]:
+    """Whether a new version becomes the champion, and why."""
     if not sweep.has_ended:
-        return Succession(False, "the sweep has not ended")
+        return False, "the sweep has not ended"
     if warnings := sweep.result.warnings:
-        return Succession(False, f"the sweep has {counted(len(warnings), 'warning')}")
+        return False, f"the sweep has {counted(len(warnings), 'warning')}"
     if champion is None:
-        return Succession(True, "the sweep has no warnings, and there was no champion")
+        return True, "the sweep has no warnings, and there was no champion"
     if champion.test_split != version.test_split:
-        return Succession(False, f"version {champion.number} was evaluated on another test split")
+        return False, f"version {champion.number} was evaluated on another test split"
     ours, theirs = read_on_test(sweep, delivered), registry.on_test(champion)
     if ours is None or theirs is None:
-        return Succession(False, f"predictions to compare it with {champion.number} are missing")
+        return False, f"predictions to compare it with {champion.number} are missing"
     try:
         found = compare_with_champion(ours, theirs, sweeps_on_test_split(sweep.store))
     except ValueError as error:  # other classes
-        return Succession(False, f"compared with version {champion.number}, {error}")
+        return False, f"compared with version {champion.number}, {error}"
     words = "worse" if found.verdict == "worse" else "not worse"
-    return Succession(
-        found.verdict != "worse",
-        f"it is {words} than version {champion.number} by NLL on the test split "
-        f"({found.difference})",
-    )
+    by_nll = f"by NLL on the test split ({found.difference})"
+    return found.verdict != "worse", f"it is {words} than version {champion.number} {by_nll}"

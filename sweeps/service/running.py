@@ -13,7 +13,7 @@ from sweeps.cluster.ray_tune import RayTune
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep, use_working_folder
 from sweeps.planning.data import data_of
-from sweeps.planning.resolving import resolve
+from sweeps.planning.data_fit import resolve
 from sweeps.service.backend import Backend, RunningSweep
 from sweeps.service.course import EndedSweep, OnAnswer, carry_out
 from sweeps.service.in_process import InProcess

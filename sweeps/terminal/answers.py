@@ -139,10 +139,8 @@ def verdict_table(comparisons: Sequence[Comparison], width: int = 80) -> Table:
 
 
 def overview_table(overviews: Sequence[Overview]) -> Table:
-    table = new_table()
-    table.add_column("sweep", no_wrap=True)
-    for heading in ("state", "dataset", "model", "started", "trials", "best so far"):
-        table.add_column(heading, overflow="fold")
+    headings = ("sweep", "state", "dataset", "model", "started", "trials", "best so far")
+    table = new_table(*headings, whole=1)
     for each in overviews:
         started = time.localtime(each.started) if each.started is not None else None
         ended = sum(count for state, count in each.states.items() if state != "running")
@@ -236,11 +234,8 @@ def side_by_side_tables(sweeps: Sequence[Beside]) -> list[Table]:
 
 
 def _by_loss(sweeps: Sequence[Beside]) -> Table:
-    table = new_table()
-    table.add_column("best of each loss", no_wrap=True)
-    for each in sweeps:
-        metric = objective_heading(each.sweep.objective)
-        table.add_column(f"{each.sweep.name}\n{metric} val", overflow="fold")
+    names = (f"{s.sweep.name}\n{objective_heading(s.sweep.objective)} val" for s in sweeps)
+    table = new_table("best of each loss", *names, whole=1)
     for loss, best in best_by_loss(sweeps).items():
         cells = [
             "–"

@@ -128,9 +128,7 @@ def _component(kind: str, name: str, options_of: Callable[[str], dict[str, Any]]
 
 
 def _table(rows: list[dict[str, str]]) -> Table:
-    table = new_table()
-    for index, heading in enumerate(rows[0]):
-        table.add_column(heading, no_wrap=index == 0, overflow="fold")
+    table = new_table(*rows[0], whole=1)
     for row in rows:
         table.add_row(*row.values())
     return table

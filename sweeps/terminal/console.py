@@ -37,9 +37,15 @@ def plain_console(
     )
 
 
-def new_table(*headings: str, gap: int = 2) -> Table:
-    """A table under bold headings, without lines; long texts continue on the next line."""
-    columns = (Column(heading, overflow="fold") for heading in headings)
+def new_table(*headings: str, gap: int = 2, whole: int = 0) -> Table:
+    """A table under bold headings, without lines.
+
+    Long texts continue on the next line, except in this many first columns.
+    """
+    columns = (
+        Column(heading, no_wrap=i < whole, overflow="ellipsis" if i < whole else "fold")
+        for i, heading in enumerate(headings)
+    )
     return Table(*columns, box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
 
 

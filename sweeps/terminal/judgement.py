@@ -53,9 +53,7 @@ def _metrics_table(models: Sequence[dict[str, Any]]) -> Table:
 
 
 def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = new_table()
-    for heading in headings:
-        table.add_column(heading, no_wrap=True)
+    table = new_table(*headings, whole=len(headings))
     for row in rows:
         table.add_row(*row)
     return table

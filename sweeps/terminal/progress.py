@@ -22,7 +22,7 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.terminal.notebook import NotebookView
-from sweeps.terminal.trial_counts import best_lines, count_trials, progress_bar
+from sweeps.terminal.watching import best_lines, count_trials, progress_bar
 from trainables.contract.report import NEVER_STOPPED
 
 _SECONDS_BETWEEN_LINES = 10.0

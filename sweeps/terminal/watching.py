@@ -1,22 +1,56 @@
-"""A live view of a sweep that runs in another process, read from its store."""
+"""What all live views show, and that of a sweep in another process, read from its store."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Table
 from rich.text import Text
 
 from sweeps.messages.formatting import format_rate
 from sweeps.results.so_far import Overview, SoFar
-from sweeps.terminal.trial_counts import best_lines, count_trials, ended, progress_bar
 
 _SECONDS = 2.0  # seconds between two reads, at least
 _REST = 5.0  # times the duration of a read
 _MOST_LINES = 8
+_BAR_WIDTH = 30
+
+
+def ended(states: Mapping[str, int]) -> int:
+    """The number of ended trials, from the number of trials in each state."""
+    return sum(count for state, count in states.items() if state != "running")
+
+
+def count_trials(states: Mapping[str, int], planned: int, running: int) -> list[str]:
+    """The numbers of ended, running, stopped and failed trials as text."""
+    counts = [
+        f"{ended(states)}/{planned} trials",
+        f"{running} running",
+        f"{states.get('stopped', 0)} stopped early",
+    ]
+    return [*counts, f"{states['failed']} failed"] if "failed" in states else counts
+
+
+def progress_bar(states: Mapping[str, int], planned: int, beside: str) -> Table:
+    planned, done = max(1, planned), ended(states)
+    bar = Table.grid(padding=(0, 1))
+    bar.add_row(
+        ProgressBar(total=planned, completed=min(done, planned), width=_BAR_WIDTH),
+        Text(f"{done}/{planned} trials"),
+        Text(beside, style="dim"),
+    )
+    return bar
+
+
+def best_lines(found: SoFar) -> Text:
+    """The best setting so far and the reason, for a terminal that wraps lines."""
+    text = Text(f"best so far: {found.best}")
+    return text.append(f"\n  {found.why}", style="dim") if found.why else text
 
 
 @dataclass(frozen=True)
@@ -36,10 +70,6 @@ class Glimpse:
     running: list[tuple[str, int, int]] = field(default_factory=list)
     epochs: int = 0
     pilot: str | None = None
-
-    @property
-    def ended(self) -> int:
-        return ended(self.overview.states)
 
 
 def watch(look: Callable[[], Glimpse], console: Console) -> None:

@@ -12,6 +12,7 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.reading import look_at, read_answer
 from sweeps.store.sweep_store import SweepStore
+from sweeps.terminal.watching import ended
 from tests.builders import baseline, make_sweep, new_store, trial
 from tests.harness.command import calsweep, exit_code, start_calsweep
 from trainables.metrics import METRIC_NAMES
@@ -100,7 +101,7 @@ def test_watch_follows_a_sweep_until_its_answer(folder: Path) -> None:
         (store.trial_folder(1) / "checkpoints").write(f"epoch_{epoch:06d}-0.pt", b"weights")
     glimpse = look_at("cut-off", str(folder / "calsweep-store"))
     assert glimpse.running == [("focal γ=1", 12, 200)]
-    assert (glimpse.ended, glimpse.epochs) == (1, 1 + 12)
+    assert (ended(glimpse.overview.states), glimpse.epochs) == (1, 1 + 12)
     assert glimpse.planned > 50
     said = folder / "said.txt"
     with store.locked():  # like its driver
