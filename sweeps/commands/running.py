@@ -70,13 +70,13 @@ def _detach(name: str, storage: str) -> None:
 
     print(f"Starting {name} in the background ...", file=sys.stderr)
     arguments = [argument for argument in sys.argv[1:] if argument != "--detach"]
-    begun = start_detached(name, storage, arguments)
+    process, log = start_detached(name, storage, arguments)
     where = redact(storage_option(storage))
     print(
-        f"{name} runs in the background, as process {begun.pid}\n"
+        f"{name} runs in the background, as process {process}\n"
         f"  progress  calsweep watch {name}{where}\n"
         f"  stop      calsweep stop {name}{where}\n"
-        f"  log       {begun.log}"
+        f"  log       {log}"
     )
 
 

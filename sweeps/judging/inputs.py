@@ -115,20 +115,11 @@ def check_predicted(
     groups: Any = None,
     clusters: Any = None,
 ) -> Predicted:
-    """Check the predictions of a model and convert them.
+    """Check the predictions of a model and convert them; the arguments are those of `judge`.
 
-    Args:
-        name: Name of the model in messages and tables.
-        scores: Probabilities or logits, (N, K); or (N,) or (N, 1), the probability of class 1 of
-            two, or its logit less that of class 0.
-        labels: True classes, (N,): class names, or integers from 0 if the classes have no names; or
-            shares of the classes or votes for them, (N, K).
-        logits: Whether the scores are logits; None infers it from the values.
-        classes: Class names, if known.
-        named: Whether these are the names of columns. Then an integer label is a name; otherwise it
-            may be a position.
-        groups: The group of each sample, (N,), if any.
-        clusters: The cluster of each sample, (N,), if any: customers, patients.
+    `name` is the model's in messages and tables. Scores may also be (N, 1). `logits` of None infers
+    from the values whether they are logits. `named` says that `classes` are names of columns: then
+    an integer label is a name; otherwise it may be a position.
 
     Raises:
         UserError: Scores or labels are not as above. The message says what is wrong and what to do.

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.errors import SweepFailedError, UserError
@@ -19,17 +18,11 @@ _SECONDS_TO_STOP = 120.0  # the driver first brings MLflow up to date
 _SECONDS_BETWEEN_LOOKS = 0.2
 
 
-@dataclass(frozen=True)
-class Detached:
-    """A command that runs in the background: its process, and the file of its output."""
-
-    pid: int
-    log: str
-
-
 @tells_storage_faults
-def start_detached(name: str, storage: str, arguments: Sequence[str]) -> Detached:
+def start_detached(name: str, storage: str, arguments: Sequence[str]) -> tuple[int, str]:
     """Start a ``calsweep`` command that runs a sweep, and wait until the sweep has begun.
+
+    Returns its process, and the file of its output.
 
     Raises:
         UserError: The command has refused its input.
@@ -57,7 +50,7 @@ def start_detached(name: str, storage: str, arguments: Sequence[str]) -> Detache
         kind = UserError if process.returncode == 2 else SweepFailedError
         raise kind(said.replace("calsweep: ", ""))
     process.returncode = 0  # not waited for, which Python would otherwise warn about
-    return Detached(process.pid, str(log))
+    return process.pid, str(log)
 
 
 def _runs(store: SweepStore, pid: int) -> bool:

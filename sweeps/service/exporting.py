@@ -400,19 +400,11 @@ def predict(
     classes. With several labels per sample: the labels with a probability above one half, the
     lowest probability of these decisions, and the probability of each label.
 
-    Args:
-        folder: Of :func:`export_model`.
-        data: See :func:`~trainables.export.raw_samples.read_raw`.
-        output: Receives a header, then the lines.
-        on_bad_sample: ``skip`` leaves out samples that cannot be used.
-        coverage: If given, a column ``set`` contains classes that include the true class with this
-            probability.
-        method: Method of these sets, see :class:`~trainables.posthoc.conformal.PredictionSets`.
-        id_column: A column of the data that names each line; by default its number or file.
-        batch_size: Samples at a time.
-
-    Returns:
-        The number of classified samples, and notes about skipped samples and unknown categories.
+    `folder` is of :func:`export_model`; `data` are read by
+    :func:`~trainables.export.raw_samples.read_raw`, and `id_column` names each line instead of its
+    number or file. With a `coverage` a column ``set`` contains classes that include the true class
+    with this probability. Returns the number of classified samples, and notes about skipped samples
+    and unknown categories.
 
     Raises:
         UserError: There is no exported classifier, the samples do not fit it, it classifies pixels,
