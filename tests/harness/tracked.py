@@ -17,6 +17,7 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.service.ending import ending
+from sweeps.service.stored import StoredSweep
 from sweeps.store.identity import Identity, identity_files
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
@@ -113,9 +114,11 @@ def ending_of(
     judgement: Judgement = NOT_YET,
 ) -> Ending:
     """How a sweep with these trials ends; with its store, also the files about it."""
-    ranking = Ranking(records, rule_of(sweep))
-    found = result_of(ranking, Plan(sweep), judgement)
-    return Ending(ranking, found) if store is None else ending(Plan(sweep), store, ranking, found)
+    plan, ranking = Plan(sweep), Ranking(records, rule_of(sweep))
+    found = result_of(ranking, plan, judgement)
+    if store is None:
+        return Ending(ranking, found)
+    return ending(StoredSweep(store, plan, ranking), found)
 
 
 def keep_answer(store: SweepStore, records: list[TrialRecord], sweep: SweepFile) -> None:
