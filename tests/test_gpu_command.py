@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import gpu_sweep
 from benchmarks.gpu import SWEEPS, Part, Plan, earlier_parts, run, table, training_speed, worst_loss
 from benchmarks.gpu_sweep import SWEEPS as SECTIONS
 from benchmarks.gpu_sweep import passed
@@ -81,13 +82,10 @@ def test_a_sweep_passes_if_exactly_the_expected_trials_were_retried(must_retry: 
 
 
 @pytest.mark.slow
-def test_sweeps_of_the_command_run_without_a_gpu() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.gpu_sweep", "assertion", "--cpu"],
-        check=False,
-        cwd=Path(__file__).parents[1],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert " trials, 0 failed, 0 retried, lowest val_ece 0." in done.stdout
+def test_sweeps_of_the_command_run_without_a_gpu(
+    ray_session: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(Path(__file__).parents[1])
+    monkeypatch.setattr(sys, "argv", ["gpu_sweep", "assertion", "--cpu"])
+    assert gpu_sweep.main() == 0
+    assert " trials, 0 failed, 0 retried, lowest val_ece 0." in capsys.readouterr().out

@@ -20,7 +20,11 @@ FORKS.set_forkserver_preload(["tests.harness.preloaded"])
 
 
 def calsweep(
-    folder: Path, *arguments: str, environment: Mapping[str, str] | None = None, **variables: str
+    folder: Path,
+    *arguments: str,
+    environment: Mapping[str, str] | None = None,
+    typed: str = "",
+    **variables: str,
 ) -> subprocess.CompletedProcess[str]:
     """Run it to its end, in a terminal of 120 columns.
 
@@ -28,12 +32,15 @@ def calsweep(
         folder: The working folder.
         arguments: Of the command.
         environment: None for this process's.
+        typed: Its standard input.
         variables: Further ones.
     """
     variables = {"COLUMNS": "120", **variables}
     with tempfile.TemporaryDirectory(prefix="calsweep-said-") as said:
-        outputs = [Path(said) / name for name in ("stdout", "stderr")]
-        code = exit_code(_fork(folder, arguments, outputs, environment, variables))
+        streams = [Path(said) / name for name in ("stdin", "stdout", "stderr")]
+        streams[0].write_text(typed)
+        code = exit_code(_fork(folder, arguments, streams, environment, variables))
+        outputs = streams[1:]
         stdout, stderr = (output.read_text() for output in outputs)
     return subprocess.CompletedProcess(arguments, code, stdout, stderr)
 
@@ -50,7 +57,7 @@ def start_calsweep(
         environment: None for this process's.
     """
     output.touch()
-    return _fork(folder, arguments, [output, output], environment)
+    return _fork(folder, arguments, [Path(os.devnull), output, output], environment)
 
 
 def exit_code(process: BaseProcess, seconds: float = 240) -> int:
@@ -75,14 +82,14 @@ def send_signal(process: BaseProcess, number: int) -> None:
 def _fork(
     folder: Path,
     arguments: Sequence[str],
-    outputs: list[Path],
+    streams: list[Path],
     environment: Mapping[str, str] | None,
     variables: Mapping[str, str] = {},
 ) -> BaseProcess:
     base = os.environ if environment is None else environment
     process = FORKS.Process(
         target=_command,
-        args=(folder, arguments, {**base, **variables}, outputs),
+        args=(folder, arguments, {**base, **variables}, streams),
         name=" ".join(["calsweep", *arguments]),
         daemon=True,  # it does not outlive the tests
     )
@@ -91,14 +98,15 @@ def _fork(
 
 
 def _command(
-    folder: Path, arguments: Sequence[str], environment: dict[str, str], outputs: list[Path]
+    folder: Path, arguments: Sequence[str], environment: dict[str, str], streams: list[Path]
 ) -> None:
     """The code of the forked process: acts as if the command had been started there."""
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    for descriptor, output in enumerate(outputs, start=1):
+    os.dup2(os.open(streams[0], os.O_RDONLY), 0)
+    sys.stdin = os.fdopen(0, closefd=False)  # multiprocessing has closed it
+    for descriptor, output in enumerate(streams[1:], start=1):
         os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
     installed = [path for path in sys.path if "site-packages" in path or "/lib/python" in path]
     root = str(Path(__file__).parents[2])  # the source folder, which tests use

@@ -12,6 +12,7 @@ import json
 import os
 import sys
 import tempfile
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -416,14 +417,43 @@ def _numbers(
     return logits, in_epoch, counter.total() - before
 
 
-def main() -> None:
-    """Print the cases whose names begin with an argument; by default all."""
+def all_outcomes() -> list[dict[str, Any]]:
+    """The results of all components."""
+    return list(_outcomes(()))
+
+
+def planted(statements: list[str]) -> dict[str, list[Any]]:
+    """Problems of a GPU: number of synchronisations, operations without a kernel, and the error."""
+    register()
+    library = torch.library.Library("planted", "DEF")
+    library.define("double(Tensor x) -> Tensor")
+    library.impl("double", lambda x: 2 * x, "CPU")
+    found = {}
+    for statement in statements:
+        error = ""
+        with simulated_gpu() as gpu:
+            x = torch.arange(6.0, device=DEVICE)
+            try:
+                eval(statement, {"torch": torch, "x": x})
+            except RuntimeError as raised:
+                error = str(raised)
+        found[statement] = [gpu.synchronisations.total(), sorted(gpu.without_kernel), error]
+    return found
+
+
+def _outcomes(wanted: tuple[str, ...]) -> Iterator[dict[str, Any]]:
     register()
     torch.set_num_threads(1)
-    wanted = tuple(sys.argv[1:])
+    warnings.simplefilter("ignore")
     for case in cases():
         if not wanted or case.name.startswith(wanted):
-            print(json.dumps(outcome(case)), flush=True)
+            yield outcome(case)
+
+
+def main() -> None:
+    """Print the cases whose names begin with an argument; by default all."""
+    for found in _outcomes(tuple(sys.argv[1:])):
+        print(json.dumps(found), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
-"""Workers of one training, in separate processes."""
+"""Workers of one training, and functions, in separate processes."""
 
 import os
 import runpy
 import sys
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,12 @@ def run_workers(script: Path, folder: Path, count: int = 2) -> dict[str, Any]:
     errors = [path.read_text() for path in sorted(folder.glob("errors*"))]
     assert all(process.exitcode == 0 for process in processes), "\n".join(errors)
     return {path.stem: torch.load(path, weights_only=True) for path in folder.glob("*.pt")}
+
+
+def in_a_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function of a module returns in a process of its own."""
+    with ProcessPoolExecutor(1, mp_context=FORKS) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 def _work(script: Path, rank: int, folder: Path) -> None:

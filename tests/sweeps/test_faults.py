@@ -21,11 +21,11 @@ from tests.harness.workers import run_workers
 
 # Waiting takes no processor time, as more trials would. Ray misses a node after 15 s otherwise.
 VARIABLES = {
-    "EPOCH_SECONDS": "4",
+    "EPOCH_SECONDS": "6",
     "RAY_health_check_period_ms": "500",
     "HAS_BFLOAT16": "yes",
 }
-TRIALS = 20
+TRIALS = 14
 # The settings of a random search depend on no outcome, and so not on which trial ends first.
 SECTIONS = {"search": {"trials": TRIALS, "sampler": "random"}}
 

@@ -1,14 +1,12 @@
 """All components on a simulated GPU: see tests/harness/simulated_gpu.py."""
 
-import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from tests.harness.on_simulated_gpu import SLOW, cases
+from tests.harness.on_simulated_gpu import SLOW, all_outcomes, cases, planted
 from tests.harness.simulated_gpu import CAN_SIMULATE, NEEDS_NEWER_TORCH
+from tests.harness.workers import in_a_process
 from trainables.losses import available_losses
 from trainables.models import available_models
 from trainables.posthoc import available_posthoc
@@ -26,32 +24,12 @@ _SYNCHRONISED = {
     # The number of pixels that are not ignored is read in each step.
     "pixels": 1 + 4,
 }
-_PLANTED = """
-import json, sys, torch
-from tests.harness.simulated_gpu import DEVICE, simulated_gpu
-library = torch.library.Library("planted", "DEF")
-library.define("double(Tensor x) -> Tensor")
-library.impl("double", lambda x: 2 * x, "CPU")
-for statement in json.loads(sys.argv[1]):
-    error = ""
-    with simulated_gpu() as gpu:
-        x = torch.arange(6.0, device=DEVICE)
-        try:
-            eval(statement)
-        except RuntimeError as raised:
-            error = str(raised)
-    print(json.dumps([gpu.synchronisations.total(), sorted(gpu.without_kernel), error]))
-"""
 
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, dict[str, Any]]:
     """Outcomes of all components by name, computed in a separate process."""
-    command = [sys.executable, "-W", "ignore", "-m", "tests.harness.on_simulated_gpu"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    return {each["name"]: each for each in found}
+    return {each["name"]: each for each in in_a_process(all_outcomes)}
 
 
 def check(found: dict[str, Any]) -> None:
@@ -101,7 +79,4 @@ def test_simulated_gpu_detects_problems_of_gpus() -> None:
             "aten::add.Tensor: tensors on two devices: (6,) on simulated:0, (6,) on cpu",
         ],
     }
-    command = [sys.executable, "-W", "ignore", "-c", _PLANTED, json.dumps(list(expected))]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = [json.loads(line) for line in done.stdout.splitlines()]
-    assert dict(zip(expected, found, strict=True)) == expected
+    assert in_a_process(planted, list(expected)) == expected

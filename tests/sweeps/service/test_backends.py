@@ -1,7 +1,5 @@
 """The contract of a backend, for Ray Tune and for the training in this process."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +10,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.service.course import EndedSweep
 from sweeps.service.running import resume_sweep, run_sweep
 from tests.builders import make_sweep
+from tests.harness.command import calsweep
 from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.small_sweeps import OWN_LOSSES, of, run
 from tests.harness.workplace import workplace_of
@@ -116,7 +115,7 @@ def test_an_interrupted_sweep_continues_from_its_checkpoints(
 ) -> None:
     name = f"cut-{debug}"
     options = {"losses": ["label_smoothing"], "search": {"trials": 2, "sampler": "tpe"}}
-    options |= {"selection": {"finalists": 0}, "training": {"epochs": 40, "batch_size": 8}}
+    options |= {"selection": {"finalists": 0}, "training": {"epochs": 20, "batch_size": 8}}
     options |= {"scheduler": {"name": "none"}}
     folder = workplace / f"store/sweeps/{name}"
     caught = interrupted(lambda: run(workplace, name, debug, **options), folder)
@@ -125,7 +124,7 @@ def test_an_interrupted_sweep_continues_from_its_checkpoints(
         wait_for_cpus()
     records = resume_sweep(name, str(workplace / "store"), debug=debug).records
     assert {(record.state, record.epochs) for record in records} <= {
-        ("finished", 40),
+        ("finished", 20),
         ("stopped", 4),
     }
     assert len(records[0].runs) == 2
@@ -155,21 +154,10 @@ selection: {finalists: 0}
 def test_a_breakpoint_in_a_loss_stops_there_and_can_end_the_sweep(tmp_path: Path) -> None:
     (tmp_path / "stopped.py").write_text(STOPPED)
     (tmp_path / "small.yaml").write_text(SMALL)
-    command = (
-        "import sys\nfrom sweeps.cli import app\n"
-        "try:\n    app(['run', 'small.yaml', '--debug', '--storage', 'store'])\n"
-        "finally:\n    print('ray' in sys.modules)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", command],
-        cwd=tmp_path,
-        input="p 'logits', tuple(logits.shape)\nq\n",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    typed = "import sys\np 'ray' in sys.modules\np 'logits', tuple(logits.shape)\nq\n"
+    done = calsweep(tmp_path, "run", "small.yaml", "--debug", "--storage", "store", typed=typed)
+    assert "(Pdb) False\n" in done.stdout  # Ray is not imported
     assert "('logits', (16, 10))" in done.stdout, done.stderr
-    assert done.stdout.endswith("False\n")  # Ray was not imported
     assert "resume small" in done.stderr
 
 
