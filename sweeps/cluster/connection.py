@@ -19,6 +19,7 @@ from sweeps.cluster.ray_internals import (
     for_trials_only,
     node_messages_logged,
     nodes_to_come,
+    workers_forked,
 )
 from sweeps.cluster.versions import driver_mismatch
 from sweeps.errors import SweepFailedError, UserError, first_line
@@ -114,7 +115,7 @@ def _start(reporter: Reporter) -> None:
 
     for left in reversed(range(_START_TRIES)):
         try:
-            with for_trials_only(), agents_may_be_slow(), _hangup_blocked():
+            with _hangup_blocked(), workers_forked(), for_trials_only(), agents_may_be_slow():
                 ray.init(
                     address="local",
                     include_dashboard=False,

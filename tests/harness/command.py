@@ -86,7 +86,12 @@ def _fork(
     environment: Mapping[str, str] | None,
     variables: Mapping[str, str] = {},
 ) -> BaseProcess:
+    from sweeps.cluster.worker_server import worker_server
+    from trainables.wrappers.forked_workers import ADDRESS
+
     base = os.environ if environment is None else environment
+    if arguments[0] in ("run", "resume"):  # one server for their workers
+        variables = {ADDRESS: worker_server(), **variables}
     process = FORKS.Process(
         target=_command,
         args=(folder, arguments, {**base, **variables}, streams),

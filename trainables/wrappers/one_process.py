@@ -11,6 +11,7 @@ with collection_paused():  # collections would take a fifteenth of the time
     import ray
     import torch
     from ray import tune
+    from threadpoolctl import threadpool_limits
 
     from trainables.contract.config import TrialSetup
     from trainables.contract.report import Failed, TrialConfig, Waiting, to_tune
@@ -47,6 +48,7 @@ class TuneTrial(tune.Trainable):
     ) -> None:
         """Called once per actor; the dataset is a view into Ray's object store."""
         assert dataset is not None and trial_setup is not None
+        threadpool_limits(trial_setup.threads)  # a forked process has those of the other one
         self._warned = Warned()
         self._dataset = dataset
         self._trial_setup = trial_setup

@@ -113,6 +113,7 @@ def run_worker(loop_config: dict[str, Work]) -> None:
     If a trial fails, it raises ``TrialFailedError``. The other workers do not know this, so all
     end.
     """
+    from threadpoolctl import threadpool_limits
     from torch import distributed
 
     from trainables.runtime.devices import DeviceFailedError, release_memory
@@ -121,6 +122,7 @@ def run_worker(loop_config: dict[str, Work]) -> None:
     from trainables.wrappers.process_group import worker_device
 
     work, warned = loop_config["work"], Warned()
+    threadpool_limits(work.setup.threads)  # a forked process has those of the other one
     rank, device = distributed.get_rank(), worker_device(work.on_gpus)
     dataset = ray.get(work.dataset)
     run, trial = None, None

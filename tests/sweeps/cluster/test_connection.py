@@ -10,6 +10,7 @@ import pytest
 import ray
 
 from sweeps.cluster.connection import connected
+from sweeps.cluster.worker_server import worker_server
 from sweeps.errors import SweepFailedError
 from tests.builders import Noted
 
@@ -48,6 +49,7 @@ def test_ray_starts_only_what_trials_need() -> None:
     def own() -> str:
         return os.environ["OWN"]
 
+    worker_server()  # stays
     driver = psutil.Process()
     others = set(driver.children(recursive=True))
     with connected(None):

@@ -1,0 +1,48 @@
+"""Starts the process from which the workers of Ray on this machine are forked."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from functools import cache
+from pathlib import Path
+
+_PROGRAM = """
+import socket
+from trainables.wrappers.forked_workers import serve
+serve(socket.socket(fileno={}))
+"""
+
+
+@cache
+def worker_server() -> str:
+    """The path of the socket of a server that ends with this process."""
+    address = str(Path(tempfile.mkdtemp(prefix="calsweep-workers-")) / "socket")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(address)
+        listener.listen()
+        # Ctrl-C is for the driver alone, as with Ray's own processes.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        server = subprocess.Popen(
+            [sys.executable, "-P", "-c", _PROGRAM.format(listener.fileno())],
+            stdin=subprocess.PIPE,  # it ends when this is closed
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            pass_fds=[listener.fileno()],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    atexit.register(_end, server, address)
+    return address
+
+
+def _end(server: subprocess.Popen[bytes], address: str) -> None:
+    with server:
+        server.kill()
+    shutil.rmtree(Path(address).parent, ignore_errors=True)
