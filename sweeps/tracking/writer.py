@@ -38,7 +38,7 @@ def yielding() -> Iterator[None]:
     """Context: this thread computes, and others that are ready take over at once.
 
     By default, a thread that has written a file or asked Ray waits for its turn, up to 5 ms each
-    time, while another one computes. So the loop that starts trials would wait most of its time.
+    time, while another one computes. So would the loop that starts trials.
     """
     before = sys.getswitchinterval()
     sys.setswitchinterval(_SWITCH_SECONDS)
