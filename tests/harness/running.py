@@ -1,9 +1,9 @@
 """Runs the programs on pages of the documentation."""
 
 import runpy
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -19,9 +19,21 @@ with for_trials_only(), agents_may_be_slow():
 """
 
 
+# By default a sweep trains its finalists with fresh seeds until the verdict is decided, which takes
+# most of its time.
+FEWER: Mapping[str, Any] = {"selection.finalists": 1, "selection.seeds": 1}
+
+
 def run_programs(programs: Sequence[str], folder: Path) -> None:
-    """Runs programs one after the other in a folder, with one MLflow and without Ray."""
-    here = partial(calsweep.run, debug=True)
+    """Runs programs one after the other in a folder, with one MLflow and without Ray.
+
+    A sweep has one finalist with one fresh seed, if its program does not say otherwise.
+    """
+    run = calsweep.run
+
+    def here(*arguments: Any, set: Mapping[str, Any] | None = None, **options: Any) -> Any:
+        return run(*arguments, set={**FEWER, **(set or {})}, debug=True, **options)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         for name in ("calsweep.run", "calsweep.estimator.run"):
