@@ -117,7 +117,7 @@ def run(folder: Path, sweep: SweepFile, debug: bool = False) -> EndedSweep:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", ["plain", "with_lightning", "with_transformers"])
 def test_an_example_loop_is_swept_like_a_model(folder: Path, ray_session: None, name: str) -> None:
-    sweep = load_sweep(f"{name}.yaml", ["scaling.max_concurrent=1"])
+    sweep = load_sweep(f"{name}.yaml", ["scaling.max_concurrent=1", "search.trials=2"])
     check_sweep(sweep)
     result = run(folder, sweep, debug=name != "with_lightning")  # that on Ray
     assert {record.state for record in result.records} <= {"finished", "stopped"}, [
