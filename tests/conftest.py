@@ -19,6 +19,7 @@ from hypothesis import settings
 
 from sweeps.cluster.ray_internals import LOCAL_SETTINGS
 from tests.harness import ray_session as shared_session
+from tests.harness.database import copy_instead, empty_database
 
 # Tests start hundreds of processes: where Python may not keep its byte code, as in many containers,
 # each would compile PyTorch, Ray and MLflow anew, which takes longer than all else it does.
@@ -36,6 +37,8 @@ os.environ.setdefault("RAY_ENABLE_AUTO_CONNECT", "0")
 torch.set_num_threads(1)
 settings.register_profile("calsweep", deadline=None, max_examples=60, derandomize=True)
 settings.load_profile("calsweep")
+
+copy_instead(empty_database)
 
 CHROMIUM = Path("/usr/bin/chromium")
 HERE = Path(__file__).parent

@@ -17,6 +17,7 @@ CALSWEEP = str(Path(sys.executable).with_name("calsweep"))
 # environment variables when it is imported.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.harness.preloaded"])
+_DATABASE = "CALSWEEP_TESTS_DATABASE"  # environment variable: a file with MLflow's empty tables
 
 
 def calsweep(
@@ -87,11 +88,12 @@ def _fork(
     variables: Mapping[str, str] = {},
 ) -> BaseProcess:
     from sweeps.cluster.worker_server import worker_server
+    from tests.harness.database import empty_database
     from trainables.wrappers.forked_workers import ADDRESS
 
     base = os.environ if environment is None else environment
-    if arguments[0] in ("run", "resume"):  # one server for their workers
-        variables = {ADDRESS: worker_server(), **variables}
+    if "run" in arguments or "resume" in arguments:  # one server for their workers
+        variables = {ADDRESS: worker_server(), _DATABASE: str(empty_database()), **variables}
     process = FORKS.Process(
         target=_command,
         args=(folder, arguments, {**base, **variables}, streams),
@@ -119,6 +121,10 @@ def _command(
     sys.path[:] = [str(Path(CALSWEEP).parent), *given, *installed, root]
     sys.argv = [CALSWEEP, *arguments]
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if _DATABASE in environment:
+        from tests.harness.database import copy_instead
+
+        copy_instead(lambda: Path(environment[_DATABASE]))
     from sweeps.cli import main
 
     main()

@@ -1,4 +1,4 @@
-"""MLflow on SQLite. Creating its tables takes seconds, so they are created once and copied."""
+"""MLflow on SQLite."""
 
 import shutil
 from dataclasses import replace
@@ -9,33 +9,25 @@ import pytest
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.tracking.mirror import Mirror
-from sweeps.tracking.sqlite import make_database, sqlite_uri
 from sweeps.tracking.writer import MlflowWriter
+from tests.harness.database import empty_database
 from tests.harness.tracked import ending_of, keep_answer, make_records, make_store, make_sweep
 
 
-@pytest.fixture(scope="session")
-def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An empty MLflow database."""
-    path = tmp_path_factory.mktemp("tables") / "mlflow.db"
-    make_database(sqlite_uri(path))
-    return path
-
-
 @pytest.fixture
-def fresh(tmp_path: Path, tables: Path) -> Path:
+def fresh(tmp_path: Path) -> Path:
     """A storage folder with an empty database."""
     folder = tmp_path / "store"
     folder.mkdir()
-    shutil.copyfile(tables, folder / "mlflow.db")
+    shutil.copyfile(empty_database(), folder / "mlflow.db")
     return folder
 
 
 @pytest.fixture(scope="module")
-def storage(tmp_path_factory: pytest.TempPathFactory, tables: Path) -> Path:
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A storage folder shared by the tests of a module."""
     folder = tmp_path_factory.mktemp("my own store")
-    shutil.copyfile(tables, folder / "mlflow.db")
+    shutil.copyfile(empty_database(), folder / "mlflow.db")
     return folder
 
 

@@ -25,6 +25,7 @@ from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
 from sweeps.tracking.refusals import RunUnansweredError
 from sweeps.tracking.run import run_tags
+from tests.harness.database import empty_database
 from tests.harness.tracked import (
     client_of,
     ending_of,
@@ -265,10 +266,10 @@ def test_a_run_keeps_the_parameters_that_an_earlier_version_wrote(fresh: Path) -
 
 
 @pytest.mark.parametrize("name", ["a%20b", "what?", "two words #1", "ünï+cödé=100%"])
-def test_any_path_may_hold_the_storage(tmp_path: Path, tables: Path, name: str) -> None:
+def test_any_path_may_hold_the_storage(tmp_path: Path, name: str) -> None:
     storage = tmp_path / name / "store"
     storage.mkdir(parents=True)
-    shutil.copyfile(tables, storage / "mlflow.db")
+    shutil.copyfile(empty_database(), storage / "mlflow.db")
     sweep, (record, *_) = make_sweep("odd"), make_records()
     make_mirror(storage, sweep, [record]).sync(record)
     uri = tracking_uri(str(storage))
