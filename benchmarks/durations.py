@@ -1,6 +1,6 @@
 """What `calsweep check` predicts for small sweeps, and how long they take.
 
-    python -m benchmarks.durations [NAME...]
+    python -m benchmarks.durations [NAME...] [--set KEY=VALUE]
 
 `check` names an upper bound of a sweep's duration. Each sweep is predicted and then run, by the
 command and with Ray, in an empty folder; its seconds include the command's start.
@@ -64,15 +64,18 @@ def main() -> None:
     """Print one line per sweep."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help=f"of {', '.join(SWEEPS)}; default all")
-    names = parser.parse_args().names or list(SWEEPS)
+    parser.add_argument("--set", action="append", default=[], help="as of calsweep run")
+    arguments = parser.parse_args()
     print(f"{'sweep':24s}{'epoch':>8s}{'at most':>10s}{'took':>8s}{'share':>8s}{'load':>8s}")
-    for name in names:
-        epoch, bound, took, load = _measure(*SWEEPS[name])
+    for name in arguments.names or SWEEPS:
+        epoch, bound, took, load = _measure(*SWEEPS[name], arguments.set)
         share = took / bound
         print(f"{name:24s}{epoch:8.2f}{bound:10.0f}{took:8.0f}{share:8.2f}{load:8.1f}", flush=True)
 
 
-def _measure(data: str, sections: dict[str, Any]) -> tuple[float, float, float, float]:
+def _measure(
+    data: str, sections: dict[str, Any], overrides: list[str]
+) -> tuple[float, float, float, float]:
     """Seconds of an epoch, of the bound and of the run; and the load before it."""
     before = Path.cwd()
     with tempfile.TemporaryDirectory() as folder:
@@ -81,12 +84,13 @@ def _measure(data: str, sections: dict[str, Any]) -> tuple[float, float, float, 
             sweep = {"name": "a", "losses": ["focal", "brier"], **sections}
             sweep["dataset"] = _DATA[data](Path(folder))
             YAML(typ="safe").dump(sweep, Path("a.yaml"))
-            file = load_sweep("a.yaml")
+            file = load_sweep("a.yaml", overrides)
             dataset = load_data(file)
             found = duration_of(Plan(fit_to_data(file, dataset)), dataset)
             assert found is not None
             load, start = os.getloadavg()[0], time.perf_counter()
-            command = [sys.executable, "-m", "sweeps.cli", "run", "a.yaml"]
+            given = [word for override in overrides for word in ("--set", override)]
+            command = [sys.executable, "-m", "sweeps.cli", "run", "a.yaml", *given]
             subprocess.run(command, check=True, capture_output=True)
             return found.epoch, found.whole, time.perf_counter() - start, load
         finally:

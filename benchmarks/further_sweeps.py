@@ -1,9 +1,12 @@
-"""Times sweeps that follow each other in one Python process: python -m benchmarks.further_sweeps.
+"""Times sweeps that follow each other in one Python process.
+
+    python -m benchmarks.further_sweeps [--sweeps 3]
 
 Each is the quickstart with two trials of two epochs. CPU seconds are those of this process and of
 all that it starts, Ray's included.
 """
 
+import argparse
 import os
 import tempfile
 import time
@@ -11,7 +14,6 @@ import time
 import calsweep
 from benchmarks.quickstart import cpu_of_living
 
-SWEEPS = 3
 SMALL = {
     "training.epochs": 2,
     "search.sampler": "random",
@@ -23,8 +25,11 @@ SMALL = {
 
 def main() -> None:
     """Run the sweeps and print the time of each."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sweeps", type=int, default=3)
+    sweeps = parser.parse_args().sweeps
     with tempfile.TemporaryDirectory() as storage:
-        for number in range(SWEEPS):
+        for number in range(sweeps):
             start, cpu = time.perf_counter(), cpu_in_all()
             calsweep.run(
                 "quickstart", name=f"sweep-{number}", storage=storage, set=SMALL, progress=False

@@ -69,13 +69,17 @@ HOST_FACING = (  # marked `host`: another version of a library may break these t
 )
 LONGEST = (  # begin first, as other processes would wait for the end of a long file
     "sweeps/test_faults.py",
-    "sweeps/jobs/test_jobs.py",
-    "test_notebooks.py",
+    "benchmarks/test_smallest_sizes.py",
     "sweeps/test_several_workers.py",
+    "sweeps/jobs/test_jobs.py",
+    "sweeps/test_own_loops.py",
     "sweeps/cluster/test_two_sweeps.py",
-    "trainables/test_simulated_gpu.py",
-    "sweeps/service/test_backends.py",
+    "test_notebooks.py",
     "sweeps/test_kill_and_resume.py",
+    "sweeps/service/test_backends.py",
+    "trainables/test_simulated_gpu.py",
+    "trainables/models/test_contract.py",
+    "test_documents.py",
 )
 
 
