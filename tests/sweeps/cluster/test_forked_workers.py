@@ -68,7 +68,7 @@ def test_workers_are_forked_and_see_what_ray_gives_them() -> None:
 def test_ray_starts_workers_itself_without_a_server(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv(ADDRESS, str(tmp_path / "nobody"))
+    monkeypatch.setenv(ADDRESS, str(tmp_path / "absent"))
     for worker in two_workers():
         assert any("raylet" in part for part in worker.parent)
         assert worker.variables[0] == f"{os.environ['HOME']}/own"
