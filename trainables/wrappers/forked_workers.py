@@ -80,6 +80,7 @@ def _become_worker(
     """Act as if Ray had started this process with its own program."""
     import numpy as np
 
+    os.setpgrp()  # Ray ends a worker's process group, which would be the driver's
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     for number, file in enumerate([os.open(os.devnull, os.O_RDONLY), *outputs]):
         os.dup2(file, number)
