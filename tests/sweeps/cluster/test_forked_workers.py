@@ -29,6 +29,7 @@ class Seen(NamedTuple):
     """What a worker reports of itself."""
 
     pid: int
+    group: int
     parent: list[str]
     folder: str
     variables: tuple[str | None, ...]
@@ -42,6 +43,7 @@ class Worker:
     def see(self) -> Seen:
         return Seen(
             os.getpid(),
+            os.getpgrp(),
             psutil.Process().parent().cmdline(),
             os.getcwd(),
             tuple(map(os.environ.get, ("OWN", "OMP_NUM_THREADS"))),
@@ -58,6 +60,7 @@ def two_workers() -> list[Seen]:
 def test_workers_are_forked_and_see_what_ray_gives_them() -> None:
     first, second = two_workers()
     for worker in first, second:
+        assert worker.group == worker.pid, "Ray ends the group of a worker"
         assert any("forked_workers" in part for part in worker.parent)
         assert worker.folder == os.getcwd()
         assert worker.variables == (f"{os.environ['HOME']}/own", os.environ["OMP_NUM_THREADS"])
