@@ -51,7 +51,7 @@ def work(
     monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: None)
     monkeypatch.setattr(worker.ray, "get", lambda reference: reference)
     monkeypatch.setattr(worker, "SECONDS_BETWEEN_TRIES", 0.0)
-    setup: Any = None
+    setup: Any = SimpleNamespace(threads=1)
     run_worker({"work": Work(None, setup, False, mail)})
     return made
 
@@ -91,7 +91,8 @@ def actor(monkeypatch: pytest.MonkeyPatch, *advances: Any) -> TuneTrial:
     monkeypatch.setattr(one_process.ray, "get_gpu_ids", lambda: ["3"])
     monkeypatch.setattr(TuneTrial, "_asked", math.inf)  # whether the node drains, only Ray knows
     made = TuneTrial.__new__(TuneTrial)
-    made.setup(FIRST.config.to_tune(), dataset=object(), trial_setup=object())  # type: ignore[arg-type]
+    setup: Any = SimpleNamespace(threads=1)
+    made.setup(FIRST.config.to_tune(), dataset=object(), trial_setup=setup)  # type: ignore[arg-type]
     return made
 
 
