@@ -7,12 +7,11 @@ other runs are not delayed.
 from __future__ import annotations
 
 import logging
-import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 
 from sweeps.errors import first_line
 from sweeps.messages.formatting import counted
@@ -29,23 +28,7 @@ logger = logging.getLogger("calsweep")
 _PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 15.0
 _SECONDS_TO_STOP = 5.0  # after Ctrl-C, for the call to MLflow that is under way
-_SWITCH_SECONDS = 1e-4  # Python's default is 5 ms
 _OWN = -1  # instead of a trial number: the sweep's own run
-
-
-@contextmanager
-def yielding() -> Iterator[None]:
-    """Context: this thread computes, and others that are ready take over at once.
-
-    By default, a thread that has written a file or asked Ray waits for its turn, up to 5 ms each
-    time, while another one computes. So would the loop that starts trials.
-    """
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(_SWITCH_SECONDS)
-    try:
-        yield
-    finally:
-        sys.setswitchinterval(before)
 
 
 def mlflow_lacks(trials: int) -> str:
@@ -151,7 +134,6 @@ class MlflowWriter:
         self._thread = threading.Thread(target=self._work, name="mlflow-writer", daemon=True)
         self._thread.start()
 
-    @yielding()
     def _work(self) -> None:
         pause = _PAUSE_SECONDS
         while not self._abandoned and (not self._closing or any(self._left)):

@@ -2,7 +2,6 @@
 
 import re
 import socket
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -60,22 +59,6 @@ def test_a_writer_with_nothing_to_write_makes_no_database(tmp_path: Path) -> Non
     assert writer.close(patience=60) == 0
     assert tracked_sweeps(tracking_uri(str(tmp_path))) == []
     assert not (tmp_path / "mlflow.db").exists()
-
-
-def test_other_threads_take_over_at_once_while_it_writes(fresh: Path) -> None:
-    usual, during = sys.getswitchinterval(), []
-    sweep, records = make_sweep("yielding"), make_records()[:1]
-    mirror = make_mirror(fresh, sweep, records)
-
-    class Watched(MlflowWriter):
-        def _file(self, seconds: float) -> None:
-            during.append(sys.getswitchinterval())
-            super()._file(seconds)
-
-    writer = Watched(mirror)
-    writer.submit(records[0])
-    assert writer.close(60, ending_of(records, sweep)) == 0
-    assert max(during) < usual == sys.getswitchinterval()
 
 
 def test_a_trial_whose_files_are_damaged_holds_up_no_other(
