@@ -110,7 +110,7 @@ def quickstart(python: Path, overrides: Sequence[str] = ()) -> Run:
         first_epoch=first - start,
         cpu_until_first_epoch=max(cpu for at, cpu in used.items() if at <= first),
         whole=whole,
-        cpu_of_whole=cpu_of_ended() - before,
+        cpu_of_whole=max(used.values()),  # at the end, those of killed workers are missing
         trials=frozenset(map(outcome, records)),
         result=answer["why"][0],
     )

@@ -215,8 +215,8 @@ def workers_forked() -> Iterator[None]:
 
     Why: Ray starts each worker as a Python of its own, and has no setting for it.
     Measured: without it, a further trial on 50,000 images of CIFAR's size takes 490 to 520 MiB of
-        its own instead of 200 to 220, and the quickstart's first epoch comes after 8.1 instead of
-        6.9 s (Ray 2.60, two cores).
+        its own instead of 180 to 220, and the quickstart 20.7 instead of 18.6 s, 7.7 instead of
+        5.8 s of these until its first epoch (Ray 2.60, medians of two in turns).
     Upstream: ray-project/ray#31915.
     Test: tests/sweeps/cluster/test_forked_workers.py
     """
