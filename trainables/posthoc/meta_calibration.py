@@ -33,6 +33,9 @@ class MetaCalibration(Fitted[tuple[float, TemperatureScaling]]):
             replaced at about `level`.
         level: Target value of the constraint, in (0, 1).
         seed: Seed of the split.
+
+    Raises:
+        ValueError: If `constraint` is neither of the two, or `level` is not in (0, 1).
     """
 
     name: ClassVar[str] = "meta_calibration"

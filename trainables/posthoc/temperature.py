@@ -36,6 +36,9 @@ class TemperatureScaling(Fitted[tuple[float, bool]]):
             in the code of Mukhoti et al. 2020.
         probabilities_as_logits: Fit also to logits that look like probabilities: all in [0, 1], and
             each row sums to one. By default `fit` refuses them.
+
+    Raises:
+        ValueError: If `criterion` is none of these.
     """
 
     name: ClassVar[str] = "temperature"

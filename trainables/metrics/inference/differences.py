@@ -101,6 +101,11 @@ def difference(
         others: Runs of other settings that help to estimate the variance over seeds. They must not
             contain runs of `ours` or `theirs`, which would count twice.
         **changes: Attributes of the design, such as `candidates=20`.
+
+    Raises:
+        TypeError: If probabilities or labels are not tensors of floats and of integers.
+        ValueError: If shapes or values are not as above, or no valid interval is known for
+            differences of this metric.
     """
     check_choice("name", name, COMPARABLE)
     design = replace(design, **changes)

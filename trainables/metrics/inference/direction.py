@@ -46,7 +46,7 @@ def direction(
 
     The two parts of the ECE are biased upwards, like the ECE, so a value may lie above its own
     interval. The lower end is 0 if a calibrated model could have this value. `confidence` is the
-    level of each interval by itself; the arguments are those of `interval`.
+    level of each interval by itself; arguments and errors are those of `interval`.
     """
     check_level(confidence)
     grouped = clusters_of(clusters, len(labels))

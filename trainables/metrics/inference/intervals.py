@@ -69,6 +69,10 @@ def interval(
         clusters: The cluster of each row, shape (N,), integers: a customer, a patient, the image of
             a pixel. Only clusters, not rows, are then independent. With fewer than 10 of them, both
             ends are nan.
+
+    Raises:
+        TypeError: If probabilities or labels are not tensors of floats and of integers.
+        ValueError: If shapes or values are not as above.
     """
     return intervals(probs, labels, [name], confidence, clusters)[name]
 
@@ -240,7 +244,7 @@ def nll_calibration(
 
     The interval is for this scaling on infinitely many samples. It covers only if the scaling was
     fitted on other samples. `scaled` are the logits (N, K) after scaling, such as division by a
-    temperature. For the other arguments see `interval`.
+    temperature. For the other arguments, and errors, see `interval`.
     """
     values = nll_reductions(logits, scaled, labels)
     grouped = clusters_of(clusters, len(labels))

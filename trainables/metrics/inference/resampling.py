@@ -28,7 +28,7 @@ def bootstrap(
     undefined (nan) are left out. A calibration error is biased upwards, and more so on resamples.
     If the percentiles exclude the value itself, the interval is widened to include it. The same
     `seed` draws the same resamples for every metric; the rows of a cluster are drawn together. For
-    the other arguments see `interval`.
+    the other arguments, and errors, see `interval`.
     """
     probs, labels = check_probs(probs, labels)
     check_count("num_resamples", num_resamples)

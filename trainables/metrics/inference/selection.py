@@ -140,6 +140,9 @@ class Design:
             are independent.
         clusters: The cluster of each row, (N,) integers; see `interval`. With fewer than 10 of
             them, the interval is infinite.
+
+    Raises:
+        ValueError: If a number is not as above.
     """
 
     confidence: float = 0.95
