@@ -18,6 +18,7 @@ import os
 import re
 import runpy
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -32,7 +33,7 @@ _LENGTH = 8  # bytes of a number
 
 
 def serve(listener: socket.socket) -> None:
-    """Fork a worker for each connection, until stdin is closed."""
+    """Fork a worker for each connection, until stdin is closed; then remove the socket's folder."""
     _import_all()
     gc.freeze()  # collections would copy the shared memory
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended workers leave nothing behind
@@ -50,6 +51,7 @@ def serve(listener: socket.socket) -> None:
         connection.close()
         for output in outputs:
             os.close(output)
+    shutil.rmtree(Path(listener.getsockname()).parent, ignore_errors=True)
 
 
 def _import_all() -> None:

@@ -81,8 +81,9 @@ def test_the_server_ends_with_its_driver() -> None:
     command = [sys.executable, "-c", STARTS_A_SERVER]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
         assert driver.stdout is not None
-        driver.stdout.readline()
+        folder = Path(driver.stdout.readline().strip()).parent
         servers = psutil.Process(driver.pid).children()
         assert len(servers) == 1
         os.kill(driver.pid, signal.SIGKILL)
     assert not psutil.wait_procs(servers, timeout=60)[1]
+    assert not folder.exists()
