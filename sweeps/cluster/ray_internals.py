@@ -224,6 +224,13 @@ def workers_forked() -> Iterator[None]:
     if sys.platform != "linux" or not provides("forking workers", *names):
         yield
         return
+    before = os.environ.get(forked_workers.ADDRESS)
+    try:
+        os.environ[forked_workers.ADDRESS] = before or worker_server()
+    except OSError as error:
+        logger.info("workers are not forked: %s", error)
+        yield
+        return
     from ray._private import parameter
 
     make_parameters = parameter.RayParams
@@ -232,8 +239,6 @@ def workers_forked() -> Iterator[None]:
         options["setup_worker_path"] = forked_workers.__file__
         return make_parameters(*arguments, **options)
 
-    before = os.environ.get(forked_workers.ADDRESS)
-    os.environ[forked_workers.ADDRESS] = before or worker_server()
     try:
         with _replaced(parameter, RayParams=with_launcher):
             yield

@@ -22,10 +22,19 @@ serve(socket.socket(fileno={}))
 
 @cache
 def worker_server() -> str:
-    """The path of the socket of a server that ends with this process."""
-    address = str(Path(tempfile.mkdtemp(prefix="calsweep-workers-")) / "socket")
+    """The path of the socket of a server that ends with this process.
+
+    Raises:
+        OSError: The system's temporary folder has a long path, or can hold no sockets.
+    """
+    folder = tempfile.mkdtemp(prefix="calsweep-workers-")
+    address = str(Path(folder) / "socket")
     with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind(address)
+        try:
+            listener.bind(address)
+        except OSError:
+            os.rmdir(folder)
+            raise
         listener.listen()
         # Ctrl-C is for the driver alone, as with Ray's own processes.
         before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

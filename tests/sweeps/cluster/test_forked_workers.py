@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +13,9 @@ import psutil
 import pytest
 import ray
 
+from sweeps.cluster import ray_internals
 from sweeps.cluster.connection import connected
+from sweeps.cluster.worker_server import worker_server
 from trainables.wrappers.forked_workers import ADDRESS
 
 pytestmark = [pytest.mark.slow, pytest.mark.any_version, pytest.mark.usefixtures("without_ray")]
@@ -75,6 +78,19 @@ def test_ray_starts_workers_itself_without_a_server(
     for worker in two_workers():
         assert any("raylet" in part for part in worker.parent)
         assert worker.variables[0] == f"{os.environ['HOME']}/own"
+
+
+def test_without_a_folder_for_its_socket_there_is_no_server(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    long = tmp_path / ("x" * 120)  # the path of a socket has at most 107 bytes
+    long.mkdir()
+    monkeypatch.delenv(ADDRESS, raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    monkeypatch.setattr(ray_internals, "worker_server", worker_server.__wrapped__)
+    with ray_internals.workers_forked():
+        assert ADDRESS not in os.environ
+    assert not list(long.iterdir())
 
 
 def test_the_server_ends_with_its_driver() -> None:
