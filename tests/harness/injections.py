@@ -123,7 +123,7 @@ def damaged_checkpoint(scene: Scene, rng: random.Random) -> CutOff | None:
 
 
 def storage_full(scene: Scene, rng: random.Random) -> CutOff:
-    """Fill the storage for ten seconds."""
+    """Fill the storage for ten seconds or more, until the sweep has something to write."""
     ballast = Path(scene.storage) / "ballast"
     with suppress(OSError), open(ballast, "wb") as stream:
         while True:
@@ -131,7 +131,9 @@ def storage_full(scene: Scene, rng: random.Random) -> CutOff:
             stream.flush()
     before = len(scene.epochs())
     time.sleep(10)
-    said = scene.said()
+    until = time.monotonic() + 50  # an epoch takes longer on a busy machine
+    while "; waiting" not in (said := scene.said()) and time.monotonic() < until:
+        time.sleep(1)
     ballast.unlink()
     if "; waiting" not in said:  # printed every half minute
         raise RuntimeError("no one said that the storage is full")
