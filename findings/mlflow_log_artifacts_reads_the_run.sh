@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # mlflow 3.17.2: the first MlflowClient.log_artifacts() of a run reads that whole run, with all its
 # metrics, parameters and tags, to find where its files belong, although the same client has made
-# the run and was told the place. The repository of that place (get_artifact_repository) reads none.
+# the run and got the place. The repository of that place (get_artifact_repository) reads none.
 #
 # Seen with Python 3.11, SQLite, and a run with 300 metrics:
 #   log_artifacts() of the client: 300 metrics read, second call 0

@@ -22,6 +22,7 @@ from sweeps.cluster.ray_internals import (
     workers_forked,
 )
 from sweeps.cluster.versions import driver_mismatch
+from sweeps.cluster.worker_server import blocked
 from sweeps.errors import SweepFailedError, UserError, first_line
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.planning.devices import worker_room
@@ -115,7 +116,10 @@ def _start(reporter: Reporter) -> None:
 
     for left in reversed(range(_START_TRIES)):
         try:
-            with _hangup_blocked(), workers_forked(), for_trials_only(), agents_may_be_slow():
+            # A closed terminal is for the driver alone, which ends the sweep cleanly; Ray itself
+            # does the same with Ctrl-C.
+            hangup_blocked = blocked(signal.SIGHUP)
+            with hangup_blocked, workers_forked(), for_trials_only(), agents_may_be_slow():
                 ray.init(
                     address="local",
                     include_dashboard=False,
@@ -133,19 +137,6 @@ def _start(reporter: Reporter) -> None:
                     "memory; Ray's own logs are in /tmp/ray/session_latest/logs"
                 ) from None
             reporter.stage(f"Ray did not start ({reason}), trying again")
-
-
-@contextmanager
-def _hangup_blocked() -> Iterator[None]:
-    """Context: processes that start in it are not ended when the terminal is closed.
-
-    Ray does the same with SIGINT. So the driver can end the sweep cleanly.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _join(address: str) -> None:

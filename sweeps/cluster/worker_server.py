@@ -10,6 +10,8 @@ import socket
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -36,19 +38,27 @@ def worker_server() -> str:
             os.rmdir(folder)
             raise
         listener.listen()
-        # Ctrl-C is for the driver alone, as with Ray's own processes.
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        server = subprocess.Popen(
-            [sys.executable, "-P", "-c", _PROGRAM.format(listener.fileno())],
-            stdin=subprocess.PIPE,  # it ends when this is closed
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            pass_fds=[listener.fileno()],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        )
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        with blocked(signal.SIGINT):  # Ctrl-C is for the driver alone, as with Ray's own processes
+            server = subprocess.Popen(
+                [sys.executable, "-P", "-c", _PROGRAM.format(listener.fileno())],
+                stdin=subprocess.PIPE,  # it ends when this is closed
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                pass_fds=[listener.fileno()],
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            )
     atexit.register(_end, server, address)
     return address
+
+
+@contextmanager
+def blocked(number: signal.Signals) -> Iterator[None]:
+    """Context: processes that start in it do not get this signal."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {number})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _end(server: subprocess.Popen[bytes], address: str) -> None:

@@ -496,10 +496,10 @@ def is_name(name: str) -> bool:
 @contextmanager
 def storage_faults(storage: str, *others: type[Exception]) -> Iterator[None]:
     """Context: errors of the storage, and these others, are the user's, in one message."""
-    told: tuple[type[Exception], ...] = (OSError, *others)
+    reported: tuple[type[Exception], ...] = (OSError, *others)
     try:
         yield
-    except told as error:
+    except reported as error:
         raise UserError(storage_fault(storage, error)) from None
 
 

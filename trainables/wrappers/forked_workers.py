@@ -110,8 +110,9 @@ def launch(arguments: list[str]) -> None:
             request = json.dumps([worker, environment, os.getcwd()]).encode()
             socket.send_fds(connection, [len(request).to_bytes(_LENGTH, "big")], [1, 2])
             connection.sendall(request)
-            if connection.recv(1):  # it runs
-                connection.recv(1)
+            if connection.recv(1):  # it runs, so there must not be another one, whatever happens
+                with suppress(OSError):
+                    connection.recv(1)
                 return
     setup = str(Path(worker[0]).with_name("setup_worker.py"))
     os.execv(sys.executable, [sys.executable, setup, *arguments])
