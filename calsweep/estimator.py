@@ -29,7 +29,8 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
 
     Args:
         losses: See :func:`calsweep.run`.
-        model: See :func:`calsweep.run`.
+        model: See :func:`calsweep.run`. None is ``mlp`` for numbers, also in a data frame;
+            ``table_mlp`` for a data frame with words or missing values.
         epochs: Number of epochs per trial.
         trials: Number of trials of the search.
         validation: Fraction or number of validation samples; a fraction gives at least one per
@@ -99,12 +100,16 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
             raise ValueError("there is one class; at least 2 classes are needed")
         if sample_weight is not None and _num_weighted(codes, np.asarray(sample_weight)) == 1:
             raise ValueError("one class has weights above 0; at least 2 classes are needed")
+        # A frame of numbers gives the same answer as an array of them.
+        like_array = self.model is None and self._is_table and _are_numbers(np.asarray(samples))
         values = {
+            **({"model.name": "mlp"} if like_array else {}),
             "search.seed": int(check_random_state(self.random_state).randint(2**31 - 100)),
             "dataset.validation": self._held_out(self.validation, len(codes)),
             "dataset.test_size": self._held_out(self.test_size, len(codes)),
             **(self.set or {}),
         }
+        known = labels if _are_counts(labels) else np.array(_names(self.classes_))[codes]
         weights = () if sample_weight is None else (sample_weight,)
         with ExitStack() as until_done:
             storage = self.storage
@@ -112,7 +117,7 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
                 storage = until_done.enter_context(TemporaryDirectory(prefix="calsweep-"))
             try:
                 result = run(
-                    dataset=(samples, codes, *weights),
+                    dataset=(samples, known, *weights),
                     groups=groups,
                     model=self.model,
                     losses=list(self.losses) if isinstance(self.losses, tuple) else self.losses,
@@ -151,7 +156,8 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
         """Calibrated probabilities (N, K), in the order of ``classes_``."""
         check_is_fitted(self)
         samples = validate_data(self, X, reset=False, **_kind(self._is_table))
-        probs = self.model_.predict_proba(samples).astype(float)
+        order = [self.model_.classes.index(name) for name in _names(self.classes_)]
+        probs = self.model_.predict_proba(samples).astype(float)[:, order]
         scaled: npt.NDArray[np.float64] = probs / probs.sum(axis=1, keepdims=True)
         return scaled
 
@@ -168,6 +174,19 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
 
 def _kind(is_table: bool) -> dict[str, bool]:
     return {"skip_check_array": True} if is_table else {"allow_nd": True}
+
+
+def _are_numbers(values: npt.NDArray[Any]) -> bool:
+    return values.dtype.kind in "iuf" and bool(np.isfinite(values).all())
+
+
+def _are_counts(labels: npt.NDArray[Any]) -> bool:
+    return labels.dtype.kind in "iu" and int(labels.min()) >= 0
+
+
+def _names(classes: npt.NDArray[Any]) -> list[str]:
+    """The names under which the sweep knows the classes, so that messages have the user's."""
+    return [str(label) for label in classes]
 
 
 def _num_weighted(codes: npt.NDArray[np.intp], weights: npt.NDArray[Any]) -> int:

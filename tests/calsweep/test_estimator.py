@@ -166,6 +166,22 @@ def test_what_is_wrong_is_a_value_error() -> None:
         clone(SMALL).set_params(losses=["focall"]).fit(np.eye(40), np.arange(40) % 2)
 
 
+@pytest.mark.parametrize("labels", [[5, 10], [-1.0, 10.0], ["10", "setosa"], [False, True]])
+def test_a_rare_class_is_named_by_its_label(labels: list[Any], without_ray: None) -> None:
+    named = np.array(labels)[[0] * 39 + [1]]
+    with pytest.raises(ValueError, match=f"class {str(labels[1])!r} has only one sample"):
+        clone(SMALL).fit(np.eye(40), named)
+
+
+@pytest.mark.slow
+def test_probabilities_are_in_the_order_of_classes(without_ray: None) -> None:
+    """As text, -1 is before -2."""
+    samples, codes = load_iris(return_X_y=True)
+    classifier = clone(SMALL).fit(samples, codes - 2.0)
+    assert classifier.classes_.tolist() == [-2, -1, 0]
+    assert classifier.score(samples, codes - 2.0) > 0.8
+
+
 # Those of scikit-learn's checks that run no sweep. The others run some fifty.
 WITHOUT_FIT = {
     "check_all_zero_sample_weights_error",
@@ -198,7 +214,6 @@ WITHOUT_FIT = {
 }
 # Not in the gate, which they would prolong by minutes: each trains one sweep or several.
 BY_HAND = {
-    "check_classifier_data_not_an_array",
     "check_classifiers_classes",
     "check_dict_unchanged",
     "check_dont_overwrite_parameters",

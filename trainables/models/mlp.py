@@ -1,18 +1,19 @@
 """A multilayer perceptron for arrays of numbers."""
 
-import math
 from typing import Annotated
 
 from torch import nn
 
 from trainables.data.kinds.samples import Arrays, Images
+from trainables.data.kinds.table import TableRows
 from trainables.models.base import Classifier
+from trainables.models.vectors import Vectors
 from trainables.plugins.components import Range
 
 
 def mlp(
     *,
-    samples: Arrays | Images,
+    samples: Arrays | Images | TableRows,
     num_classes: int,
     width: Annotated[int, Range(1)] = 256,
     depth: Annotated[int, Range(1)] = 2,
@@ -20,13 +21,16 @@ def mlp(
 ) -> Classifier:
     """Layers of linear map, BatchNorm and ReLU on the flattened input, followed by the head.
 
+    Categories of a table become one-hot vectors.
+
     Options:
         width: Units of each hidden layer.
         depth: Number of hidden layers.
         dropout: Probability of dropping a unit after each hidden layer.
     """
-    layers = hidden_layers(math.prod(samples.shape), width, depth, dropout)
-    return Classifier(nn.Sequential(nn.Flatten(), *layers), nn.Linear(width, num_classes))
+    vectors = Vectors(samples)
+    layers = hidden_layers(vectors.size, width, depth, dropout)
+    return Classifier(nn.Sequential(vectors, *layers), nn.Linear(width, num_classes))
 
 
 def hidden_layers(units: int, width: int, depth: int, dropout: float) -> list[nn.Module]:

@@ -6,15 +6,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from PIL import Image
 
 from trainables.data import Arrays, Images, TableRows
+from trainables.data.kinds.encode import encode
 from trainables.data.kinds.table import Columns
 from trainables.data.kinds.words import WeightedWords
 from trainables.export.calibrated import CalibratedClassifier
-from trainables.export.raw_samples import read_raw
+from trainables.export.raw_samples import describe_samples, read_raw
 
 
 def test_unreadable_images_are_skipped_on_request(tmp_path: Path) -> None:
@@ -115,3 +117,15 @@ def test_texts_are_a_list_of_strings(raw: Any) -> None:
     classifier = CalibratedClassifier(torch.nn.Identity(), samples, 1.0, ("a", "b"))
     with pytest.raises(TypeError, match=f"list of strings is expected, not a {type(raw).__name__}"):
         classifier.encode(raw)
+
+
+@pytest.mark.parametrize("text", ["", " ... "])
+def test_a_text_without_a_word_is_refused_as_in_a_file(text: str, tmp_path: Path) -> None:
+    samples = WeightedWords.measured(
+        np.array(["good film"], dtype=object), max_words=9, max_tokens=9
+    )
+    pq.write_table(pa.table({"text": ["good", text]}), tmp_path / "texts.parquet")
+    with pytest.raises(ValueError, match=r"row 1 \(from 0\): there is no"):
+        read_raw(samples, tmp_path / "texts.parquet", "text")
+    with pytest.raises(ValueError, match=r"text 1 \(from 0\), .*has no word"):
+        encode(describe_samples(samples), ["good", text])

@@ -170,7 +170,7 @@ def test_every_builder_says_what_it_is(name: str) -> None:
         ),
         (
             {"name": "mlp", "samples": PIXELS},
-            "'mlp' takes arrays or images, while the data are images .*; their default model is sm",
+            "'mlp' takes arrays or images or tables, while the data are images .*; their default",
         ),
         (
             {"name": "deeplabv3_resnet50", "samples": images(3, 8, 8)},

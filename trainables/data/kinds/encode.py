@@ -238,12 +238,18 @@ def _tokenizer(content: str) -> Any:
 
 
 def texts_of(raw: Any) -> list[str]:
-    """A list of strings; ``TypeError`` for a single one, a data frame or other things."""
+    """A list of strings; ``TypeError`` for a single one, a data frame or other things.
+
+    ``ValueError`` for a text without a word, as in training and in ``calsweep predict``: the
+    answer would not depend on it.
+    """
     if isinstance(raw, str | Mapping) or hasattr(raw, "columns"):  # letters, keys, names of columns
         raise TypeError(f"a list of strings is expected, not a {type(raw).__name__}")
     texts = list(raw)
     if wrong := [text for text in texts if not isinstance(text, str)]:
         raise TypeError(f"texts must be strings, not {wrong[0]!r}")
+    if empty := [row for row, text in enumerate(texts) if not split_words(text)]:
+        raise ValueError(f"text {empty[0]} (from 0), {texts[empty[0]]!r}, has no word")
     return texts
 
 

@@ -60,6 +60,7 @@ class TableRows(Samples):
     levels: tuple[tuple[str, ...], ...]
 
     default_model: ClassVar[str] = "table_mlp"
+    in_words: ClassVar[str] = "tables"
     encodes: ClassVar[bool] = True
 
     def __post_init__(self) -> None:

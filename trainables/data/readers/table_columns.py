@@ -96,7 +96,7 @@ def read_columns(
 def remarks_on_columns(
     rows: Rows, columns: Columns, numeric: Sequence[str], categorical: Sequence[str]
 ) -> list[str]:
-    """Sentences about training columns that are left out, misread, or look like row numbers.
+    """Sentences about training columns: left out, misread, constant, or like row numbers.
 
     Raises ``ValueError`` about columns of texts, identifiers or numbers in another notation, which
     are not categories.
@@ -111,6 +111,12 @@ def remarks_on_columns(
             remarks.append(remark)
     _refuse_columns(faults)
     numbers = [name for name in numeric if name in rows.names]
+    same = [name for name in (*numbers, *categorical) if len(columns.table[name].unique()) == 1]
+    if same:
+        remarks.append(
+            "nothing can be learned from columns with one value, or none, in training; exclude "
+            f"leaves them out: {few([repr(name) for name in same])}"
+        )
     remarks += [_POSITION.format(name) for name in numbers if _gives_position(columns, name)]
     return remarks
 

@@ -182,6 +182,18 @@ def test_a_word_among_numbers_is_named(tmp_path: Path) -> None:
     )
 
 
+def test_columns_without_information_are_named(tmp_path: Path) -> None:
+    """A missing value among equal ones is information."""
+    lines = [
+        f"5,,x,{'' if i % 3 else 4},{i % 7},2024-05-0{1 + i % 9},{'ab'[i % 2]}" for i in range(60)
+    ]
+    train = csv(tmp_path / "a.csv", "same,none,word,partly,size,since,label", lines)
+    assert load(train, dates=("since",)).remarks == (
+        "nothing can be learned from columns with one value, or none, in training; exclude leaves "
+        "them out: 'same', 'none', 'word'",
+    )
+
+
 def test_dates_and_numbers_of_new_rows_are_checked(tmp_path: Path) -> None:
     days = ["2024-01-31,1", "2026-11-24,2.5", "2025-06-01,3", "2025-06-02,4"]
     lines = [f"{day},{'ab'[i % 2]}" for i, day in enumerate(days * 10)]
