@@ -88,7 +88,7 @@ def train(
         training=sweep.training.config(),
         trials_uri=folder,
         outcome_epochs=tuple(outcome_epochs),
-        rung_metrics=METRICS,
+        deciding_metrics=METRICS,
     )
     run = TrialRun(dataset, setup, TrialConfig(0, "search", setting, seed))
     while True:

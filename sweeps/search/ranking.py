@@ -173,6 +173,11 @@ class Ranking:
         """The best setting of each loss of which a trial finished, best first."""
         return _first_of_losses(self.candidates)
 
+    @property
+    def shown(self) -> tuple[TrialRecord, ...]:
+        """The trials by which results show each loss."""
+        return tuple(trial for each in self.best_by_loss.values() for trial in each.judged)
+
     def best_of(self, loss: str) -> Candidate | None:
         """The best setting of a loss, if any of its trials finished."""
         return self.best_by_loss.get(loss)
@@ -307,8 +312,13 @@ def _same_networks(trial: TrialRecord, other: TrialRecord) -> bool:
         found = record.outcome.items()
         return {name: repr(value) for name, value in found if name.startswith(("val_", "test_"))}
 
-    ours = metrics(trial)
-    return trial.seed == other.seed and _PROOF in ours and ours == metrics(other)
+    ours, theirs = metrics(trial), metrics(other)
+    shared = ours.keys() & theirs.keys()  # one of them may have been completed
+    return (
+        trial.seed == other.seed
+        and _PROOF in shared
+        and all(ours[name] == theirs[name] for name in shared)
+    )
 
 
 def _has(record: TrialRecord, rule: Rule) -> bool:

@@ -120,6 +120,10 @@ class TrialRecord:
             ended = began + max(0.0, seconds)
             self.pause(min(ended, now) if now >= began else ended)  # the clock may be set back
 
+    def complete(self, outcome: Entry) -> None:
+        """Replace the metrics of the last epoch by the same with further ones."""
+        self.history = [*self.history[:-1], CompactEntry(outcome)]
+
     def seconds(self, now: float) -> float:
         """Total running time."""
         return sum(max(0.0, (run[1] if len(run) == 2 else now) - run[0]) for run in self.runs)

@@ -89,6 +89,11 @@ class Rule:
         return (self.objective, *self.others)
 
     @property
+    def deciding(self) -> tuple[str, ...]:
+        """The metrics that decide besides the error."""
+        return (*self.objectives, *(limit.metric for limit in self.constraints))
+
+    @property
     def limits(self) -> dict[str, Limit]:
         guard = Limit("val_error", self.guard, relative=True)
         return {"guard": guard, **{limit.metric: limit for limit in self.constraints}}

@@ -19,7 +19,6 @@ from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.sweep_store import SweepStore
 from sweeps.terminal.progress import Progress
 from trainables.contract.config import EncoderSetup, TrialSetup, trial_setting
-from trainables.contract.metric_names import MetricName
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Data
@@ -72,8 +71,6 @@ def train(running: RunningSweep, queue: TrialQueue, encoder: EncoderSetup | None
 def _trial_setup(
     queue: TrialQueue, store: SweepStore, sweep_id: str, encoder: EncoderSetup | None
 ) -> TrialSetup:
-    from trainables.metrics import METRIC_NAMES
-
     sweep = queue.plan.sweep
     return TrialSetup(
         model=sweep.trained.name,
@@ -81,12 +78,7 @@ def _trial_setup(
         training=sweep.training.config(),
         trials_uri=store.trials_folder.uri,
         outcome_epochs=queue.outcome_epochs,
-        # Optuna observes these metrics of a trial that is stopped there.
-        rung_metrics=tuple(
-            metric
-            for name in (*sweep.objectives, *sweep.search.constraints)
-            if (metric := MetricName.parse(name).metric) in METRIC_NAMES
-        ),
+        deciding_metrics=queue.plan.rule.deciding,
         own_metrics=sweep.search.own_metrics,
         threads=sweep.scaling.cpus_per_worker,
         user_paths=(str(Path.cwd()),),

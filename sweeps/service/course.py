@@ -29,6 +29,7 @@ from sweeps.service.stored import StoredSweep
 from sweeps.store.blocks import BlockWriter
 from sweeps.store.earlier_sweeps import read_recorded
 from sweeps.store.encoders import trained_encoders, usable_encoders
+from sweeps.store.outcomes import complete
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.kept_address import tracking_uri_of
 from sweeps.tracking.mirror import Mirror
@@ -93,6 +94,7 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
         if not queue.exhausted:
             progress.stage("Starting the first trials")
             train(running, queue, encoder)
+        _complete_shown(queue, store, blocks)
         ending = end_of(queue, store, dataset, progress)
         if not queue.cut_short:
             store.save_answer(ending.result.to_json())
@@ -137,6 +139,14 @@ def _read_store(
         trained_encoders(plan, encoder),
     )
     return Mirror(plan, store), BlockWriter(store.folder, records), encoder, past
+
+
+def _complete_shown(queue: TrialQueue, store: SweepStore, blocks: BlockWriter) -> None:
+    """Give the trials by which the result shows each loss all metrics."""
+    ranking = Ranking(queue.records, queue.plan.rule)
+    for record in complete(ranking.shown, queue.plan, store.rows_patiently):
+        store.save(record)
+        blocks.replace(record)
 
 
 def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepStore) -> int:

@@ -78,6 +78,13 @@ class BlockWriter:
         if len(block) == SIZE:
             self._write(first, self._ended.pop(first).values())
 
+    def replace(self, record: TrialRecord) -> None:
+        """Called when the record of an ended trial changes."""
+        if record.number in self._written:
+            first = record.number - record.number % SIZE
+            block = _read(self._folder, _name(first))
+            self._write(first, [record if r.number == record.number else r for r in block])
+
     def _write(self, first: int, block: Iterable[TrialRecord]) -> None:
         self._written.update(range(first, first + SIZE))
         data = json.dumps([finite(record.to_file()) for record in block]).encode()

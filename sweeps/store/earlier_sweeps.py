@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -18,7 +19,9 @@ from sweeps.errors import UserError
 from sweeps.search.plan import Plan
 from sweeps.search.record import Entry, TrialRecord, flat, known_fields
 from sweeps.search.recorded import RecordedSetting, recorded_settings
+from sweeps.search.rules import rule_of
 from sweeps.store.identity import read_identity
+from sweeps.store.outcomes import complete
 from sweeps.store.sweep_store import SweepStore, of_each_sweep, read_json, tells_storage_faults
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import BASELINE, Setting
@@ -105,15 +108,18 @@ def _of_sweep(earlier: str, store: SweepStore, model: str) -> list[RecordedSetti
 
 @tells_storage_faults
 def sweeps_to_learn_from(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]]:
-    """Their trials by name; UserError if there is no such sweep."""
+    """Their trials by name, with the metrics that decide here; UserError if one does not exist."""
+    needed = {*rule_of(sweep).deciding}
     found = {}
     for name in sweep.search.warm_start:
         store = SweepStore(storage, name)
         try:
-            store.load_sweep()
+            plan = store.load_plan()
         except UserError as error:
             raise UserError(f"search.warm_start: {error}") from None
-        found[name] = store.load_records()
+        found[name] = records = store.load_records()
+        lacking = [r for r in records if not needed <= r.outcome.keys()]
+        deque(complete(lacking, plan, store.rows), maxlen=0)
     return found
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 
 from sweeps.errors import first_line
-from sweeps.messages.formatting import finite
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
-from sweeps.tracking.run import METRICS, last_metrics
+from sweeps.tracking.run import METRICS, metrics_file
 from trainables.contract.config import ARCHIVE, is_own_folder
 from trainables.files.storage import Folder
 
@@ -53,7 +51,7 @@ def collect_artifacts(
     for name, text in shared.items():
         (folder / name).write_text(text)
     if record.history:
-        (folder / METRICS).write_text(json.dumps(finite(last_metrics(record)), indent=1))
+        (folder / METRICS).write_text(metrics_file(record))
     names = source.names()
     for name in names:
         if name.startswith("predictions_"):

@@ -32,8 +32,10 @@ from sweeps.tracking.refusals import RunDeletedError, RunRefusedError, RunUnansw
 from sweeps.tracking.rights import needs_right, writes_to
 from sweeps.tracking.run import (
     KILLED,
+    METRICS,
     RANK,
     end_tags,
+    metrics_file,
     ranks,
     run_metrics,
     run_parameters,
@@ -195,6 +197,7 @@ class Mirror:
             own.answer(ending)
         found = dict(islice(ranks(ranking), _RANKS))
         recommended = ending.result.recommended
+        shown = {trial.number for trial in ranking.shown if trial.searched}
         stars = () if recommended is None else recommended.trials
         unanswered = None
         for record in ranking.records:
@@ -202,6 +205,8 @@ class Mirror:
                 with suppress(RunRefusedError), self._attributed_to(record.number):
                     star = STAR if record.number in stars else ""
                     self._distinguish(record, found.get(record.number), star)
+                    if record.number in shown:
+                        self._complete_metrics(record)
             except RunUnansweredError as error:
                 unanswered = error
         if unanswered is not None:
@@ -218,6 +223,17 @@ class Mirror:
         if run.name.startswith(STAR) != bool(star):
             self._client.update_run(run.id, name=star + record.label)
             run.name = star + record.label
+
+    def _complete_metrics(self, record: TrialRecord) -> None:
+        """Write the metrics that a trial of the search got when the sweep ended."""
+        run = self._runs.get(record.number)
+        if run is None or not run.id or run.deleted:
+            return
+        metrics = run_metrics(record.history[-1:], run.times, shown_names(self._plan))
+        words = end_tags(record, self._plan.rule.objective)
+        log(self._client, run.id, {}, metrics, {k: v for k, v in words.items() if k != RANK})
+        if run.closed:  # else its files follow
+            self._client.log_text(run.id, metrics_file(record), METRICS)
 
     def end(self, ending: Ending) -> None:
         """Add the report and figures to the sweep's own run, and end it."""

@@ -8,7 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, get_args
 
-from sweeps.messages.formatting import escaped_markdown, format_fraction, format_temperature
+from sweeps.messages.formatting import (
+    escaped_markdown,
+    finite,
+    format_fraction,
+    format_temperature,
+)
 from sweeps.results.columns import one_line, shown_metrics
 from sweeps.results.refinement import parts_of_nll
 from sweeps.search.plan import Plan
@@ -172,7 +177,7 @@ def run_metrics(
     """Name, value, time stamp in milliseconds and epoch of the metrics of epochs.
 
     A run has 40 metrics at most: `first` and, if there is room, others without the ends of
-    intervals. All are in the artifact of :func:`last_metrics`. Epochs keep the given time stamps,
+    intervals. All are in the artifact of :func:`metrics_file`. Epochs keep the given time stamps,
     because MLflow drops only what it has with the same one.
     """
     for entry in entries:
@@ -186,9 +191,9 @@ def run_metrics(
                 yield name, float(values[name]), time_stamp, epoch
 
 
-def last_metrics(record: TrialRecord) -> dict[str, float]:
-    """All metrics of a trial's last epoch, with the ends of their intervals."""
-    return _metrics_of(record.outcome)
+def metrics_file(record: TrialRecord) -> str:
+    """All metrics of a trial's last epoch, with the ends of their intervals, as JSON."""
+    return json.dumps(finite(_metrics_of(record.outcome)), indent=1)
 
 
 def _metrics_of(entry: Mapping[str, float]) -> dict[str, float]:

@@ -7,9 +7,9 @@ from sweeps.results.explanation import result_of
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.search.rules import rule_of
 from sweeps.store.encoders import encoder_setup
 from sweeps.store.identity import identify, identity_files
+from sweeps.store.outcomes import complete
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.config import TrialSetup
@@ -26,7 +26,7 @@ def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]
         sweep: The sweep.
         settings: Loss and gamma of each trial after the baseline.
     """
-    dataset = load_data(sweep)
+    plan, dataset = Plan(sweep), load_data(sweep)
     store = SweepStore(str(folder), sweep.name)
     store.create(sweep, files=identity_files(identify(sweep.named, dataset)))
     setup = TrialSetup(
@@ -36,7 +36,8 @@ def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]
         training=sweep.training.config(),
         trials_uri=store.trials_folder.uri,
         outcome_epochs=(sweep.training.epochs,),
-        encoder=encoder_setup(Plan(sweep), store, dataset),
+        deciding_metrics=plan.rule.deciding,
+        encoder=encoder_setup(plan, store, dataset),
     )
     planned: list[tuple[Role, str, dict[str, float]]] = []
     if sweep.encoder is not None:
@@ -55,5 +56,8 @@ def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]
         record.state, record.ended = "finished", 1e9 + 60
         store.save(record)
         records.append(record)
-    store.save_answer(result_of(Ranking(records, rule_of(sweep)), Plan(sweep)).to_json())
+    ranking = Ranking(records, plan.rule)
+    for record in complete(ranking.shown, plan, store.rows):
+        store.save(record)
+    store.save_answer(result_of(ranking, plan).to_json())
     return store

@@ -17,7 +17,7 @@ from trainables.engine.training import Trainer
 from trainables.losses import CalibrationLoss, available_losses, loss_class, make_loss
 from trainables.models import make_model
 from trainables.posthoc import cross_fitted
-from trainables.trials.outcome import summarise
+from trainables.trials.outcome import Extent, summarise
 
 TASK = EachPixel(5)
 CPU = torch.device("cpu")
@@ -161,16 +161,14 @@ def test_temperatures_are_fitted_on_other_images() -> None:
 
 def test_outcomes_have_intervals_by_image() -> None:
     predictions = clustered(40, 10)
-    arguments: dict[str, Any] = {"names": ["ece", "error", "auroc"], "own": {"own": M.error_rate}}
-    found = summarise(
-        predictions,
-        predictions,
-        intervals=["ece", "error", "auroc"],
-        references=["smooth_ece"],
-        clusters=(images(40, 10),) * 2,
-        **arguments,
-    )
-    independent = summarise(predictions, predictions, intervals=["error"], **arguments)
+    names = ("ece", "error", "auroc")
+    arguments: dict[str, Any] = {
+        "extent": Extent(names, (*names, "own"), ("smooth_ece",)),
+        "own": {"own": M.error_rate},
+    }
+    by_image = (images(40, 10),) * 2
+    found = summarise(predictions, predictions, clusters=by_image, **arguments)
+    independent = summarise(predictions, predictions, **arguments)
     for name in ("error", "own"):
         width = found[f"test_{name}_high"] - found[f"test_{name}_low"]
         assert width > 2 * (independent[f"test_{name}_high"] - independent[f"test_{name}_low"])

@@ -121,8 +121,9 @@ class TrialSetup:
         outcome_epochs: Epochs after which a trial may end: the rungs of the scheduler and the last
             epoch. Before it reports them, a trial writes its predictions; if it cannot be stopped,
             only after the last.
-        rung_metrics: Metrics of the outcome at a rung, besides those of every epoch. All metrics
-            are computed only at the last epoch, because they take long.
+        deciding_metrics: The objectives and the metrics with a limit, such as ``val_ece``. The
+            outcome of a searched trial has them besides those of every epoch; all metrics take
+            long, and only finalists compute them.
         own_metrics: Paths of custom metrics to include in outcomes.
         threads: Number of CPU threads per worker.
         user_paths: Folders to add to ``sys.path`` for custom losses and models.
@@ -139,7 +140,7 @@ class TrialSetup:
     training: TrainingConfig
     trials_uri: str
     outcome_epochs: tuple[int, ...]
-    rung_metrics: tuple[str, ...] = ()
+    deciding_metrics: tuple[str, ...] = ()
     own_metrics: tuple[str, ...] = ()
     threads: int = 1
     user_paths: tuple[str, ...] = ()

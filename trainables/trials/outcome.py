@@ -3,8 +3,10 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from statistics import fmean
+from typing import Self
 
 import torch
 from torch import Tensor
@@ -14,6 +16,7 @@ from trainables.contract.config import Criterion
 from trainables.contract.metric_names import MetricName, SplitName, Statistic
 from trainables.data.core.base import EvaluationSet
 from trainables.data.core.tasks import each_label
+from trainables.files.rows import Rows
 from trainables.metrics.own_metric import OwnMetric
 from trainables.posthoc import TemperatureScaling, cross_fitted
 
@@ -22,13 +25,51 @@ Clusters = tuple[Tensor | None, Tensor | None]
 _RESAMPLES = 200  # bootstrap resamples of custom metrics, which may be slow
 
 
+@dataclass(frozen=True)
+class Extent:
+    """The metrics of an outcome.
+
+    Attributes:
+        names: Metrics, raw and scaled, on both splits; None for all.
+        intervals: Those with an interval: ``ece`` wherever it is measured, ``val_ece`` only there.
+            Calibration errors among them also get a reference.
+        references: Further calibration errors with a reference.
+    """
+
+    names: tuple[str, ...] | None = None
+    intervals: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
+
+    @classmethod
+    def of_search(cls, deciding: Sequence[str], *, ended: bool) -> Self:
+        """What the search reads: few metrics and, once a trial has ended, few intervals.
+
+        `deciding` are the objectives and the metrics with a limit, such as ``val_ece``.
+        """
+        return cls(_usual(deciding), ("val_error", *deciding) if ended else ())
+
+    @classmethod
+    def whole(cls, deciding: Sequence[str], own: Iterable[str] = ()) -> Self:
+        """What a result shows, which takes ten times as long; `own` are custom metrics."""
+        return cls(None, (*_usual(deciding), *own), M.REFERENCED_METRICS)
+
+    def at(self, split: SplitName, scaled: bool) -> Self:
+        """The extent on one split, with the intervals by the names of their metrics."""
+        named = (MetricName.parse(name) for name in self.intervals)
+        here = (n.metric for n in named if not n.split or (n.split, n.scaled) == (split, scaled))
+        return replace(self, intervals=tuple(dict.fromkeys(here)))
+
+
+def _usual(deciding: Sequence[str]) -> tuple[str, ...]:
+    metrics = (MetricName.parse(name).metric for name in deciding)
+    return tuple(dict.fromkeys((*M.EPOCH_METRICS, *(m for m in metrics if m in M.METRIC_NAMES))))
+
+
 def summarise(
     validation: Predictions,
     test: Predictions,
     adapting: Predictions | None = None,
-    names: Sequence[str] | None = None,
-    intervals: Sequence[str] = (),
-    references: Sequence[str] = (),
+    extent: Extent = Extent(),
     own: Mapping[str, OwnMetric] | None = None,
     decisions: int = 1,
     clusters: Clusters = (None, None),
@@ -44,10 +85,8 @@ def summarise(
         validation: Logits (N, K) and labels (N,) of the validation split.
         test: Logits and labels of the test split, which is never used for selection.
         adapting: Logits and labels to fit the temperature on, if they are separate.
-        names: Names of metrics; None for all.
-        intervals: Metrics with an interval. Calibration errors among them also get a reference.
-        references: Further calibration errors with a reference.
-        own: Custom metrics by name, with bootstrap intervals if ``intervals`` is not empty.
+        extent: Which metrics and intervals; by default all metrics.
+        own: Custom metrics by name; their intervals are from the bootstrap.
         decisions: Number of consecutive rows per sample that are different decisions. All metrics,
             and the ends of intervals, are then means over the decisions, as if their errors were
             perfectly correlated.
@@ -59,71 +98,101 @@ def summarise(
     Returns:
         Values by :class:`~trainables.contract.metric_names.MetricName`, such as ``val_ece``,
             ``test_nll_scaled``, and statistics of :func:`trainables.metrics.interval`,
-            :func:`trainables.metrics.calibrated_reference` and, on the test split,
-            :func:`trainables.metrics.nll_calibration`; also ``temperature`` and
+            :func:`trainables.metrics.calibrated_reference` and, with an interval of the NLL on the
+            test split, :func:`trainables.metrics.nll_calibration`; also ``temperature`` and
             ``temperature_at_bound`` (1.0 if it is at an end of its range). Undefined values are
             left out.
     """
     scaling = partial(TemperatureScaling, criterion)
     scaler = scaling().fit(*(adapting or validation))
-    values = {
+    scaled = [scaler(logits) for logits, _ in (validation, test)]
+    if adapting is None:  # do not evaluate on the samples of the fit
+        scaled[0] = cross_fitted(*validation, scaling, clusters=clusters[0])
+    return {
         "temperature": float(scaler.temperature),
         "temperature_at_bound": float(scaler.at_bound),
+        **_of_splits(validation, test, scaled, extent, own or {}, decisions, clusters),
     }
-    splits: tuple[tuple[SplitName, Predictions, Tensor | None], ...] = (
-        ("val", validation, clusters[0]),
-        ("test", test, clusters[1]),
-    )
-    for split, (logits, labels), ids in splits:
-        calibrated = scaler(logits)
-        if split == "val" and adapting is None:  # do not evaluate on the samples of the fit
-            calibrated = cross_fitted(logits, labels, scaling, clusters=ids)
-        for scaled, each in ((False, logits), (True, calibrated)):
-            found = _measured(
-                (each, labels), names, intervals, references, own or {}, decisions, ids
-            )
+
+
+def completed(
+    outcome: Mapping[str, float],
+    validation: Rows,
+    test: Rows,
+    extent: Extent,
+    criterion: Criterion | None,
+) -> dict[str, float]:
+    """A trial's outcome with further metrics, from its stored predictions.
+
+    What it has stays. `criterion` is that of :func:`summarise`, or None if the temperature was
+    fitted on other samples than these. Custom metrics are not computed again.
+    """
+    clusters = validation.clusters(), test.clusters()
+    of_val, of_test = validation.tensors(), test.tensors()
+    scaled = [logits / outcome["temperature"] for logits, _ in (of_val, of_test)]
+    if criterion is not None:
+        scaling = partial(TemperatureScaling, criterion)
+        scaled[0] = cross_fitted(*of_val, scaling, clusters=clusters[0])
+    found = _of_splits(of_val, of_test, scaled, extent, {}, test.decisions, clusters)
+    return found | {**outcome}
+
+
+def _of_splits(
+    validation: Predictions,
+    test: Predictions,
+    scaled: Sequence[Tensor],
+    extent: Extent,
+    own: Mapping[str, OwnMetric],
+    decisions: int,
+    clusters: Clusters,
+) -> dict[str, float]:
+    """The metrics of both splits; `scaled` are the logits of each after temperature scaling."""
+    values: dict[str, float] = {}
+    splits: tuple[tuple[SplitName, Predictions], ...] = (("val", validation), ("test", test))
+    for (split, (logits, labels)), calibrated, ids in zip(splits, scaled, clusters, strict=True):
+        for after, each in ((False, logits), (True, calibrated)):
+            found = _measured((each, labels), extent.at(split, after), own, decisions, ids)
             values |= {
-                str(MetricName(metric, split, scaled, statistic)): value
+                str(MetricName(metric, split, after, statistic)): value
                 for (metric, statistic), value in found.items()
             }
-    if intervals:
+    if "nll" in extent.at("test", scaled=False).intervals:
         logits, labels = test
         units = clusters[1]
         if units is None and decisions > 1:
             units = torch.arange(len(labels)) // decisions
-        _, *ends = M.nll_calibration(logits, scaler(logits), labels, clusters=units)
+        _, *ends = M.nll_calibration(logits, scaled[1], labels, clusters=units)
         values |= zip(("test_nll_calibration_low", "test_nll_calibration_high"), ends, strict=True)
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
 def _measured(
     predictions: Predictions,
-    names: Sequence[str] | None,
-    intervals: Sequence[str],
-    references: Sequence[str],
+    extent: Extent,
     own: Mapping[str, OwnMetric],
     decisions: int,
     clusters: Tensor | None,
 ) -> dict[tuple[str, Statistic], float]:
-    """The values of one split by metric and statistic; see :func:`summarise`."""
+    """The values of one split by metric and statistic."""
     logits, labels = predictions
     found: dict[tuple[str, Statistic], float] = {}
-    for name, value in evaluate(logits, labels, names, decisions).items():
+    for name, value in evaluate(logits, labels, extent.names, decisions).items():
         found[name, ""] = value
     probs = each_label(torch.softmax(logits.double(), dim=1), decisions)
     parts = list(zip(probs, each_label(labels, decisions), strict=True))
     ids = None if clusters is None else clusters[::decisions]
     for name, function in own.items():
         found[name, ""] = _mean(float(function(*part)) for part in parts)
-        if intervals:
+        if name in extent.intervals:
             _, found[name, "low"], found[name, "high"] = _means(
                 M.bootstrap(function, *part, num_resamples=_RESAMPLES, clusters=ids)
                 for part in parts
             )
-    of_parts = [M.intervals(*part, intervals, clusters=ids) for part in parts]
-    for name in intervals:
+    names = [name for name in extent.intervals if name in M.METRIC_NAMES]
+    of_parts = [M.intervals(*part, names, clusters=ids) for part in parts]
+    for name in names:
         _, found[name, "low"], found[name, "high"] = _means(each[name] for each in of_parts)
-    for name in dict.fromkeys((*intervals, *references)):
+    for name in dict.fromkeys((*names, *extent.references)):
         if name in M.REFERENCED_METRICS:
             found[name, "calibrated"], _, found[name, "calibrated_high"] = _means(
                 M.calibrated_reference(name, each, labels=truth, clusters=ids)

@@ -25,7 +25,7 @@ from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
 from trainables.data.kinds.words import Tokens, WeightedWords
 from trainables.metrics import EPOCH_METRICS
-from trainables.trials.outcome import Predictions, summarise
+from trainables.trials.outcome import Extent, Predictions, summarise
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
@@ -75,7 +75,9 @@ def reference_models(
             _predicted(classifier, model, split, dataset.num_classes)
             for split in (dataset.validation, dataset.test)
         )
-        found[model.name] = summarise(validation, test, names=names, criterion=criterion)
+        found[model.name] = summarise(
+            validation, test, extent=Extent(tuple(names)), criterion=criterion
+        )
     return found
 
 

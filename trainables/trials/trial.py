@@ -44,7 +44,13 @@ from trainables.runtime.devices import (
 )
 from trainables.runtime.distributed import from_first_worker, rank
 from trainables.trials.kept_epoch import LowestEpoch
-from trainables.trials.outcome import Predictions, evaluate, summarise, summarise_evaluation_sets
+from trainables.trials.outcome import (
+    Extent,
+    Predictions,
+    evaluate,
+    summarise,
+    summarise_evaluation_sets,
+)
 
 CPU = torch.device("cpu")
 
@@ -281,20 +287,18 @@ class TrialRun:
         found = {str(MetricName(name, "val")): value for name, value in values.items()}
         if test is None:
             return found
-        last = epoch >= self.training.epochs
-        finalist = self.config.role == "finalist"
-        names = tuple(dict.fromkeys((*M.EPOCH_METRICS, *self.setup.rung_metrics)))
+        deciding = self.setup.deciding_metrics
+        own = {metric_name(path): own_metric(path) for path in self.setup.own_metrics}
         of_splits = {"validation": validation, "test": test}
         rows = {split: self._rows(split, each) for split, each in of_splits.items()}
         found |= summarise(
             validation,
             test,
             adapting if self.training.adapt_share else None,
-            names=None if last else names,
-            intervals=names if last else (),
-            # References for all calibration errors take as long as all metrics together.
-            references=M.REFERENCED_METRICS if last and finalist else (),
-            own={metric_name(path): own_metric(path) for path in self.setup.own_metrics},
+            Extent.whole(deciding, own)
+            if self.config.role == "finalist"
+            else Extent.of_search(deciding, ended=epoch >= self.training.epochs),
+            own,
             decisions=task.decisions,
             clusters=(rows["validation"].clusters(), rows["test"].clusters()),
             criterion=self.setup.criterion,

@@ -51,6 +51,19 @@ def test_a_hundred_that_have_ended_are_read_from_one_file(
     assert len(messages) == 1 and "00203/trial.json is damaged" in messages[0]
 
 
+def test_a_record_that_changes_later_is_read_as_it_is(
+    store: SweepStore, records: list[TrialRecord]
+) -> None:
+    writer = BlockWriter(store.folder, records)
+    for record in (records[7], records[203]):
+        record.complete({**record.outcome, "val_auroc": 0.5})
+        store.save(record)
+        writer.replace(record)
+    assert names(store) == ["00000.json", "00100.json"]
+    assert store.load_records() == records
+    assert records[7].outcome["val_auroc"] == 0.5 != records[8].outcome.get("val_auroc")
+
+
 def test_a_resume_writes_what_is_missing(store: SweepStore, records: list[TrialRecord]) -> None:
     BlockWriter(store.folder, store.load_records())
     assert names(store) == ["00000.json", "00100.json"]

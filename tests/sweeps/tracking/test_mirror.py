@@ -305,6 +305,22 @@ def test_runs_sorted_by_rank_have_the_chosen_setting_first(
     assert (found[1].data.tags["val ECE"], found[1].data.tags["T"]) == (".0200", "1.30")
 
 
+def test_metrics_that_a_trial_gets_later_are_added(fresh: Path) -> None:
+    sweep, records = make_sweep("later-metrics"), make_records()[:3]
+    mirror = make_mirror(fresh, sweep, records)
+    for record in records:
+        mirror.sync(record)
+    records[0].complete({**records[0].outcome, "test_auroc": 0.75, "test_ece_low": 0.01})
+    mirror.answer(ending_of(records, sweep))
+    run, client = runs_of(fresh, sweep.name)["0"], client_of(fresh)
+    assert run.data.metrics["test_auroc"] == 0.75
+    assert run.data.tags["rank"].strip() == "2"
+    epochs = client.get_metric_history(run.info.run_id, "val_ece")
+    assert len(epochs) == len(records[0].history)
+    file = Path(client.download_artifacts(run.info.run_id, "metrics.json"))
+    assert json.loads(file.read_text())["test_ece_low"] == 0.01
+
+
 def test_the_parent_run_describes_the_sweep(storage: Path, written: list[TrialRecord]) -> None:
     client, parent = client_of(storage), runs_of(storage, "whole")[""]
     note = parent.data.tags["mlflow.note.content"]

@@ -17,7 +17,7 @@ from trainables.files.rows import Rows
 from trainables.files.storage import Folder
 from trainables.metrics import METRIC_NAMES, evaluate
 from trainables.posthoc import TemperatureScaling, cross_fitted
-from trainables.trials.outcome import summarise
+from trainables.trials.outcome import Extent, summarise
 
 
 def overconfident(num_samples: int, seed: int, scale: float = 3.0) -> tuple[Tensor, Tensor]:
@@ -34,8 +34,13 @@ def doubled_brier(probs: Tensor, labels: Tensor) -> float:
 
 def test_custom_metrics_are_raw_and_scaled_with_intervals_at_the_end() -> None:
     validation, test = overconfident(300, 0), overconfident(200, 1)
-    at_rung = summarise(validation, test, names=("ece",), own={"doubled": doubled_brier})
-    last = summarise(validation, test, intervals=["ece"], own={"doubled": doubled_brier})
+    at_rung = summarise(validation, test, extent=Extent(("ece",)), own={"doubled": doubled_brier})
+    last = summarise(
+        validation,
+        test,
+        extent=Extent(intervals=("ece", "doubled")),
+        own={"doubled": doubled_brier},
+    )
     for values in (at_rung, last):
         for split, (logits, labels) in (("val", validation), ("test", test)):
             doubled = 2 * M.brier_score(logits.softmax(dim=1), labels)
@@ -48,7 +53,7 @@ def test_custom_metrics_are_raw_and_scaled_with_intervals_at_the_end() -> None:
 
 def test_every_metric_is_there_raw_and_scaled() -> None:
     validation, test = overconfident(2000, 0), overconfident(1000, 1)
-    values = summarise(validation, test, intervals=["ece", "nll"])
+    values = summarise(validation, test, extent=Extent(intervals=("ece", "nll")))
     for split, (logits, labels) in (("val", validation), ("test", test)):
         calibrated = (
             cross_fitted(logits, labels) if split == "val" else logits / values["temperature"]
@@ -79,7 +84,9 @@ def test_every_interval_comes_from_one_function(monkeypatch: pytest.MonkeyPatch)
         return dict.fromkeys(names, (0.0, 0.25, 0.75))
 
     monkeypatch.setattr(M, "intervals", intervals)
-    values = summarise(overconfident(80, 0), overconfident(80, 1), intervals=METRIC_NAMES)
+    values = summarise(
+        overconfident(80, 0), overconfident(80, 1), extent=Extent(intervals=METRIC_NAMES)
+    )
     values = {name: value for name, value in values.items() if "nll_calibration" not in name}
     low = {value for name, value in values.items() if name.endswith("_low")}
     high = {v for n, v in values.items() if n.endswith("_high") and "calibrated" not in n}
@@ -89,7 +96,7 @@ def test_every_interval_comes_from_one_function(monkeypatch: pytest.MonkeyPatch)
 
 def test_calibration_errors_may_have_a_reference_without_an_interval() -> None:
     validation, test = overconfident(80, 0), overconfident(80, 1)
-    values = summarise(validation, test, intervals=["nll"], references=["smooth_ece", "ece"])
+    values = summarise(validation, test, extent=Extent(None, ("nll",), ("smooth_ece", "ece")))
     probs = torch.softmax(test[0].double(), dim=1)
     for name in ("smooth_ece", "ece"):
         mean, _, most = M.calibrated_reference(name, probs)

@@ -175,9 +175,9 @@ def test_what_it_reports_is_what_a_trial_has(tmp_path: Path, digits: Dataset) ->
     logits, labels = Rows.read(Folder(str(tmp_path)) / "00000", "test").tensors()
     assert labels.tolist() == digits.test.labels.tolist()
     expected = M.evaluate(logits, labels)
-    for name in M.METRIC_NAMES:
+    for name in M.EPOCH_METRICS:
         assert last[f"test_{name}"] == pytest.approx(expected[name], abs=1e-6), name
-    assert "val_ece_low" in last
+    assert "val_error_low" in last
 
 
 def test_a_finished_trial_reports_its_end_once_more(tmp_path: Path, digits: Dataset) -> None:

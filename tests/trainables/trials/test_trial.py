@@ -37,6 +37,7 @@ from trainables.files.storage import Folder
 from trainables.metrics import METRIC_NAMES
 from trainables.posthoc import TemperatureScaling, cross_fitted
 from trainables.runtime.devices import DeviceFailedError, has_failed
+from trainables.trials.outcome import Extent, completed
 from trainables.trials.trial import TrialRun, validation_parts
 
 EPOCHS = 4
@@ -142,7 +143,7 @@ def test_the_network_of_the_selected_epoch_is_the_result(tmp_path: Path, digits:
 
 
 def test_outcomes_are_written_where_a_trial_may_end(tmp_path: Path, digits: Dataset) -> None:
-    run = start(digits, replace(make_setup(tmp_path), rung_metrics=("smooth_ece",)))
+    run = start(digits, replace(make_setup(tmp_path), deciding_metrics=("val_smooth_ece",)))
     first, second = entries(run, 2)
     assert "temperature" not in first
     cheap = {"temperature", "val_ece", "test_ece_scaled", "val_smooth_ece", "val_smooth_ece_scaled"}
@@ -155,8 +156,31 @@ def test_outcomes_are_written_where_a_trial_may_end(tmp_path: Path, digits: Data
     error = float((logits.argmax(1) != labels).double().mean())
     assert error == pytest.approx(second["test_error"])
     *_, last = entries(run, EPOCHS - 2)
-    assert {f"{split}_{name}" for split in ("val", "test") for name in METRIC_NAMES} <= last.keys()
-    assert 0 <= last["val_ece_low"] <= last["val_ece_high"]
+    assert 0 <= last["val_smooth_ece_low"] <= last["val_smooth_ece_high"]
+    assert last["val_error_low"] < last["val_error_high"]
+    assert not {"val_kde_ece", "val_ece_low", "test_smooth_ece_low"} & last.keys()
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3])
+def test_a_finalists_metrics_are_those_of_its_stored_predictions(
+    tmp_path: Path, digits: Dataset, share: float
+) -> None:
+    deciding = ("val_smooth_ece",)
+    outcomes = {}
+    roles: tuple[Role, ...] = ("search", "finalist")
+    for role in roles:
+        setup = make_setup(tmp_path / role, epochs=1, adapt_share=share)
+        config = replace(CONFIG, role=role)
+        run = TrialRun(digits, replace(setup, deciding_metrics=deciding), config)
+        (outcomes[role],) = entries(run, 1)
+    folder = Folder(str(tmp_path / "search")) / "00007"
+    rows = Rows.read(folder, "validation"), Rows.read(folder, "test")
+    criterion = None if share else "nll"
+    found = completed(outcomes["search"], *rows, Extent.whole(deciding), criterion)
+    assert found == outcomes["finalist"]
+    names = {f"{split}_{name}" for split in ("val", "test") for name in METRIC_NAMES}
+    assert names <= found.keys()
+    assert 0 <= found["test_ece_low"] <= found["test_ece_high"]
 
 
 @pytest.mark.parametrize("role", ["baseline", "finalist"])
@@ -458,10 +482,7 @@ def test_finalists_are_evaluated_on_further_sets_at_their_end(
         expected = M.ood_metrics(*sure)["auroc"]
         assert last[f"ood_upside_down_auroc{ending}"] == pytest.approx(expected, abs=1e-4)
     searched = entries(TrialRun(data, make_setup(tmp_path / "b"), CONFIG), EPOCHS)
-    of_finalists = {
-        key for key in last if key.startswith(("shift_", "ood_")) or "_calibrated" in key
-    }
-    assert {key for key in searched[-1] if "_calibrated" not in key} == last.keys() - of_finalists
+    assert not any(name.startswith(("shift_", "ood_")) for name in searched[-1])
 
 
 def test_a_scaled_validation_metric_is_cross_fitted_where_nothing_is_kept_apart(

@@ -15,7 +15,7 @@ from trainables.data.core.base import Dataset, Split
 from trainables.data.core.tasks import OneClass, SeveralLabels, each_label, strata
 from trainables.data.kinds.samples import Arrays
 from trainables.losses import available_losses, loss_class, make_loss
-from trainables.trials.outcome import evaluate, summarise
+from trainables.trials.outcome import Extent, evaluate, summarise
 
 TASK = SeveralLabels(("a", "b", "c"))
 COUNT = 400
@@ -110,9 +110,7 @@ def repeated(array: Tensor) -> Tensor:
 def test_identical_labels_have_the_interval_of_one(drawn: tuple[Tensor, Tensor]) -> None:
     logits, labels = SeveralLabels(("a", "b")).decisions_of(*(each[:, :1] for each in drawn))
     arguments: dict[str, Any] = {
-        "names": ["ece", "nll", "auroc"],
-        "intervals": ["ece", "nll", "auroc"],
-        "references": ["ece"],
+        "extent": Extent(("ece", "nll", "auroc"), ("ece", "nll", "auroc", "wrong"), ("ece",)),
         "own": {"wrong": M.error_rate},
         "criterion": "nll_unpenalised",  # three times the rows weigh more against a prior
     }
