@@ -4,7 +4,8 @@
 memory. ``s3`` resumes a finished sweep in a local S3 (moto's server): once with only the files of
 the trials, as earlier versions of calsweep left them, and once with the blocks that the first
 resume writes. ``resume`` is timed until the result is printed. The records of the trials are
-synthetic, as large as real ones with 27 epochs, and every second trial was stopped at a rung.
+synthetic, as large as those of finalists with 27 epochs, and every second trial was stopped at a
+rung.
 """
 
 import argparse

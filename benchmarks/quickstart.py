@@ -4,7 +4,8 @@
 
 CPU seconds are those of all processes that the command starts, Ray's included. The environment of
 the older build is made in a temporary folder, with git and uv. A trial is the same in both builds
-if its setting, its seed, its epochs and every digit of its last epoch are.
+if its setting, its seed, its epochs and every digit of what every trial reports on the validation
+split are.
 """
 
 import argparse
@@ -25,6 +26,7 @@ import psutil
 
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
+from trainables.metrics import EPOCH_METRICS
 
 ROOT = Path(__file__).parent.parent
 ADOPT_ORPHANS = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
@@ -117,9 +119,10 @@ def quickstart(python: Path, overrides: Sequence[str] = ()) -> Run:
 
 
 def outcome(record: TrialRecord) -> str:
-    """What a trial trained, and its last epoch without times."""
+    """What a trial trained, and the validation metrics that every trial has."""
     last = record.history[-1]
-    numbers = {name: value for name, value in sorted(last.items()) if name.startswith("val_")}
+    names = [f"val_{name}{scaled}" for name in EPOCH_METRICS for scaled in ("", "_scaled")]
+    numbers = {name: last[name] for name in names}
     return f"{record.setting} {record.seed} {record.epochs} {numbers}"
 
 
