@@ -229,9 +229,12 @@ class Mirror:
         run = self._runs.get(record.number)
         if run is None or not run.id or run.deleted:
             return
-        metrics = run_metrics(record.history[-1:], run.times, shown_names(self._plan))
+        shown = shown_names(self._plan)
+        found = run_metrics(record.history[-1:], run.times, shown)
+        metrics = [metric for metric in found if metric[0] in shown]  # it may have others already
         words = end_tags(record, self._plan.rule.objective)
-        log(self._client, run.id, {}, metrics, {k: v for k, v in words.items() if k != RANK})
+        del words[RANK]
+        log(self._client, run.id, {}, metrics, words)
         if run.closed:  # else its files follow
             self._client.log_text(run.id, metrics_file(record), METRICS)
 
