@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator
 
+from sweeps.errors import first_line
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from trainables.files.rows import ReadRows
@@ -17,20 +18,24 @@ _IN_WHOLE = "test_nll_low"  # an interval that the search does not need
 def complete(records: Iterable[TrialRecord], plan: Plan, read: ReadRows) -> Iterator[TrialRecord]:
     """Add what finished trials lack of all metrics, from their predictions; gives those changed.
 
-    Trials whose predictions cannot be read are left as they are.
+    Trials are left as they are if their predictions cannot be read or the code of a custom metric
+    is missing or fails.
     """
+    from trainables.metrics.own_metric import own_metrics
     from trainables.trials.outcome import Extent, completed
 
-    sweep = plan.sweep
+    sweep, deciding = plan.sweep, plan.rule.deciding
     criterion = None if sweep.training.adapt_share else plan.rule.criterion
     for record in records:
         if record.state != "finished" or not record.searched or _IN_WHOLE in record.outcome:
             continue
         try:
             rows = read("validation", record.number), read("test", record.number)
-            found = completed(record.outcome, *rows, Extent.whole(plan.rule.deciding), criterion)
-        except (OSError, ValueError) as error:  # pyarrow raises ValueErrors
-            logger.warning("trial %d has few metrics: %s", record.number, error)
+            own = own_metrics(sweep.search.own_metrics)
+            extent = Extent.whole(deciding, own)
+            found = completed(record.outcome, *rows, extent, own, criterion)
+        except Exception as error:  # a custom metric may raise anything
+            logger.warning("trial %d has few metrics: %s", record.number, first_line(error))
         else:
             record.complete(found)
             yield record

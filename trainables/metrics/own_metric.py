@@ -1,6 +1,6 @@
 """A custom metric as the objective: ``search.objective: package.module:function``."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import torch
@@ -31,6 +31,11 @@ def own_metric(path: str) -> OwnMetric:
             f"objective {path!r} is called as a metric of calsweep, {name}; give it another name"
         )
     return CATALOGUE.find(path)  # type: ignore[no-any-return]
+
+
+def own_metrics(paths: Iterable[str]) -> dict[str, OwnMetric]:
+    """The functions at these paths by name; errors as in :func:`own_metric`."""
+    return {metric_name(path): own_metric(path) for path in paths}
 
 
 def check_own_metric(path: str, num_classes: int) -> None:

@@ -120,12 +120,13 @@ def completed(
     validation: Rows,
     test: Rows,
     extent: Extent,
+    own: Mapping[str, OwnMetric],
     criterion: Criterion | None,
 ) -> dict[str, float]:
     """A trial's outcome with further metrics, from its stored predictions.
 
-    What it has stays. `criterion` is that of :func:`summarise`, or None if the temperature was
-    fitted on other samples than these. Custom metrics are not computed again.
+    What it has stays. `extent`, `own` and `criterion` are those of :func:`summarise`, the criterion
+    None if the temperature was fitted on other samples than these.
     """
     clusters = validation.clusters(), test.clusters()
     of_val, of_test = validation.tensors(), test.tensors()
@@ -133,7 +134,7 @@ def completed(
     if criterion is not None:
         scaling = partial(TemperatureScaling, criterion)
         scaled[0] = cross_fitted(*of_val, scaling, clusters=clusters[0])
-    found = _of_splits(of_val, of_test, scaled, extent, {}, test.decisions, clusters)
+    found = _of_splits(of_val, of_test, scaled, extent, own, test.decisions, clusters)
     return found | {**outcome}
 
 

@@ -31,7 +31,7 @@ from trainables.files.checkpoints import load_checkpoint, save_checkpoint
 from trainables.files.rows import Rows
 from trainables.files.storage import Folder
 from trainables.losses import CalibrationLoss, make_loss
-from trainables.metrics.own_metric import metric_name, own_metric
+from trainables.metrics.own_metric import own_metrics
 from trainables.models import Classifier, model_for
 from trainables.plugins.arguments import first_line
 from trainables.runtime.devices import (
@@ -288,7 +288,7 @@ class TrialRun:
         if test is None:
             return found
         deciding = self.setup.deciding_metrics
-        own = {metric_name(path): own_metric(path) for path in self.setup.own_metrics}
+        own = own_metrics(self.setup.own_metrics)
         of_splits = {"validation": validation, "test": test}
         rows = {split: self._rows(split, each) for split, each in of_splits.items()}
         found |= summarise(

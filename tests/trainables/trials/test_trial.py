@@ -161,26 +161,32 @@ def test_outcomes_are_written_where_a_trial_may_end(tmp_path: Path, digits: Data
     assert not {"val_kde_ece", "val_ece_low", "test_smooth_ece_low"} & last.keys()
 
 
+def own(probs: torch.Tensor, labels: torch.Tensor) -> float:
+    return float(M.brier_score(probs, labels))
+
+
 @pytest.mark.parametrize("share", [0.0, 0.3])
 def test_a_finalists_metrics_are_those_of_its_stored_predictions(
     tmp_path: Path, digits: Dataset, share: float
 ) -> None:
-    deciding = ("val_smooth_ece",)
+    deciding, paths = ("val_smooth_ece", "val_own"), (f"{__name__}:own",)
     outcomes = {}
     roles: tuple[Role, ...] = ("search", "finalist")
     for role in roles:
         setup = make_setup(tmp_path / role, epochs=1, adapt_share=share)
         config = replace(CONFIG, role=role)
-        run = TrialRun(digits, replace(setup, deciding_metrics=deciding), config)
+        setup = replace(setup, deciding_metrics=deciding, own_metrics=paths)
+        run = TrialRun(digits, setup, config)
         (outcomes[role],) = entries(run, 1)
     folder = Folder(str(tmp_path / "search")) / "00007"
     rows = Rows.read(folder, "validation"), Rows.read(folder, "test")
-    criterion = None if share else "nll"
-    found = completed(outcomes["search"], *rows, Extent.whole(deciding), criterion)
+    extent, criterion = Extent.whole(deciding, ["own"]), None if share else "nll"
+    found = completed(outcomes["search"], *rows, extent, {"own": own}, criterion)
     assert found == outcomes["finalist"]
     names = {f"{split}_{name}" for split in ("val", "test") for name in METRIC_NAMES}
     assert names <= found.keys()
     assert 0 <= found["test_ece_low"] <= found["test_ece_high"]
+    assert "val_own_low" in outcomes["search"] and "test_own_low" not in outcomes["search"]
 
 
 @pytest.mark.parametrize("role", ["baseline", "finalist"])
