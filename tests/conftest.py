@@ -1,6 +1,8 @@
 """Settings and fixtures of all tests."""
 
+import gc
 import os
+import re
 import sys
 
 # NumPy, SciPy and PyTorch read them when they are imported, here and in the processes that tests
@@ -20,6 +22,9 @@ from hypothesis import settings
 from sweeps.cluster.ray_internals import LOCAL_SETTINGS
 from tests.harness import ray_session as shared_session
 from tests.harness.database import copy_instead, empty_database
+
+# Until all tests are collected: what is imported stays, and to search it for garbage takes seconds.
+gc.disable()
 
 # Tests start hundreds of processes: where Python may not keep its byte code, as in many containers,
 # each would compile PyTorch, Ray and MLflow anew, which takes longer than all else it does.
@@ -83,18 +88,45 @@ LONGEST = (  # begin first, as other processes would wait for the end of a long 
 )
 
 
+IN_TEXT = {  # of files with such tests
+    "slow": re.compile(r"mark\.(slow|any_version)\b|are marked slow"),
+    "alone": re.compile(r"mark\.alone\b"),
+}
+
+
 def pytest_configure() -> None:
     gone = [name for name in (*HOST_FACING, *LONGEST) if not (HERE / name).exists()]
     if gone:
         raise pytest.UsageError(f"tests/conftest.py names what does not exist: {gone}")
 
 
+@cache  # there are many tests in a file
+def faces_a_host(path: Path) -> bool:
+    return any(path.is_relative_to(HERE / name) for name in HOST_FACING)
+
+
+@cache
+def names(path: Path, marker: str) -> bool:
+    return IN_TEXT[marker].search(path.read_text(encoding="utf-8")) is not None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Whether no test of a file can be selected, so that its imports take no time."""
+    if not collection_path.name.startswith("test_") or collection_path.suffix != ".py":
+        return None
+    marker = config.option.markexpr.partition(" ")[0]
+    if marker == "host" and not faces_a_host(collection_path):
+        return True
+    return True if marker in IN_TEXT and not names(collection_path, marker) else None
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    @cache  # there are many tests in a file
-    def faces_a_host(path: Path) -> bool:
-        return any(path.is_relative_to(HERE / name) for name in HOST_FACING)
-
     place = {HERE / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path, len(place)))
     for item in items:
@@ -102,6 +134,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker("host")
         if item.get_closest_marker("any_version"):
             item.add_marker("slow")
+        for marker in IN_TEXT:
+            if item.get_closest_marker(marker) and not names(item.path, marker):
+                raise pytest.UsageError(f"{item.path} does not name the marker {marker}")
 
 
 @pytest.fixture(scope="module")

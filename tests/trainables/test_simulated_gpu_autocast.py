@@ -17,6 +17,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tests.harness.simulated_gpu import CAN_SIMULATE, NEEDS_NEWER_TORCH
+
+# Some of MODELS are marked slow.
 from tests.trainables.models.test_models import MODELS, images, kinds, make, rows
 from trainables.losses import available_losses, make_loss
 
