@@ -1,9 +1,10 @@
 """What `calsweep check` predicts for small sweeps, and how long they take.
 
-    python -m benchmarks.durations [NAME...] [--set KEY=VALUE]
+    python -m benchmarks.durations [NAME...] [--set KEY=VALUE] [--debug]
 
 `check` names an upper bound of a sweep's duration. Each sweep is predicted and then run, by the
-command and with Ray, in an empty folder; its seconds include the command's start.
+command, in an empty folder; its seconds include the command's start. With ``--debug`` it runs
+without Ray.
 """
 
 from __future__ import annotations
@@ -65,16 +66,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("names", nargs="*", help=f"of {', '.join(SWEEPS)}; default all")
     parser.add_argument("--set", action="append", default=[], help="as of calsweep run")
+    parser.add_argument("--debug", action="store_true", help="as of calsweep run")
     arguments = parser.parse_args()
+    options = ["--debug"] * arguments.debug
     print(f"{'sweep':24s}{'epoch':>8s}{'at most':>10s}{'took':>8s}{'share':>8s}{'load':>8s}")
     for name in arguments.names or SWEEPS:
-        epoch, bound, took, load = _measure(*SWEEPS[name], arguments.set)
+        epoch, bound, took, load = _measure(*SWEEPS[name], arguments.set, options)
         share = took / bound
         print(f"{name:24s}{epoch:8.2f}{bound:10.0f}{took:8.0f}{share:8.2f}{load:8.1f}", flush=True)
 
 
 def _measure(
-    data: str, sections: dict[str, Any], overrides: list[str]
+    data: str, sections: dict[str, Any], overrides: list[str], options: list[str]
 ) -> tuple[float, float, float, float]:
     """Seconds of an epoch, of the bound and of the run; and the load before it."""
     before = Path.cwd()
@@ -90,7 +93,7 @@ def _measure(
             assert found is not None
             load, start = os.getloadavg()[0], time.perf_counter()
             given = [word for override in overrides for word in ("--set", override)]
-            command = [sys.executable, "-m", "sweeps.cli", "run", "a.yaml", *given]
+            command = [sys.executable, "-m", "sweeps.cli", "run", "a.yaml", *given, *options]
             subprocess.run(command, check=True, capture_output=True)
             return found.epoch, found.whole, time.perf_counter() - start, load
         finally:

@@ -1,6 +1,6 @@
 """Times sweeps that follow each other in one Python process.
 
-    python -m benchmarks.further_sweeps [--sweeps 3]
+    python -m benchmarks.further_sweeps [--sweeps 3] [--debug]
 
 Each is the quickstart with two trials of two epochs. CPU seconds are those of this process and of
 all that it starts, Ray's included.
@@ -27,12 +27,18 @@ def main() -> None:
     """Run the sweeps and print the time of each."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--sweeps", type=int, default=3)
-    sweeps = parser.parse_args().sweeps
+    parser.add_argument("--debug", action="store_true", help="without Ray")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as storage:
-        for number in range(sweeps):
+        for number in range(arguments.sweeps):
             start, cpu = time.perf_counter(), cpu_in_all()
             calsweep.run(
-                "quickstart", name=f"sweep-{number}", storage=storage, set=SMALL, progress=False
+                "quickstart",
+                name=f"sweep-{number}",
+                storage=storage,
+                set=SMALL,
+                progress=False,
+                debug=arguments.debug,
             )
             seconds, used = time.perf_counter() - start, cpu_in_all() - cpu
             print(f"sweep {number}: {seconds:.1f} s, CPU {used:.1f} s", flush=True)

@@ -52,7 +52,7 @@ def main() -> None:
     dataset_mib = arguments.images * 3 * 32 * 32 / MIB
     peaks: dict[int, dict[str, float]] = {}
     stop = threading.Event()
-    watcher = threading.Thread(target=watch, args=(peaks, stop))
+    watcher = threading.Thread(target=watch, args=(peaks, stop), daemon=True)
     with tempfile.TemporaryDirectory() as folder, connection.connected(None):
         sweep = parse_sweep(
             {

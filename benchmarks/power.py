@@ -42,7 +42,6 @@ TRUTHS = (0.0, 0.01, 0.02, 0.03)
 NOISE = 0.7  # of a network's logits, relative to the signal's deviation of 2
 SPREAD = 0.03  # deviation of the logarithm of the factor over seeds
 WAYS = ("two of each", "three of the best", "eight of the best", "auto")
-_LARGE = 60_000
 
 
 def draw_samples(random: np.random.Generator, count: int) -> tuple[np.ndarray, torch.Tensor]:
@@ -58,10 +57,10 @@ def draw_logits(random: np.random.Generator, signal: np.ndarray, factor: float) 
     return torch.from_numpy(factor * (signal + NOISE * random.standard_normal(signal.shape)))
 
 
-def factors() -> dict[float, float]:
-    """By expected ECE, over seeds and many samples, the factor of the logits."""
+def factors(samples: int) -> dict[float, float]:
+    """By expected ECE, over seeds and these many samples, the factor of the logits."""
     random = np.random.default_rng(0)
-    signal, labels = draw_samples(random, _LARGE)
+    signal, labels = draw_samples(random, samples)
     grid = np.linspace(0.85, 1.6, 16)
     seeds = np.exp(SPREAD * np.linspace(-1.5, 1.5, 7))
     weights = np.exp(-(np.linspace(-1.5, 1.5, 7) ** 2) / 2)
@@ -213,12 +212,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--repetitions", type=int, default=200, help="simulated sweeps")
     parser.add_argument("--samples", type=int, default=5000, help="size of a split")
+    parser.add_argument("--large", type=int, default=60_000, help="samples for the factors")
     parser.add_argument(
         "--truths", type=float, nargs="+", choices=TRUTHS, default=list(TRUTHS), help="differences"
     )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    of = factors()
+    of = factors(arguments.large)
     print("| true difference | fresh seeds | trainings | supported by ECE | by NLL calibration |")
     print("| --- " * 5 + "|", flush=True)
     for truth in arguments.truths:

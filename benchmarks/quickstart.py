@@ -1,6 +1,7 @@
 """Times the first command of the README, also against an older build in turns.
 
-    python -m benchmarks.quickstart [--against COMMIT] [--runs 3] [--set KEY=VALUE]
+    python -m benchmarks.quickstart [--against COMMIT] [--runs 3]
+                                   [OPTION OF calsweep run ...]
 
 CPU seconds are those of all processes that the command starts, Ray's included. The environment of
 the older build is made in a temporary folder, with git and uv. A trial is the same in both builds
@@ -51,9 +52,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--against", metavar="COMMIT", help="an older build")
     parser.add_argument("--runs", type=int, default=1, help="of each build")
-    parser.add_argument("--set", action="append", default=[], help="as of calsweep run")
-    arguments = parser.parse_args()
-    overrides = [word for override in arguments.set for word in ("--set", override)]
+    arguments, options = parser.parse_known_args()
     adopt_orphans = partial(ctypes.CDLL(None).prctl, ADOPT_ORPHANS)
     with ExitStack() as stack:
         adopt_orphans(1)
@@ -64,7 +63,7 @@ def main() -> None:
         runs: dict[str, list[Run]] = {name: [] for name in builds}
         for _ in range(arguments.runs):
             for name, python in builds.items():
-                runs[name].append(quickstart(python, overrides))
+                runs[name].append(quickstart(python, options))
                 print(f"{name:12s} {row(runs[name][-1:])}", flush=True)
     print("\nMedians")
     for name, of_build in runs.items():
@@ -90,9 +89,9 @@ def built(commit: str) -> Iterator[Path]:
             subprocess.run([*worktree, "remove", "--force", source], check=True)
 
 
-def quickstart(python: Path, overrides: Sequence[str] = ()) -> Run:
+def quickstart(python: Path, options: Sequence[str] = ()) -> Run:
     """Run it once in an empty folder."""
-    command = [str(python), "-m", "sweeps.cli", "run", "quickstart", *overrides]
+    command = [str(python), "-m", "sweeps.cli", "run", "quickstart", *options]
     nowhere = subprocess.DEVNULL
     with tempfile.TemporaryDirectory() as folder:
         start, before, others = time.time(), cpu_of_ended(), children()

@@ -58,6 +58,7 @@ def main() -> None:
     parser.add_argument("--augmentation", default="crop_flip")
     parser.add_argument("--rounds", type=int, help="of the first table; by default 10, on a GPU 3")
     parser.add_argument("--seeds", type=int, default=0, help="of the second table; 0 for none")
+    parser.add_argument("--epochs", type=int, help="of the second table; by default 20 or 8")
     parser.add_argument("--data", help="folder of FashionMNIST/raw")
     parser.add_argument("--processes", type=int, default=1, help="on a GPU: trials that share it")
     arguments = parser.parse_args()
@@ -83,7 +84,7 @@ def main() -> None:
     for name, speed in speeds.items():
         print(f"{name:28s}{speed:10,.0f}{speed / alone:10.2f}")
     if arguments.seeds:
-        print_quality(arguments.seeds, arguments.data, device)
+        print_quality(arguments.seeds, arguments.epochs, arguments.data, device)
 
 
 def random_images(shape: tuple[int, ...], samples: int = 1_280) -> Dataset:
@@ -333,14 +334,14 @@ def train_on(logits: Tensor, labels: Tensor, optimizer: torch.optim.Optimizer) -
     optimizer.step()
 
 
-def print_quality(seeds: int, data: str | None, device: torch.device) -> None:
+def print_quality(seeds: int, epochs: int | None, data: str | None, device: torch.device) -> None:
     """Accuracy, NLL and ECE on the test split, mean and standard error over seeds."""
     if data is None:
         dataset = load_dataset("digits", seed=0)
-        config = TrainingConfig(epochs=20, batch_size=64, lr=0.05)
+        config = TrainingConfig(epochs=epochs or 20, batch_size=64, lr=0.05)
     else:
         dataset = load_dataset("fashion_mnist", root=data, train_samples=10_000, seed=0)
-        config = TrainingConfig(epochs=8, batch_size=128, lr=0.05)
+        config = TrainingConfig(epochs=epochs or 8, batch_size=128, lr=0.05)
     forms = {
         "ours, bfloat16": replace(config, precision="bfloat16"),
         "ours, float32": replace(config, precision="float32"),

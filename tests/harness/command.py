@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import runpy
 import signal
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 CALSWEEP = str(Path(sys.executable).with_name("calsweep"))
 
@@ -44,6 +46,29 @@ def calsweep(
         outputs = streams[1:]
         stdout, stderr = (output.read_text() for output in outputs)
     return subprocess.CompletedProcess(arguments, code, stdout, stderr)
+
+
+_run = subprocess.run
+
+
+def run_forked(command: Sequence[str], **options: Any) -> Any:
+    """In place of ``subprocess.run``: forks ``[python, "-m", module, ...]``, and prints its output.
+
+    Raises:
+        AssertionError: Its exit code is not 0.
+    """
+    python, option, *words = command
+    if (python, option) != (sys.executable, "-m"):
+        return _run(command, **options)
+    module, *arguments = words
+    with tempfile.TemporaryDirectory(prefix="calsweep-said-") as said:
+        output = Path(said) / "output"
+        output.touch()
+        streams = [Path(os.devnull), output, output]
+        code = exit_code(_fork(Path.cwd(), arguments, streams, None, module=module))
+        print(output.read_text(), end="")
+    assert code == 0
+    return None
 
 
 def start_calsweep(
@@ -86,18 +111,21 @@ def _fork(
     streams: list[Path],
     environment: Mapping[str, str] | None,
     variables: Mapping[str, str] = {},
+    module: str = "sweeps.cli",
 ) -> BaseProcess:
     from sweeps.cluster.worker_server import worker_server
     from tests.harness.database import empty_database
     from trainables.wrappers.forked_workers import ADDRESS
 
     base = os.environ if environment is None else environment
-    if "run" in arguments or "resume" in arguments:  # one server for their workers
-        variables = {ADDRESS: worker_server(), _DATABASE: str(empty_database()), **variables}
+    if "run" in arguments or "resume" in arguments:
+        variables = {_DATABASE: str(empty_database()), **variables}
+        if "--debug" not in arguments:  # one server for their workers
+            variables = {ADDRESS: worker_server(), **variables}
     process = FORKS.Process(
         target=_command,
-        args=(folder, arguments, {**base, **variables}, streams),
-        name=" ".join(["calsweep", *arguments]),
+        args=(folder, module, arguments, {**base, **variables}, streams),
+        name=" ".join([module, *arguments]),
         daemon=True,  # it does not outlive the tests
     )
     process.start()
@@ -105,9 +133,13 @@ def _fork(
 
 
 def _command(
-    folder: Path, arguments: Sequence[str], environment: dict[str, str], streams: list[Path]
+    folder: Path,
+    module: str,
+    arguments: Sequence[str],
+    environment: dict[str, str],
+    streams: list[Path],
 ) -> None:
-    """The code of the forked process: acts as if the command had been started there."""
+    """The code of the forked process: acts as if the module had been started there."""
     os.chdir(folder)
     os.environ.clear()
     os.environ.update(environment)
@@ -125,6 +157,4 @@ def _command(
         from tests.harness.database import copy_instead
 
         copy_instead(lambda: Path(environment[_DATABASE]))
-    from sweeps.cli import main
-
-    main()
+    runpy.run_module(module, run_name="__main__")
