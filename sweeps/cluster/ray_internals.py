@@ -210,8 +210,10 @@ def for_trials_only() -> Iterator[None]:
 
 
 @contextmanager
-def workers_forked() -> Iterator[None]:
+def workers_forked(launcher: str = forked_workers.__file__) -> Iterator[None]:
     """Context: Ray, started in it, has its workers forked (trainables/wrappers/forked_workers.py).
+
+    `launcher` is the program that asks for each.
 
     Why: Ray starts each worker as a Python of its own, and has no setting for it.
     Measured: without it, a further trial on 50,000 images of CIFAR's size takes 490 to 520 MiB of
@@ -236,7 +238,7 @@ def workers_forked() -> Iterator[None]:
     make_parameters = parameter.RayParams
 
     def with_launcher(*arguments: Any, **options: Any) -> Any:
-        options["setup_worker_path"] = forked_workers.__file__
+        options["setup_worker_path"] = launcher
         return make_parameters(*arguments, **options)
 
     try:

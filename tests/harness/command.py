@@ -1,6 +1,5 @@
 """Runs the command ``calsweep`` as users do."""
 
-import multiprocessing
 import os
 import runpy
 import signal
@@ -12,13 +11,9 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-CALSWEEP = str(Path(sys.executable).with_name("calsweep"))
+from tests.harness.forks import BIN, FORKS, act_as_started, worker_server
 
-# Importing other packages takes most of a short command's time. So the processes of commands are
-# forked from one that has imported them. It has not imported calsweep, or Ray, which reads its
-# environment variables when it is imported.
-FORKS = multiprocessing.get_context("forkserver")
-FORKS.set_forkserver_preload(["tests.harness.preloaded"])
+CALSWEEP = str(BIN / "calsweep")
 _DATABASE = "CALSWEEP_TESTS_DATABASE"  # environment variable: a file with MLflow's empty tables
 
 
@@ -113,7 +108,6 @@ def _fork(
     variables: Mapping[str, str] = {},
     module: str = "sweeps.cli",
 ) -> BaseProcess:
-    from sweeps.cluster.worker_server import worker_server
     from tests.harness.database import empty_database
     from trainables.wrappers.forked_workers import ADDRESS
 
@@ -141,16 +135,7 @@ def _command(
 ) -> None:
     """The code of the forked process: acts as if the module had been started there."""
     os.chdir(folder)
-    os.environ.clear()
-    os.environ.update(environment)
-    os.dup2(os.open(streams[0], os.O_RDONLY), 0)
-    sys.stdin = os.fdopen(0, closefd=False)  # multiprocessing has closed it
-    for descriptor, output in enumerate(streams[1:], start=1):
-        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
-    installed = [path for path in sys.path if "site-packages" in path or "/lib/python" in path]
-    root = str(Path(__file__).parents[2])  # the source folder, which tests use
-    given = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
-    sys.path[:] = [str(Path(CALSWEEP).parent), *given, *installed, root]
+    act_as_started(environment, streams)
     sys.argv = [CALSWEEP, *arguments]
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if _DATABASE in environment:

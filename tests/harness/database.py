@@ -15,7 +15,7 @@ _FOLDER = tempfile.TemporaryDirectory(prefix="calsweep-database-")  # as long as
 @cache
 def empty_database() -> Path:
     """A file with the tables of MLflow."""
-    from tests.harness.command import FORKS  # one of its processes has imported MLflow
+    from tests.harness.forks import FORKS  # one of its processes has imported MLflow
 
     path = Path(_FOLDER.name) / "mlflow.db"
     process = FORKS.Process(target=_make, args=(path,))

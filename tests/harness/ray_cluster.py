@@ -11,25 +11,21 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import psutil
+
+from tests.harness import node_worker
+from tests.harness.forks import BIN, FORKS, act_as_started, end_with_tests, listening
+from trainables.wrappers.forked_workers import ADDRESS, serve
 
 if TYPE_CHECKING:
     from tests.harness.object_store import ObjectStore
 
-_BIN = Path(sys.executable).parent
 _START_SECONDS = 180
-_RAY = """
-import ctypes, signal
-ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG: even killed tests leave no node
-from ray.scripts.scripts import main
-from sweeps.cluster.ray_internals import agents_may_be_slow
-with agents_may_be_slow():
-    main()
-"""  # the command `ray`, on a machine that has other things to do
 _START_TRIES = 3
 
 
@@ -51,20 +47,17 @@ class Node:
 
     def __init__(self, arguments: list[str], environment: dict[str, str], log: Path) -> None:
         self.log = log
-        with open(log, "w") as output:
-            self.process = subprocess.Popen(
-                [sys.executable, "-c", _RAY, "start", "--block", *arguments],
-                env=environment,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
+        log.touch()
+        self.process = FORKS.Process(
+            target=_ray_start, args=(arguments, environment, log), daemon=True
+        )
+        self.process.start()
 
     def joins(self) -> bool:
         """Wait until the node has joined its cluster; False if ``ray start`` failed."""
         until = time.monotonic() + _START_SECONDS
         while "Ray runtime started" not in self.log.read_text():
-            if self.process.poll() is not None or time.monotonic() > until:
+            if self.process.exitcode is not None or time.monotonic() > until:
                 return False
             time.sleep(0.2)
         return True
@@ -89,7 +82,7 @@ class Node:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
         psutil.wait_procs(doomed, timeout=20)
-        self.process.wait()
+        self.process.join()
 
 
 class RayCluster:
@@ -119,7 +112,7 @@ class RayCluster:
         self._logs = 0
         self.environment = {
             **os.environ,
-            "PATH": f"{_BIN}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
             "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0",
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_agent_register_timeout_ms": "300000",
@@ -158,6 +151,7 @@ class RayCluster:
                 "--dashboard-host=127.0.0.1",
                 f"--dashboard-port={self.dashboard_port}",
                 f"--ray-client-server-port={free_port()}",
+                "--no-monitor",  # of an autoscaler
                 f"--temp-dir={self.temporary}",
                 "--object-store-memory=200000000",
             ],
@@ -234,3 +228,53 @@ class RayCluster:
         except OSError:
             return False
         return True
+
+
+def _ray_start(arguments: list[str], environment: dict[str, str], log: Path) -> None:
+    """The code of a node's process: the command ``ray start``."""
+    os.setsid()
+    act_as_started(environment, [Path(os.devnull), log, log])
+    os.environ[ADDRESS] = _worker_server(log.with_suffix(".workers"))
+    end_with_tests()
+    from ray.scripts.scripts import main
+
+    from sweeps.cluster.ray_internals import agents_may_be_slow, for_trials_only, workers_forked
+
+    has_dashboard = "--include-dashboard=true" in arguments
+    only_what_is_used = _small_dashboard() if has_dashboard else for_trials_only()
+    sys.argv = ["ray", "start", "--block", *arguments]
+    with (
+        agents_may_be_slow(),
+        only_what_is_used,
+        workers_forked(node_worker.__file__),
+        mock.patch("ray._private.node.Node.start_ray_client_server"),
+    ):
+        main()
+
+
+def _worker_server(folder: Path) -> str:
+    """Fork a process from which the workers are forked; the path of its socket."""
+    listener, address = listening(folder)
+    ends_with_this, stays_open = os.pipe()
+    if os.fork() == 0:
+        os.close(stays_open)
+        os.dup2(ends_with_this, 0)
+        for name in [name for name in sys.modules if name.startswith(("sweeps", "trainables"))]:
+            del sys.modules[name]  # a job has its own
+        serve(listener, modules=())
+        os._exit(0)
+    return address
+
+
+def _small_dashboard() -> AbstractContextManager[Any]:
+    """Context: Ray's dashboard serves only jobs and lists of what runs."""
+    from ray._private import services
+
+    start = services.start_ray_process
+
+    def start_with_less(command: list[str], *arguments: Any, **options: Any) -> Any:
+        is_dashboard = any(part.endswith("/dashboard.py") for part in command)
+        modules = ["--modules-to-load=JobHead,NodeHead,StateHead"] if is_dashboard else []
+        return start([*command, *modules], *arguments, **options)
+
+    return mock.patch.object(services, "start_ray_process", start_with_less)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +23,7 @@ from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from sweeps.tracking.address import is_up, tracking_uri
 from tests.harness.command import calsweep, start_calsweep
+from tests.harness.forks import FORKS, act_as_started, end_with_tests
 from tests.harness.lost_replies import LossyProxy
 from tests.harness.ray_cluster import Node, RayCluster, free_port
 
@@ -117,16 +116,10 @@ class MlflowServer:
 
     def start(self) -> None:
         """Start it, and wait until it answers."""
-        self._process = subprocess.Popen(
-            [
-                *(sys.executable, "-m", "mlflow", "server", "--workers", "1"),
-                *("--port", str(self._port)),
-                *self._options,
-            ],
-            env={**os.environ, **self._environment},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        words = ("server", "--workers", "1", "--port", str(self._port), *self._options)
+        environment = {**os.environ, **self._environment}
+        self._process = FORKS.Process(target=_mlflow, args=(words, environment), daemon=True)
+        self._process.start()
         deadline = time.monotonic() + 240
         while True:
             if is_up(self.uri):
@@ -137,11 +130,24 @@ class MlflowServer:
 
     def kill(self) -> None:
         """SIGKILL it with its workers."""
-        parent = psutil.Process(self._process.pid)
-        for process in [*parent.children(recursive=True), parent]:
-            with suppress(psutil.NoSuchProcess):
-                process.kill()
-        self._process.wait()
+        self._process.kill()
+        self._process.join()
+
+
+def _mlflow(words: Sequence[str], environment: Mapping[str, str]) -> None:
+    """The code of the server: the command ``mlflow``, and uvicorn in the same process."""
+    act_as_started(environment, [Path(os.devnull)] * 3)
+    end_with_tests()
+    import mlflow.server
+    import uvicorn
+    from mlflow.cli import cli
+
+    def serve(command: list[str], extra_env: Mapping[str, str], **_: object) -> None:
+        os.environ.update(extra_env)
+        uvicorn.main(command[command.index("uvicorn") + 1 :])
+
+    mlflow.server._exec_cmd = serve
+    cli(words)
 
 
 class Scene:

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from tests.harness.command import FORKS
+from tests.harness.forks import FORKS
 
 
 def run_workers(script: Path, folder: Path, count: int = 2) -> dict[str, Any]:

@@ -22,6 +22,7 @@ import shutil
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
@@ -32,9 +33,19 @@ ADDRESS = "CALSWEEP_WORKER_SERVER"
 _LENGTH = 8  # bytes of a number
 
 
-def serve(listener: socket.socket) -> None:
+MODULES = (
+    "trainables.trials.runs",
+    "trainables.metrics.inference.intervals",
+    "scipy.optimize",
+    *("fsspec", "pandas", "pyarrow.fs", "pydantic.main", "requests"),  # Ray Tune imports them
+)
+"""What trials need, except Ray."""
+
+
+def serve(listener: socket.socket, modules: Sequence[str] = MODULES) -> None:
     """Fork a worker for each connection, until stdin is closed; then remove the socket's folder."""
-    _import_all()
+    for name in modules:
+        import_module(name)
     gc.freeze()  # collections would copy the shared memory
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended workers leave nothing behind
     while _asked_before_end(listener):
@@ -52,16 +63,6 @@ def serve(listener: socket.socket) -> None:
         for output in outputs:
             os.close(output)
     shutil.rmtree(Path(listener.getsockname()).parent, ignore_errors=True)
-
-
-def _import_all() -> None:
-    for name in (
-        "trainables.trials.runs",
-        "trainables.metrics.inference.intervals",
-        "scipy.optimize",
-        *("fsspec", "pandas", "pyarrow.fs", "pydantic.main", "requests"),  # Ray Tune imports them
-    ):
-        import_module(name)
 
 
 def _asked_before_end(listener: socket.socket) -> bool:
@@ -90,6 +91,8 @@ def _become_worker(
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
+    given = environment.get("PYTHONPATH", "").split(os.pathsep)
+    sys.path[:0] = [path for path in given if path and path not in sys.path]
     np.random.seed()  # noqa: NPY002  # otherwise all workers would draw the same numbers
     sys.argv = arguments
     runpy.run_path(arguments[0], run_name="__main__")

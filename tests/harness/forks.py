@@ -1,0 +1,90 @@
+"""Processes that are forked from one that has imported other packages.
+
+Importing takes most of the time of a short command, and of a node of Ray. The process from which
+they are forked has not imported calsweep, or Ray, which reads its environment variables when it is
+imported.
+"""
+
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.harness.preloaded"])
+BIN = Path(sys.executable).parent
+
+
+def act_as_started(environment: Mapping[str, str], streams: Sequence[Path]) -> None:
+    """Let this forked process act as if Python had been started with these variables.
+
+    Args:
+        environment: All variables.
+        streams: Files of standard input, output and error.
+    """
+    os.environ.clear()
+    os.environ.update(environment)
+    os.dup2(os.open(streams[0], os.O_RDONLY), 0)
+    sys.stdin = os.fdopen(0, closefd=False)  # multiprocessing has closed it
+    for descriptor, output in enumerate(streams[1:], start=1):
+        os.dup2(os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND), descriptor)
+    installed = [path for path in sys.path if "site-packages" in path or "/lib/python" in path]
+    root = str(Path(__file__).parents[2])  # the source folder, which tests use
+    given = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    sys.path[:] = [str(BIN), *given, *installed, root]
+    sys.modules.pop("sitecustomize", None)
+    with suppress(ImportError):
+        import sitecustomize  # noqa: F401
+
+
+def end_with_tests() -> None:
+    """Kill this forked process when the tests have ended, even if they are killed."""
+
+    def wait_and_end() -> None:
+        tests = multiprocessing.parent_process()
+        assert tests is not None
+        tests.join()
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=wait_and_end, daemon=True).start()
+
+
+@cache
+def worker_server() -> str:
+    """As :func:`sweeps.cluster.worker_server.worker_server`, but forked."""
+    listener, address = listening(Path(tempfile.mkdtemp(prefix="calsweep-workers-")))
+    receiver, sender = FORKS.Pipe(duplex=False)
+    FORKS.Process(target=_serve, args=(listener, receiver), daemon=True).start()
+    listener.close()
+    receiver.close()
+    _OPEN.append(sender)
+    return address
+
+
+_OPEN: list[Connection] = []  # as long as this process: the server ends when it is closed
+
+
+def listening(folder: Path) -> tuple[socket.socket, str]:
+    """A socket in a folder, and its path."""
+    folder.mkdir(exist_ok=True)
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(str(folder / "socket"))
+    listener.listen()
+    return listener, str(folder / "socket")
+
+
+def _serve(listener: socket.socket, until_closed: Connection) -> None:
+    from trainables.wrappers.forked_workers import serve
+
+    nowhere = Path(os.devnull)
+    act_as_started(dict(os.environ), [nowhere] * 3)
+    os.dup2(until_closed.fileno(), 0)
+    serve(listener)
