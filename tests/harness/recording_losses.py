@@ -25,17 +25,9 @@ class Waiting(Recording):
         while len(set(self.processes.read_text().split())) < 3 and time.monotonic() < until:
             time.sleep(0.1)
         return super().compute(logits, targets, indices, features)
-
-class Lasting(Waiting):
-    def __init__(self, num_classes, alpha=1.0):
-        super().__init__(num_classes, alpha)
-        self.alpha = alpha
-    def compute(self, logits, targets, indices, features):
-        time.sleep(self.alpha)
-        return super().compute(logits, targets, indices, features)
 """
 """The module, to be written into a folder of its own losses; the second waits for two processes
-besides the sweep's own, and the third also `alpha` seconds in each step."""
+besides the sweep's own."""
 
 
 def recorded_processes(folder: Path) -> list[str]:

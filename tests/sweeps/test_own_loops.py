@@ -26,6 +26,7 @@ from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import load_sweep, parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from tests.harness.command import calsweep
+from tests.harness.interrupting import wait_for_cpus
 from tests.harness.tracked import client_of, runs_of
 from trainables.contract.report import COSTS
 from trainables.data import load_dataset
@@ -186,6 +187,7 @@ def test_a_loop_of_two_workers(folder: Path, ray_session: None) -> None:
         scheduler={"name": "none"},
     )
     (record,) = run(folder, sweep).records
+    wait_for_cpus()  # of the workers
     assert record.state == "finished", record.reason
     losses = [entry["train_loss"] for entry in record.history]
     assert losses == sorted(losses, reverse=True) and losses[-1] < 2.2

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import ray
 from ray.util.placement_group import (
@@ -19,11 +20,9 @@ from sweeps.planning.data import load_data
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
-from sweeps.service.course import EndedSweep
 from sweeps.service.running import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
-from sweeps.sweep_file.schema import SweepFile
 from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.ray_cluster import RayCluster
 from tests.harness.recording_losses import RECORDING, recorded_processes
@@ -35,8 +34,9 @@ from trainables.wrappers.ray_internals import release_abandoned_placement_groups
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 OWN_LOSSES = """
-import os, signal
+import os, signal, time
 from pathlib import Path
+from recording import Recording
 from torch.nn.functional import cross_entropy
 from trainables.runtime.distributed import rank
 from trainables.losses import CalibrationLoss
@@ -49,9 +49,10 @@ class Broken(CalibrationLoss):
             raise KeyError("a bug on one worker")
         return cross_entropy(logits, targets)
 
-class Scaled(CalibrationLoss):
-    '''Learns for alpha = 1, nothing for 0; kills the second worker once, in its second epoch.'''
-    looks_across_batch = False
+class Scaled(Recording):
+    '''Learns, but nothing for alpha = 0. For 1, kills the second worker once, in its second epoch.
+    For 1.5, each step lasts that many seconds.
+    '''
     def __init__(self, num_classes, alpha=1.0):
         super().__init__(num_classes)
         self.alpha, self.epoch = alpha, 0
@@ -62,10 +63,22 @@ class Scaled(CalibrationLoss):
         if rank() == 1 and self.epoch == 1 and not mark.exists():
             mark.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.alpha == 1.5:
+            time.sleep(self.alpha)
         return cross_entropy(logits, targets) * self.alpha
 """
 
-SEED = 0  # draws alpha = 1 before alpha = 0
+SEED = 14  # draws alpha = 1, 0 and 1.5 in this order
+
+
+@pytest.fixture(scope="module")
+def another_ray() -> Iterator[None]:
+    """Another Ray on this machine, which a sweep has to leave alone."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:1")  # sweeps set it there
+        other = RayCluster(dashboard=False)
+        yield
+        other.stop()
 
 
 @pytest.fixture(scope="module")
@@ -75,52 +88,58 @@ def workplace(tmp_path_factory: pytest.TempPathFactory, ray_session: None) -> It
         yield folder
 
 
-def sweep_of(**sections: Any) -> SweepFile:
-    return parse_sweep(
-        {
-            "name": "several",
-            "dataset": {"name": "digits", "train_samples": 300},
-            "model": {"name": "small_cnn", "width": 8},
-            "losses": [
-                "own_losses:Broken",
-                {"name": "own_losses:Scaled", "space": {"alpha": {"choices": [1.0, 0.0]}}},
-            ],
-            "training": {
-                "epochs": 3,
-                "batch_size": 64,
-                "lr": 0.05,
-                "augmentation": "none",
-                "sync_batch_norm": True,
-            },
-            "search": {"trials": 4, "sampler": "random", "seed": SEED},
-            "scheduler": {"grace_period": 1, "reduction_factor": 2},
-            "selection": {"finalists": 0},
-            "scaling": {"num_workers": 2},
-            **sections,
-        }
-    )
+SWEEP = parse_sweep(
+    {
+        "name": "several",
+        "dataset": {"name": "digits", "train_samples": 300},
+        "model": {"name": "small_cnn", "width": 8},
+        "losses": [
+            "own_losses:Broken",
+            {"name": "own_losses:Scaled", "space": {"alpha": {"choices": [1.0, 0.0, 1.5]}}},
+        ],
+        "training": {
+            "epochs": 3,
+            "batch_size": 64,
+            "lr": 0.05,
+            "augmentation": "none",
+            "sync_batch_norm": True,
+        },
+        "search": {"trials": 5, "sampler": "random", "seed": SEED},
+        "scheduler": {"grace_period": 1, "reduction_factor": 2},
+        "selection": {"finalists": 0},
+        "scaling": {"num_workers": 2},
+    }
+)
 
 
 @pytest.fixture(scope="module")
-def result(workplace: Path) -> EndedSweep:
-    return run_sweep(sweep_of(), str(workplace / "store"), console=Console(quiet=True))
-
-
-def with_alpha(result: EndedSweep, alpha: float) -> list[TrialRecord]:
-    return [r for r in result.records if r.hyperparameters.get("alpha") == alpha]
-
-
-def test_two_workers_give_what_one_gives(workplace: Path, result: EndedSweep) -> None:
-    sweep = sweep_of()
-    setup = TrialSetup(
-        model=sweep.model.name,
-        model_options=sweep.model.options,
-        training=sweep.training.config(),
-        trials_uri=str(workplace / "alone"),
-        outcome_epochs=(*make_stopper(Plan(sweep)).rungs, sweep.training.epochs),
+def records(workplace: Path, another_ray: None) -> list[TrialRecord]:
+    """Of a sweep that was interrupted in its last trial."""
+    storage = str(workplace / "store")
+    caught = interrupted(
+        lambda: run_sweep(SWEEP, storage, console=Console(quiet=True)),
+        workplace / "store/sweeps/several",
+        trials="trials/00004",
     )
-    baseline = result.records[0]
-    alone = TrialRun(load_data(sweep), setup, replace(baseline.config, number=0))
+    assert "calsweep resume several" in str(caught.value)
+    return SweepStore(storage, "several").load_records()
+
+
+def with_alpha(records: list[TrialRecord], alpha: float) -> TrialRecord:
+    (record,) = (r for r in records if r.hyperparameters.get("alpha") == alpha)
+    return record
+
+
+def test_two_workers_give_what_one_gives(workplace: Path, records: list[TrialRecord]) -> None:
+    setup = TrialSetup(
+        model=SWEEP.model.name,
+        model_options=SWEEP.model.options,
+        training=SWEEP.training.config(),
+        trials_uri=str(workplace / "alone"),
+        outcome_epochs=(*make_stopper(Plan(SWEEP)).rungs, SWEEP.training.epochs),
+    )
+    baseline = records[0]
+    alone = TrialRun(load_data(SWEEP), setup, replace(baseline.config, number=0))
     for entry in baseline.history:
         alone.advance()
         expected = alone.history[-1]
@@ -131,60 +150,38 @@ def test_two_workers_give_what_one_gives(workplace: Path, result: EndedSweep) ->
 
 
 def test_a_trial_that_loses_a_worker_continues_from_its_checkpoint(
-    workplace: Path, result: EndedSweep
+    workplace: Path, records: list[TrialRecord]
 ) -> None:
     assert (workplace / "died").exists()
-    (record,) = with_alpha(result, 1.0)
+    record = with_alpha(records, 1.0)
     assert record.state == "finished"
     assert [entry["epoch"] for entry in record.history] == [1, 2, 3]
 
 
-def test_a_fault_on_one_worker_fails_the_trial_with_its_reason(result: EndedSweep) -> None:
-    (record,) = (r for r in result.records if r.loss == "own_losses:Broken")
+def test_a_fault_on_one_worker_fails_the_trial_with_its_reason(records: list[TrialRecord]) -> None:
+    (record,) = (r for r in records if r.loss == "own_losses:Broken")
     assert record.state == "failed"
     assert record.reason == "KeyError: 'a bug on one worker'"
 
 
-def test_a_stopped_trial_releases_its_workers(result: EndedSweep) -> None:
-    (record,) = with_alpha(result, 0.0)
+def test_a_trial_is_stopped_early(records: list[TrialRecord]) -> None:
+    record = with_alpha(records, 0.0)
     assert (record.state, record.epochs) == ("stopped", 2)  # after epoch 1 it is at chance level
-    wait_for_cpus()
 
 
-@pytest.fixture
-def another_ray(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Another Ray on this machine, which a sweep has to leave alone."""
-    monkeypatch.setenv("RAY_API_SERVER_ADDRESS", "http://127.0.0.1:1")  # sweeps set it there
-    other = RayCluster(dashboard=False)
-    yield
-    other.stop()
-
-
-def test_trials_reuse_the_workers_of_ended_trials_and_an_interrupted_sweep_releases_them(
-    workplace: Path, another_ray: None
+def test_trials_reuse_the_workers_of_ended_trials(
+    workplace: Path, records: list[TrialRecord]
 ) -> None:
+    assert [r.hyperparameters.get("alpha") for r in records[2:]] == [1.0, 0.0, 1.5]
+    first, after_a_death = np.split(np.array(recorded_processes(workplace)), [2])
+    assert len(after_a_death) == 2 * 3
+    assert len(set(first)) == len(set(after_a_death)) == 2
+
+
+def test_an_interrupted_sweep_releases_the_workers(records: list[TrialRecord]) -> None:
     """While another Ray is on the machine."""
-    space = {"alpha": {"choices": [0.0, 1.5]}}  # seconds of a step, in this order
-    swept = sweep_of(
-        name="cut",
-        losses=[{"name": "recording:Lasting", "space": space}],
-        search={"trials": 3, "sampler": "random", "seed": SEED},
-        scheduler={"name": "none"},
-    )
-    folder = workplace / "store/sweeps/cut"
-    caught = interrupted(
-        lambda: run_sweep(swept, str(workplace / "store"), console=Console(quiet=True)),
-        folder,
-        trials="trials/00002",
-    )
-    assert "calsweep resume cut" in str(caught.value)
+    assert with_alpha(records, 1.5).state == "running"
     wait_for_cpus()
-    records = SweepStore(str(workplace / "store"), "cut").load_records()
-    assert [r.hyperparameters.get("alpha") for r in records] == [None, 0.0, 1.5]
-    assert [(r.state, r.epochs) for r in records[:2]] == [("finished", 3)] * 2
-    assert records[2].state == "running"
-    processes = recorded_processes(workplace)
-    assert (len(processes), len(set(processes))) == (2 * 2, 2)
 
 
 class Maker:
