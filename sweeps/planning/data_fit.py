@@ -33,6 +33,7 @@ def resolve(written: SweepFile, data: Data, machines: Machines, reporter: Report
         UserError: The sweep does not suit its data, or a trial does not fit on the machines.
         SweepFailedError: The cluster's GPUs cannot be examined.
     """
+    from sweeps.planning.plan_facts import untried  # Optuna takes a quarter of a second
     from trainables.data.core.base import Dataset
 
     fitted = fit_to_data(written, data) if isinstance(data, Dataset) else written
@@ -41,7 +42,10 @@ def resolve(written: SweepFile, data: Data, machines: Machines, reporter: Report
     settled, decided = settle_devices(fitted, data, machines, reporter)
     if decided is not None:
         reporter.notice(decided)
-    return Plan(settled)
+    plan = Plan(settled)
+    if too_few := untried(plan):
+        reporter.notice(too_few)
+    return plan
 
 
 def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:

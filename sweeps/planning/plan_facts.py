@@ -14,6 +14,7 @@ from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.sections.resources import ScalingSection
 from sweeps.sweep_file.sections.search import GUIDED, SearchSection
 from sweeps.sweep_file.sections.training import DEFAULT_MODEL, TrainingSection
+from trainables.contract.setting import BASELINE
 
 _GUIDED_TRIALS = (5, 31)  # after how many a guided search ended, fewest and most: docs/search.md
 
@@ -26,7 +27,7 @@ def plan_facts(plan: Plan) -> dict[str, str]:
         "dataset": sweep.dataset.label,
         **_trained_fact(plan),
         **_encoder_facts(plan),
-        "trials": _stages(plan),
+        "trials": "; ".join(filter(None, (_stages(plan), untried(plan)))),
         "finalists": f"at most {plan.again} more: {_finalists(plan)}" if plan.again else "none",
         **_epoch_facts(plan),
         **_budget_facts(plan),
@@ -47,8 +48,22 @@ def plan_facts(plan: Plan) -> dict[str, str]:
     }
 
 
+def untried(plan: Plan) -> str:
+    """What ``search.trials`` is too small for; empty if each loss can have a trial."""
+    losses, others = set(plan.space.branches) - {BASELINE.loss}, plan.settings - 1
+    if others >= len(losses):
+        return ""
+    tried = f"at most {others} of the {len(losses)} losses" if others else "none of the losses"
+    return (
+        f"with search.trials = {plan.search.trials} {tried} can be tried, with "
+        f"{len(losses) + 1} or more each"
+    )
+
+
 def _stages(plan: Plan) -> str:
     search, space, trials = plan.search, plan.space, plan.settings
+    if trials == 1:
+        return "1: the baseline"
     if search.is_guided:
         found = (
             f"at most {trials}: the baseline, then guided until no other is expected to be better"

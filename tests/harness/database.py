@@ -9,7 +9,12 @@ from pathlib import Path
 from sweeps.tracking import sqlite
 
 _make_tables = sqlite.make_tables
-_FOLDER = tempfile.TemporaryDirectory(prefix="calsweep-database-")  # as long as this process
+
+
+@cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """As long as this process; not made on import, as processes that are killed leave it behind."""
+    return tempfile.TemporaryDirectory(prefix="calsweep-database-")
 
 
 @cache
@@ -17,7 +22,7 @@ def empty_database() -> Path:
     """A file with the tables of MLflow."""
     from tests.harness.forks import FORKS  # one of its processes has imported MLflow
 
-    path = Path(_FOLDER.name) / "mlflow.db"
+    path = Path(_folder().name) / "mlflow.db"
     process = FORKS.Process(target=_make, args=(path,))
     process.start()
     process.join()

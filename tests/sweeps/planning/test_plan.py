@@ -50,6 +50,21 @@ from tests.builders import make_sweep, shown
             },
         ),
         (
+            {"search": {"trials": 1}},
+            {
+                "trials": "1: the baseline; with search.trials = 1 none of the losses can be "
+                "tried, with 3 or more each",
+            },
+        ),
+        (
+            {"search": {"trials": 2}},
+            {
+                "trials": "2: the baseline, 1 published, 0 searched; 5 published settings left "
+                "out; with search.trials = 2 at most 1 of the 2 losses can be tried, with 3 or "
+                "more each",
+            },
+        ),
+        (
             {"search": {"trials": 5}, "selection": {"finalists": 0}},
             {
                 "trials": "5: the baseline, 4 published, 0 searched; 2 published settings left out",

@@ -88,8 +88,13 @@ NAMES = (*BUILT_IN, *OWN, *(f"huggingface/{name}" for name in ENCODERS))
 
 
 @cache
+def _folder() -> tempfile.TemporaryDirectory[str]:
+    """As long as this process."""
+    return tempfile.TemporaryDirectory(prefix="calsweep-models-")
+
+
 def scratch() -> Path:
-    return Path(tempfile.mkdtemp(prefix="calsweep-models-"))
+    return Path(_folder().name)
 
 
 def subject(name: str) -> tuple[Dataset, Classifier]:
