@@ -229,8 +229,7 @@ def workers_forked(launcher: str = forked_workers.__file__) -> Iterator[None]:
     before = os.environ.get(forked_workers.ADDRESS)
     try:
         os.environ[forked_workers.ADDRESS] = before or worker_server()
-    except OSError as error:
-        logger.info("workers are not forked: %s", error)
+    except OSError:  # logged when trials start
         yield
         return
     from ray._private import parameter

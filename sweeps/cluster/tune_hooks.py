@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Self
 
 from ray.tune import Callback
@@ -13,6 +14,7 @@ from ray.tune.schedulers import FIFOScheduler, TrialScheduler
 from ray.tune.search import Searcher
 
 from sweeps.cluster.silence import Silence
+from sweeps.errors import cause
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.trial_queue import TrialQueue
 from trainables.contract.report import Failed, OutOfMemory, Progressed, Waiting, from_tune
@@ -196,7 +198,7 @@ class QueueCallback(SharedWithTune, Callback):
         running, self._shortage, shortage = self._queue.live, False, self._shortage
         if not shortage:
             # Ray announced that this node would go.
-            self._queue.died(number, at_fault=not self._nodes_drain())
+            self._queue.died(number, at_fault=not self._nodes_drain(), reason=_error_of(trial))
         else:
             # If several trials together exceed the memory, none of them alone is at fault.
             self._queue.died(number, at_fault=running == 1)
@@ -204,3 +206,14 @@ class QueueCallback(SharedWithTune, Callback):
             self._reporter.notice(
                 f"trial {number} was killed, as its node runs low on memory; {decided}"
             )
+
+
+def _error_of(trial: Trial) -> str | None:
+    """The Python error that ended a trial's process, such as of an import; None without one."""
+    try:
+        error = Path(trial.error_file).read_text("utf-8", errors="replace")
+    except (OSError, TypeError):
+        return None
+    if '  File "' not in error:  # no traceback: the process was killed
+        return None
+    return f"its process failed repeatedly, the last time by {cause(RuntimeError(error))}"

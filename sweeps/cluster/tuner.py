@@ -15,6 +15,7 @@ from sweeps.cluster.connection import LostNodes, concurrent_trials
 from sweeps.cluster.ray_internals import killed_for_memory, processes_kept
 from sweeps.cluster.slots import Slots, announced, fair_share
 from sweeps.cluster.tune_hooks import QueueCallback, QueueScheduler, QueueSearcher, SweepOverError
+from sweeps.cluster.worker_server import why_not_forked
 from sweeps.errors import CommandError, SweepFailedError, cause
 from sweeps.messages.formatting import resume_command
 from sweeps.messages.reporter import LOG, Reporter
@@ -47,12 +48,22 @@ def tune(
     Raises:
         SweepFailedError: Tune failed repeatedly while the sweep made no progress.
     """
+    logged = _log_if_not_forked()
     try:
         with announced(store.name):
             _tune(queue, setup, dataset, store, reporter)
     finally:
+        if not logged:  # its imports take seconds
+            _log_if_not_forked()
         if queue.plan.sweep.scaling.num_workers > 1:
             _release_placement_groups()
+
+
+def _log_if_not_forked() -> bool:
+    reason = why_not_forked()
+    if reason is not None:
+        logger.warning("workers are not forked, so they start more slowly: %s", reason)
+    return reason is not None
 
 
 def _release_placement_groups() -> None:

@@ -14,12 +14,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 _PROGRAM = """
 import socket
 from trainables.wrappers.forked_workers import serve
 serve(socket.socket(fileno={}))
 """
+
+
+class _Server(NamedTuple):
+    process: subprocess.Popen[bytes]
+    errors: Path
+
+
+_servers: list[_Server] = []  # at most one
+_faults: list[str] = []  # why there is none
 
 
 @cache
@@ -31,11 +41,13 @@ def worker_server() -> str:
     """
     folder = tempfile.mkdtemp(prefix="calsweep-workers-")
     address = str(Path(folder) / "socket")
-    with socket.socket(socket.AF_UNIX) as listener:
+    said = Path(folder) / "errors"
+    with socket.socket(socket.AF_UNIX) as listener, said.open("wb") as errors:
         try:
             listener.bind(address)
-        except OSError:
-            os.rmdir(folder)
+        except OSError as error:
+            shutil.rmtree(folder)
+            _faults.append(str(error))
             raise
         listener.listen()
         with blocked(signal.SIGINT):  # Ctrl-C is for the driver alone, as with Ray's own processes
@@ -43,12 +55,23 @@ def worker_server() -> str:
                 [sys.executable, "-P", "-c", _PROGRAM.format(listener.fileno())],
                 stdin=subprocess.PIPE,  # it ends when this is closed
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=errors,
                 pass_fds=[listener.fileno()],
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             )
     atexit.register(_end, server, address)
+    _servers.append(_Server(server, said))
     return address
+
+
+def why_not_forked() -> str | None:
+    """The error that ended the server of this process or prevented it; None without one."""
+    if _faults:
+        return _faults[-1]
+    if not _servers or (_servers[-1].process.poll() or 0) <= 0:
+        return None
+    lines = _servers[-1].errors.read_text(errors="replace").splitlines()
+    return next((line for line in reversed(lines) if line.strip()), "without an error message")
 
 
 @contextmanager

@@ -23,12 +23,14 @@ from sweeps.search.stopping import make_stopper
 from sweeps.service.running import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
+from tests.harness.command import calsweep
 from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.ray_cluster import RayCluster
 from tests.harness.recording_losses import RECORDING, recorded_processes
 from tests.harness.workplace import workplace_of
 from trainables.contract.config import TrialSetup
 from trainables.trials.trial import TrialRun
+from trainables.wrappers.forked_workers import ADDRESS
 from trainables.wrappers.ray_internals import release_abandoned_placement_groups
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
@@ -68,6 +70,32 @@ class Scaled(Recording):
         return cross_entropy(logits, targets) * self.alpha
 """
 
+CANNOT_IMPORT = """
+import sys
+
+class Finder:
+    # Planted in all processes of Ray: those that are to train cannot import their class.
+    def find_spec(self, name, path=None, target=None):
+        frame = sys._getframe()
+        while frame is not None and name == "ray.train.v2._internal.execution.worker_group.worker":
+            for value in frame.f_locals.values():
+                if "RayTrainWorker" in str(getattr(value, "class_name", "")):
+                    raise ImportError("libfoo.so.3: cannot open shared object file")
+            frame = frame.f_back
+
+sys.meta_path.insert(0, Finder())
+"""
+ONE_TRIAL = """
+name: one
+dataset: {name: digits, train_samples: 200}
+model: {name: mlp}
+losses: [focal]
+training: {epochs: 1}
+search: {trials: 1}
+selection: {finalists: 0, seeds: 0}
+scaling: {num_workers: 2}
+reference: none
+"""
 SEED = 14  # draws alpha = 1, 0 and 1.5 in this order
 
 
@@ -209,3 +237,14 @@ def test_placement_groups_of_dead_creators_are_released(workplace: Path) -> None
         assert placement_group_table(group)["state"] == "CREATED"
         remove_placement_group(group)
     ray.kill(makers[1])
+
+
+@pytest.mark.usefixtures("without_ray")
+def test_workers_that_cannot_start_fail_the_trial(tmp_path: Path) -> None:
+    """Ray Train would start them again without end."""
+    (tmp_path / "sitecustomize.py").write_text(CANNOT_IMPORT)
+    (tmp_path / "one.yaml").write_text(ONE_TRIAL)
+    variables = {"PYTHONPATH": str(tmp_path), ADDRESS: str(tmp_path / "absent")}
+    ended = calsweep(tmp_path, "run", "one.yaml", **variables)
+    assert ended.returncode == 1, ended.stderr
+    assert "the last time by ImportError: libfoo.so.3: cannot open shared object" in ended.stderr

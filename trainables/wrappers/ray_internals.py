@@ -7,6 +7,8 @@ TRAIN_SETTINGS = {
     "RAY_TRAIN_HEALTH_CHECK_INTERVAL_S": "0.5",
     # A process that would announce the end of a machine to workers; they can be killed at any time.
     "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
+    # A week of waiting for places, because Ray counts this wait and workers that fail as one.
+    "RAY_TRAIN_WORKER_GROUP_START_TIMEOUT_S": str(7 * 24 * 3600),
 }
 """Environment variables of the process of a trial of several workers.
 

@@ -95,7 +95,12 @@ class _WorkerGroup:
                 use_gpu=on_gpus,
                 resources_per_worker={"CPU": workers.cpus, "GPU": workers.gpus},
             ),
-            run_config=train.RunConfig(name=f"train_{name}", storage_path=workers.scratch_uri),
+            run_config=train.RunConfig(
+                name=f"train_{name}",
+                storage_path=workers.scratch_uri,
+                # The driver counts failures. Ray would start workers that cannot import forever.
+                failure_config=train.FailureConfig(controller_failure_limit=0),
+            ),
         )
         self._waits = False  # whether an ordered epoch is waiting for the storage
         self._errors: list[Exception] = []

@@ -27,7 +27,9 @@ class Scene:
         self.callback._silence = self.silence
         record = self.queue.next()
         assert record is not None
-        self.trial: Any = SimpleNamespace(config={"number": record.number}, last_result={})
+        self.trial: Any = SimpleNamespace(
+            config={"number": record.number}, last_result={}, error_file=None
+        )
 
     def wait(self, seconds: float) -> list[str]:
         """Advances the clock; returns the messages."""

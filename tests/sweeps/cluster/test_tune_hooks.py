@@ -28,7 +28,9 @@ def new_queue(folder: Path, **sections: Any) -> TrialQueue:
 
 
 def trial(number: int) -> Any:
-    return SimpleNamespace(config={"number": number}, trial_id=f"{number}", last_result={})
+    return SimpleNamespace(
+        config={"number": number}, trial_id=f"{number}", last_result={}, error_file=None
+    )
 
 
 def report(val_nll: float, *epochs: int) -> dict[str, Any]:

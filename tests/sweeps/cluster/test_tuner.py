@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from sweeps.cluster import tuner, worker_server
 from sweeps.cluster.slots import Slots
 from sweeps.cluster.tune_hooks import QueueCallback
 from sweeps.errors import SweepFailedError
@@ -23,8 +24,21 @@ def a_queue(folder: Path, **sections: Any) -> tuple[TrialQueue, SweepStore]:
     return queue_of(sweep, store), store
 
 
-def tune_trial(number: int) -> Any:
-    return SimpleNamespace(config={"number": number}, last_result={})
+def tune_trial(number: int, error_file: Path | None = None) -> Any:
+    return SimpleNamespace(config={"number": number}, last_result={}, error_file=error_file)
+
+
+def test_the_log_says_why_workers_are_not_forked(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(worker_server, "_PROGRAM", "raise ImportError('no foo')  # {}")
+    monkeypatch.setattr(worker_server, "_servers", [])
+    worker_server.worker_server.__wrapped__()
+    worker_server._servers[0].process.wait()
+    assert tuner._log_if_not_forked()
+    assert caplog.messages == [
+        "workers are not forked, so they start more slowly: ImportError: no foo"
+    ]
 
 
 def test_with_several_trials_none_fails_for_memory(tmp_path: Path) -> None:
@@ -52,6 +66,29 @@ def test_a_trial_that_is_alone_too_big_fails(tmp_path: Path) -> None:
         callback.out_of_memory("why")
         callback.on_trial_error(0, [], tune_trial(record.number))
     assert record.state == "failed"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            'The actor died\n  File "/own.py", line 5, in f\n    import foo\nImportError: no foo\n',
+            "its process failed repeatedly, the last time by ImportError: no foo, /own.py, line 5",
+        ),
+        ("The actor is dead", "its process died 4 times in epoch 1, see driver.log"),
+    ],
+)
+def test_a_trial_whose_process_cannot_start_fails_with_the_reason(
+    tmp_path: Path, error: str, reason: str
+) -> None:
+    queue, _ = a_queue(tmp_path)
+    (tmp_path / "error.txt").write_text(error)
+    callback = QueueCallback(queue)
+    for _ in range(4):
+        record = queue.next()
+        assert record is not None
+        callback.on_trial_error(0, [], tune_trial(record.number, tmp_path / "error.txt"))
+    assert (record.state, record.reason) == ("failed", reason)
 
 
 @pytest.mark.parametrize("alone", [False, True])
