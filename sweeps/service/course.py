@@ -15,6 +15,7 @@ from sweeps.evidence.learning import FirstEpochs
 from sweeps.messages.formatting import calsweep_command
 from sweeps.planning.rehearsal import Rehearsal
 from sweeps.results.explanation import failure_summary
+from sweeps.results.judgement import NOT_YET
 from sweeps.results.recommendation import shown_network
 from sweeps.results.result import Ending, SweepResult
 from sweeps.search.ranking import Ranking
@@ -22,10 +23,10 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.suggestions import Known
 from sweeps.search.trial_queue import Past, TrialQueue
 from sweeps.service.backend import RunningSweep, interrupted, load_records, train
-from sweeps.service.ending import end_of, take_look
+from sweeps.service.ending import end_of, ending_with, take_look
 from sweeps.service.mistakes import keep_mistakes
 from sweeps.service.pilot_run import run_pilot
-from sweeps.service.stored import StoredSweep
+from sweeps.service.stored import StoredSweep, load_judgement
 from sweeps.store.blocks import BlockWriter
 from sweeps.store.earlier_sweeps import read_recorded
 from sweeps.store.encoders import trained_encoders, usable_encoders
@@ -91,11 +92,12 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
         writer.submit(record)
     progress.follow(queue)
     try:
+        had_ended = queue.exhausted and load_judgement(store) is not NOT_YET
         if not queue.exhausted:
             progress.stage("Starting the first trials")
             train(running, queue, encoder)
         _complete_shown(queue, store, blocks)
-        ending = end_of(queue, store, dataset, progress)
+        ending = _stored_end(queue, store) if had_ended else end_of(queue, store, dataset, progress)
         if not queue.cut_short:
             store.save_answer(ending.result.to_json())
             keep_mistakes(store, shown_network(ending.ranking, ending.result.recommended), dataset)
@@ -125,6 +127,11 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
     return EndedSweep(
         queue.records, ending.result, unsynced, writer.fault, uri, mirror.experiment_id
     )
+
+
+def _stored_end(queue: TrialQueue, store: SweepStore) -> Ending:
+    sweep = StoredSweep(store, queue.plan, Ranking(queue.records, queue.plan.rule))
+    return ending_with(sweep, sweep.result)
 
 
 def _read_store(

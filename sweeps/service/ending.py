@@ -63,10 +63,10 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         ),
     )
     sweep = StoredSweep(store, queue.plan, ranking)
-    return ending(sweep, result_of(ranking, queue.plan, judgement))
+    return ending_with(sweep, result_of(ranking, queue.plan, judgement))
 
 
-def ending(sweep: StoredSweep, found: SweepResult) -> Ending:
+def ending_with(sweep: StoredSweep, found: SweepResult) -> Ending:
     """The end of a sweep with a result."""
     return Ending(sweep.ranking, found, partial(_result_files, sweep, found))
 

@@ -8,7 +8,7 @@ from sweeps.errors import SweepFailedError, first_line
 from sweeps.messages.formatting import calsweep_command
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.ranking import Ranking
-from sweeps.service.ending import ending
+from sweeps.service.ending import ending_with
 from sweeps.service.stored import StoredSweep
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.tracking.address import check_answers
@@ -66,7 +66,7 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
                     left.append(str(error))
             sweep = StoredSweep(store, plan, Ranking(records, plan.rule))
             if sweep.has_ended:
-                ended = ending(sweep, sweep.result)
+                ended = ending_with(sweep, sweep.result)
                 persistently(mirror.answer, ended)
                 persistently(mirror.end, ended)
             else:

@@ -16,7 +16,7 @@ from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
-from sweeps.service.ending import ending
+from sweeps.service.ending import ending_with
 from sweeps.service.stored import StoredSweep
 from sweeps.store.identity import Identity, identity_files
 from sweeps.store.sweep_store import SweepStore
@@ -118,7 +118,7 @@ def ending_of(
     found = result_of(ranking, plan, judgement)
     if store is None:
         return Ending(ranking, found)
-    return ending(StoredSweep(store, plan, ranking), found)
+    return ending_with(StoredSweep(store, plan, ranking), found)
 
 
 def keep_answer(store: SweepStore, records: list[TrialRecord], sweep: SweepFile) -> None:

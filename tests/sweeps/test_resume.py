@@ -55,6 +55,7 @@ def test_other_data_are_refused_and_other_code_is_reported(
     read = (tmp_path / "said").read_text()
     assert "since sweep 'small' was started own_data.py has changed" in read
     assert "Starting the first trials" not in read  # all have finished
+    assert "Comparing the selected setting" not in read  # its answer is stored
     assert "own_data.py has changed" in (tmp_path / "store/sweeps/small/driver.log").read_text()
     page = Path(write_report("small", storage, str(tmp_path / "page.html"))).read_text()
     assert environment["platform"] in page

@@ -17,6 +17,7 @@ import pytest
 from rich.console import Console
 
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
+from sweeps.messages.formatting import finite
 from sweeps.planning.data import load_data
 from sweeps.planning.data_fit import fit_to_data
 from sweeps.results.best import best_settings
@@ -166,7 +167,8 @@ def test_the_result_is_printed_before_mlflow_is_complete(
     again = resume_sweep(
         "first", unmirrored.storage, debug=True, console=console, on_answer=on_answer
     )
-    assert json.dumps([each.to_json() for each in answers]) == json.dumps([first.result.to_json()])
+    found = [finite(each.to_json()) for each in answers]
+    assert json.dumps(found) == json.dumps([finite(first.result.to_json())])
     assert (again.unsynced, again.fault) == (0, None)
     assert f"Writing to MLflow, {len(first.records)} trials left ..." in said.getvalue()
     assert statuses(unmirrored) == {"FINISHED"}
