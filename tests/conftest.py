@@ -1,5 +1,6 @@
 """Settings and fixtures of all tests."""
 
+import atexit
 import gc
 import os
 import re
@@ -85,6 +86,9 @@ LONGEST = (  # begin first, as other processes would wait for the end of a long 
     "trainables/test_simulated_gpu.py",
     "trainables/models/test_contract.py",
     "test_documents.py",
+    "trainables/engine/test_streaming.py",
+    "trainables/metrics/test_intervals.py",
+    "trainables/trials/test_trial.py",
 )
 
 
@@ -122,6 +126,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 def pytest_collection_finish() -> None:
     gc.freeze()
+    atexit.register(gc.unfreeze)  # otherwise Triton reports what it leaks
     gc.enable()
 
 

@@ -44,8 +44,11 @@ MODULES = (
 
 def serve(listener: socket.socket, modules: Sequence[str] = MODULES) -> None:
     """Fork a worker for each connection, until stdin is closed; then remove the socket's folder."""
-    for name in modules:
-        import_module(name)
+    from trainables.runtime.collection import collection_paused
+
+    with collection_paused():
+        for name in modules:
+            import_module(name)
     gc.freeze()  # collections would copy the shared memory
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended workers leave nothing behind
     while _asked_before_end(listener):
