@@ -97,7 +97,7 @@ def test_negative_codes_count_as_missing_in_onnx() -> None:
 def test_texts_as_onnx_have_no_loop(name: str, kind: Any, options: dict[str, int]) -> None:
     import onnx
 
-    texts = np.array(["good film", "a bad film", "", "unknown"], dtype=object)
+    texts = np.array(["good film", "a bad film", "another", "unknown"], dtype=object)
     samples = kind.measured(texts[:2], max_words=9, **{"max_tokens": 9, **options})
     network = make_model(name, input_shape=samples.shape, num_classes=2, samples=samples, width=4)
     classifier = CalibratedClassifier(network, samples, 1.5, ("no", "yes"))
