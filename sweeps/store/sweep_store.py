@@ -318,7 +318,7 @@ class SweepStore:
             try:
                 return act(*arguments, **options)
             except OSError as error:
-                self._reporter.fault(storage_fault(self.storage, error))
+                self._reporter.fault(storage_fault(self.storage, error, advice=""))
                 time.sleep(_SECONDS_BETWEEN_TRIES)
 
     def load_records(
@@ -531,11 +531,14 @@ def check_storage(storage: str) -> None:
         folder.delete(".calsweep-write-test")
 
 
-def storage_fault(storage: str, error: Exception) -> str:
+_ALLOWED = (
+    "; allowed: a folder that can be written, or a URI such as s3://bucket/prefix (set by "
+    "--storage or CALSWEEP_STORAGE)"
+)
+
+
+def storage_fault(storage: str, error: Exception, advice: str = _ALLOWED) -> str:
     reason = getattr(error, "strerror", None) or first_line(error)
     if (file := getattr(error, "filename", None)) and file != storage:
         reason += f" ({file})"
-    return (
-        f"storage = {storage!r} cannot be used: {reason}; allowed: a folder that can be written, "
-        "or a URI such as s3://bucket/prefix (set by --storage or CALSWEEP_STORAGE)"
-    )
+    return f"storage = {storage!r} cannot be used: {reason}{advice}"

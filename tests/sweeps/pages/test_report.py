@@ -82,11 +82,13 @@ def test_it_shows_choice_leaderboard_figures_and_reproduction(page: Path) -> Non
         "Hyperparameters",
         "Risk–coverage curve",
         "Most confident errors",
+        "No. 0 is the first sample of the test split",
         "comes from overconfident bins",
         "calsweep run sweep.yaml",
         "objective: val_ece",
     ):
         assert part in text, part
+    assert re.search(r">sample of the test split<.*\n<tbody><tr><td>no\. \d+<", text)
     assert text.count("<svg") >= 3 + 5
     assert "8 finished" in text and "1 stopped" in text
 

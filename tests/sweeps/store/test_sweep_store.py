@@ -573,4 +573,4 @@ def test_reading_waits_while_the_storage_is_away(
     with store.locked(Noted(messages)):
         assert store.patiently(read) == 42
     assert "503" in messages[0]
-    assert "Input/output error" in messages[1]
+    assert messages[1] == f"storage = {store.storage!r} cannot be used: Input/output error"
