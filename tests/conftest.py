@@ -23,6 +23,7 @@ from hypothesis import settings
 from sweeps.cluster.ray_internals import LOCAL_SETTINGS
 from tests.harness import ray_session as shared_session
 from tests.harness.database import copy_instead, empty_database
+from tests.harness.forks import share_server, use_shared_server
 
 # Until all tests are collected: what is imported stays, and to search it for garbage takes seconds.
 gc.disable()
@@ -98,7 +99,11 @@ IN_TEXT = {  # of files with such tests
 }
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config, "workerinput"):  # a process of pytest-xdist
+        use_shared_server()
+    elif config.getoption("numprocesses", None):
+        share_server()
     gone = [name for name in (*HOST_FACING, *LONGEST) if not (HERE / name).exists()]
     if gone:
         raise pytest.UsageError(f"tests/conftest.py names what does not exist: {gone}")

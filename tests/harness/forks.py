@@ -5,6 +5,7 @@ they are forked has not imported calsweep, or Ray, which reads its environment v
 imported.
 """
 
+import json
 import multiprocessing
 import os
 import signal
@@ -15,12 +16,31 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
+from multiprocessing import forkserver, resource_tracker
 from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.harness.preloaded"])
+_SERVER: Any = forkserver._forkserver
+_SHARED = "CALSWEEP_TESTS_FORKS"  # environment variable: how other processes reach it
 BIN = Path(sys.executable).parent
+
+
+def share_server() -> None:
+    """Start the process from which others are forked, also for the processes of pytest-xdist."""
+    _SERVER.ensure_running()
+    key = getattr(_SERVER, "_forkserver_authkey", b"")  # since Python 3.14
+    os.environ[_SHARED] = json.dumps([_SERVER._forkserver_address, key.hex()])
+
+
+def use_shared_server() -> None:
+    """Use that of the process which has started this one."""
+    _SERVER._forkserver_address, key = json.loads(os.environ[_SHARED])
+    _SERVER._forkserver_authkey = bytes.fromhex(key)
+    _SERVER._forkserver_alive_fd = os.dup(0)  # each fork gets one
+    _SERVER.ensure_running = resource_tracker.ensure_running
 
 
 def act_as_started(environment: Mapping[str, str], streams: Sequence[Path]) -> None:

@@ -27,7 +27,7 @@ def interrupted(
     def interrupt() -> None:
         until = time.monotonic() + 240
         while not any(folder.glob(f"{trials}/checkpoints/*")) and time.monotonic() < until:
-            time.sleep(0.2)
+            time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGINT)
 
     before = signal.signal(signal.SIGINT, signal.default_int_handler)

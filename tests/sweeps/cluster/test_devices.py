@@ -9,7 +9,7 @@ from rich.console import Console
 
 import trainables.engine.precision
 from sweeps.cluster import connection, devices
-from sweeps.cluster.ray_internals import agents_may_be_slow, for_trials_only
+from sweeps.cluster.ray_internals import agents_may_be_slow, for_trials_only, workers_forked
 from sweeps.cluster.ray_tune import RayTune
 from sweeps.errors import SweepFailedError
 from sweeps.planning.data import load_data
@@ -17,15 +17,19 @@ from sweeps.planning.devices import settle_devices
 from sweeps.service.running import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep
+from tests.harness.forks import worker_server
+from trainables.wrappers.forked_workers import ADDRESS
 
 
 @pytest.fixture(scope="module")
 def fake_gpus(without_ray: None) -> Iterator[None]:
     """A Ray that is configured with two GPUs that do not exist."""
-    with for_trials_only(), agents_may_be_slow():
-        ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False)
-    yield
-    ray.shutdown()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(ADDRESS, worker_server())
+        with for_trials_only(), agents_may_be_slow(), workers_forked():
+            ray.init(num_cpus=2, num_gpus=2, include_dashboard=False, log_to_driver=False)
+        yield
+        ray.shutdown()
 
 
 @pytest.mark.any_version

@@ -115,7 +115,7 @@ def test_an_interrupted_sweep_continues_from_its_checkpoints(
 ) -> None:
     name = f"cut-{debug}"
     options = {"losses": ["label_smoothing"], "search": {"trials": 2, "sampler": "tpe"}}
-    options |= {"selection": {"finalists": 0}, "training": {"epochs": 20, "batch_size": 8}}
+    options |= {"selection": {"finalists": 0}, "training": {"epochs": 12, "batch_size": 8}}
     options |= {"scheduler": {"name": "none"}}
     folder = workplace / f"store/sweeps/{name}"
     caught = interrupted(lambda: run(workplace, name, debug, **options), folder)
@@ -124,7 +124,7 @@ def test_an_interrupted_sweep_continues_from_its_checkpoints(
         wait_for_cpus()
     records = resume_sweep(name, str(workplace / "store"), debug=debug).records
     assert {(record.state, record.epochs) for record in records} <= {
-        ("finished", 20),
+        ("finished", 12),
         ("stopped", 4),
     }
     assert len(records[0].runs) == 2
