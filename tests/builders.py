@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,14 @@ def facts(record: TrialRecord) -> tuple[object, ...]:
     """Everything in a record except times: independent of interruptions and of the machine."""
     history = [{k: v for k, v in e.items() if k not in COSTS} for e in record.history]
     return record.number, record.role, record.setting, record.seed, record.state, history
+
+
+def is_kept(before: TrialRecord, after: TrialRecord) -> bool:
+    """Whether a finished trial was not run again: it may have got further metrics."""
+    epochs = zip(before.history, after.history, strict=True)
+    return replace(after, history=before.history) == before and all(
+        old.items() <= new.items() for old, new in epochs
+    )
 
 
 def shown(*renderables: Any, width: int = 100) -> str:
