@@ -9,12 +9,13 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
+
+from trainables.runtime.temporary import temporary_folder
 
 _PROGRAM = """
 import socket
@@ -39,9 +40,9 @@ def worker_server() -> str:
     Raises:
         OSError: The system's temporary folder has a long path, or can hold no sockets.
     """
-    folder = tempfile.mkdtemp(prefix="calsweep-workers-")
-    address = str(Path(folder) / "socket")
-    said = Path(folder) / "errors"
+    folder = temporary_folder("calsweep-server-")
+    address = str(folder / "socket")
+    said = folder / "errors"
     with socket.socket(socket.AF_UNIX) as listener, said.open("wb") as errors:
         try:
             listener.bind(address)

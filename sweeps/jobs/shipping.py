@@ -13,7 +13,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from importlib.metadata import distribution
@@ -24,12 +23,13 @@ from sweeps.errors import UserError
 from sweeps.sweep_file.loading import dump_sweep
 from sweeps.sweep_file.schema import SweepFile
 from trainables.plugins.arguments import few, first_line
+from trainables.runtime.temporary import temporary_folder
 
 SWEEP_FILE = "calsweep-sweep.yaml"
 _LARGEST_TOTAL = 10 * 2**20  # bytes
 _SKIPPED = ("node_modules", "site-packages", "__pycache__")
 _CALSWEEP = Path(__file__).resolve().parents[2]
-_COPY = "calsweep-job-"
+_COPY = "calsweep-sent-"
 _PACKAGES = ("calsweep", "search_spaces", "sweeps", "trainables")
 
 
@@ -93,7 +93,7 @@ def keep_what_was_sent() -> None:
     if Path.cwd().name.startswith(_COPY):
         atexit.register(shutil.rmtree, Path.cwd(), ignore_errors=True)
         return
-    copy = tempfile.mkdtemp(prefix=_COPY)
+    copy = temporary_folder(_COPY)
     shutil.copytree(".", copy, dirs_exist_ok=True)
     os.chdir(copy)
     # With -m the working folder comes first on the path, before the folder that was sent.
