@@ -70,7 +70,7 @@ def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     code = LOGGED_LOSS.format(log=str(tmp_path / "epochs"), variants=0)
     (tmp_path / "logged.py").write_text(code)
-    cluster = RayCluster(head_cpus=3)
+    cluster = RayCluster(head_cpus=3, variables={"EPOCH_SECONDS": "1"})  # fewer trials
     place = ("--address", cluster.address, "--storage", str(tmp_path / "store"))
 
     def run(name: str, workers: int) -> BaseProcess:
