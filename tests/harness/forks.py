@@ -78,11 +78,15 @@ def end_with_tests() -> None:
 
 
 @cache
-def worker_server() -> str:
-    """As :func:`sweeps.cluster.worker_server.worker_server`, but forked."""
+def worker_server(python_path: str = "") -> str:
+    """As :func:`sweeps.cluster.worker_server.worker_server`, but forked.
+
+    Args:
+        python_path: A folder that Python would read first.
+    """
     listener, address = listening(Path(tempfile.mkdtemp(prefix="calsweep-workers-")))
     receiver, sender = FORKS.Pipe(duplex=False)
-    FORKS.Process(target=_serve, args=(listener, receiver), daemon=True).start()
+    FORKS.Process(target=_serve, args=(listener, receiver, python_path), daemon=True).start()
     listener.close()
     receiver.close()
     _OPEN.append(sender)
@@ -101,10 +105,11 @@ def listening(folder: Path) -> tuple[socket.socket, str]:
     return listener, str(folder / "socket")
 
 
-def _serve(listener: socket.socket, until_closed: Connection) -> None:
+def _serve(listener: socket.socket, until_closed: Connection, python_path: str) -> None:
     from trainables.wrappers.forked_workers import serve
 
     nowhere = Path(os.devnull)
-    act_as_started(dict(os.environ), [nowhere] * 3)
+    variables = {"PYTHONPATH": python_path} if python_path else {}
+    act_as_started({**os.environ, **variables}, [nowhere] * 3)
     os.dup2(until_closed.fileno(), 0)
     serve(listener)

@@ -24,6 +24,7 @@ from sweeps.service.running import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from tests.harness.command import calsweep
+from tests.harness.forks import worker_server
 from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.ray_cluster import RayCluster
 from tests.harness.recording_losses import RECORDING, recorded_processes
@@ -244,7 +245,7 @@ def test_workers_that_cannot_start_fail_the_trial(tmp_path: Path) -> None:
     """Ray Train would start them again without end."""
     (tmp_path / "sitecustomize.py").write_text(CANNOT_IMPORT)
     (tmp_path / "one.yaml").write_text(ONE_TRIAL)
-    variables = {"PYTHONPATH": str(tmp_path), ADDRESS: str(tmp_path / "absent")}
+    variables = {ADDRESS: worker_server(str(tmp_path))}
     ended = calsweep(tmp_path, "run", "one.yaml", **variables)
     assert ended.returncode == 1, ended.stderr
     assert "the last time by ImportError: libfoo.so.3: cannot open shared object" in ended.stderr
