@@ -44,11 +44,10 @@ MODULES = (
 
 def serve(listener: socket.socket, modules: Sequence[str] = MODULES) -> None:
     """Fork a worker for each connection, until stdin is closed; then remove the socket's folder."""
-    from trainables.runtime.collection import collection_paused
-
-    with collection_paused():
-        for name in modules:
-            import_module(name)
+    gc.disable()  # collections find nothing in many new modules
+    for name in modules:  # alone: a server of other modules must not import trainables
+        import_module(name)
+    gc.enable()
     gc.freeze()  # collections would copy the shared memory
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # ended workers leave nothing behind
     while _asked_before_end(listener):

@@ -33,6 +33,7 @@ def test_the_log_says_why_workers_are_not_forked(
 ) -> None:
     monkeypatch.setattr(worker_server, "_PROGRAM", "raise ImportError('no foo')  # {}")
     monkeypatch.setattr(worker_server, "_servers", [])
+    monkeypatch.setattr(worker_server, "_faults", [])
     worker_server.worker_server.__wrapped__()
     worker_server._servers[0].process.wait()
     assert tuner._log_if_not_forked()
