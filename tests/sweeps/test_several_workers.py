@@ -16,14 +16,15 @@ from ray.util.placement_group import (
 )
 from rich.console import Console
 
+from sweeps.errors import SweepFailedError
 from sweeps.planning.data import load_data
+from sweeps.search import trial_queue
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import make_stopper
 from sweeps.service.running import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
-from tests.harness.command import calsweep
 from tests.harness.forks import worker_server
 from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.ray_cluster import RayCluster
@@ -86,17 +87,17 @@ class Finder:
 
 sys.meta_path.insert(0, Finder())
 """
-ONE_TRIAL = """
-name: one
-dataset: {name: digits, train_samples: 200}
-model: {name: mlp}
-losses: [focal]
-training: {epochs: 1}
-search: {trials: 1}
-selection: {finalists: 0, seeds: 0}
-scaling: {num_workers: 2}
-reference: none
-"""
+ONE_TRIAL = {
+    "name": "one",
+    "dataset": {"name": "digits", "train_samples": 200},
+    "model": {"name": "mlp"},
+    "losses": ["focal"],
+    "training": {"epochs": 1},
+    "search": {"trials": 1},
+    "selection": {"finalists": 0, "seeds": 0},
+    "scaling": {"num_workers": 2},
+    "reference": "none",
+}
 SEED = 14  # draws alpha = 1, 0 and 1.5 in this order
 
 
@@ -241,11 +242,13 @@ def test_placement_groups_of_dead_creators_are_released(workplace: Path) -> None
 
 
 @pytest.mark.usefixtures("without_ray")
-def test_workers_that_cannot_start_fail_the_trial(tmp_path: Path) -> None:
+def test_workers_that_cannot_start_fail_the_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ray Train would start them again without end."""
     (tmp_path / "sitecustomize.py").write_text(CANNOT_IMPORT)
-    (tmp_path / "one.yaml").write_text(ONE_TRIAL)
-    variables = {ADDRESS: worker_server(str(tmp_path))}
-    ended = calsweep(tmp_path, "run", "one.yaml", **variables)
-    assert ended.returncode == 1, ended.stderr
-    assert "the last time by ImportError: libfoo.so.3: cannot open shared object" in ended.stderr
+    monkeypatch.setenv(ADDRESS, worker_server(str(tmp_path)))
+    monkeypatch.setattr(trial_queue, "_MAX_DEATHS", 1)  # to start them twice is enough
+    said = "the last time by ImportError: libfoo.so.3: cannot open shared object"
+    with pytest.raises(SweepFailedError, match=said):
+        run_sweep(parse_sweep(ONE_TRIAL), str(tmp_path / "store"))
