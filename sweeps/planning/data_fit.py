@@ -43,8 +43,8 @@ def resolve(written: SweepFile, data: Data, machines: Machines, reporter: Report
     if decided is not None:
         reporter.notice(decided)
     plan = Plan(settled)
-    if too_few := untried(plan):
-        reporter.notice(too_few)
+    if plan.settings == 1 and (no_loss := untried(plan)):
+        reporter.notice(no_loss)
     return plan
 
 

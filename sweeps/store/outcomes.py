@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from sweeps.errors import first_line
 from sweeps.search.plan import Plan
@@ -32,7 +33,7 @@ def complete(records: Iterable[TrialRecord], plan: Plan, read: ReadRows) -> Iter
         try:
             rows = read("validation", record.number), read("test", record.number)
             own = own_metrics(sweep.search.own_metrics)
-            extent = Extent.whole(deciding, own)
+            extent = replace(Extent.whole(deciding, own), references=())  # only finalists have them
             found = completed(record.outcome, *rows, extent, own, criterion)
         except Exception as error:  # a custom metric may raise anything
             logger.warning("trial %d has few metrics: %s", record.number, first_line(error))
