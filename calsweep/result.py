@@ -84,7 +84,7 @@ class Result:
 
         Columns: ``trial`` (number), ``role``, ``state``, ``loss``, ``seed``, ``epochs``,
         ``seconds``, ``reason`` (why it failed or was stopped), the hyperparameters by name
-        (``loss.<name>`` if a column already has that name) and all metrics of the last epoch, such
+        (``loss.<name>`` if a column already has that name) and the metrics of the last epoch, such
         as ``val_ece``.
         """
         sweep = self._sweep

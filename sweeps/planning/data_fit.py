@@ -33,7 +33,6 @@ def resolve(written: SweepFile, data: Data, machines: Machines, reporter: Report
         UserError: The sweep does not suit its data, or a trial does not fit on the machines.
         SweepFailedError: The cluster's GPUs cannot be examined.
     """
-    from sweeps.planning.plan_facts import untried  # Optuna takes a quarter of a second
     from trainables.data.core.base import Dataset
 
     fitted = fit_to_data(written, data) if isinstance(data, Dataset) else written
@@ -43,8 +42,11 @@ def resolve(written: SweepFile, data: Data, machines: Machines, reporter: Report
     if decided is not None:
         reporter.notice(decided)
     plan = Plan(settled)
-    if plan.settings == 1 and (no_loss := untried(plan)):
-        reporter.notice(no_loss)
+    if plan.search.trials == 1:
+        from sweeps.planning.plan_facts import untried  # Optuna takes a quarter of a second
+
+        if no_loss := untried(plan):
+            reporter.notice(no_loss)
     return plan
 
 

@@ -1,4 +1,4 @@
-"""The outcome of a trial: all metrics on validation and test, raw and after temperature scaling."""
+"""The outcome of a trial: metrics on validation and test, raw and after temperature scaling."""
 
 import math
 import re

@@ -99,9 +99,9 @@ class TrialRun:
         Returns:
             The metrics of the epoch (``epoch``, ``timestamp``, ``run_seconds``, ``train_loss``,
                 ``lr``, ``val_nll`` and so on). After an epoch at which the trial may be stopped,
-                also those of :func:`~trainables.trials.outcome.summarise`; after the last epoch,
-                all of them. If the trial cannot access or write the storage, it waits, and the next
-                call tries again.
+                also those of :func:`~trainables.trials.outcome.summarise`; after the last epoch
+                of a finalist, all of them. If the trial cannot access or write the storage, it
+                waits, and the next call tries again.
 
         Raises:
             DeviceFailedError: The process can no longer use its accelerator.
