@@ -1,5 +1,6 @@
 """A trial that runs a custom training loop."""
 
+import bdb
 import io
 import shutil
 import sysconfig
@@ -44,7 +45,8 @@ class LoopRun(TrialRun):
         try:
             return super().advance()
         except Exception as error:
-            if isinstance(error, DeviceFailedError) or lost_a_peer(error):
+            # BdbQuit is the command `q` of Python's debugger, which ends the sweep.
+            if isinstance(error, DeviceFailedError | bdb.BdbQuit) or lost_a_peer(error):
                 raise
             return Failed(_described(error), "".join(traceback.format_exception(error)))
 
@@ -97,14 +99,9 @@ class LoopRun(TrialRun):
 
     def _ask(self, loop: Loop) -> Reported:
         """Waits for the next epoch; after the last epoch, waits until the function returns."""
-        try:
-            reported = loop.next()
-            if reported is not None and reported.epoch == self.training.epochs:
-                loop.finish()
-        except Exception:
-            raise
-        except BaseException as error:  # for example sys.exit(), which must not end this process
-            raise RuntimeError(f"{type(error).__name__}: {error}") from error
+        reported = loop.next()
+        if reported is not None and reported.epoch == self.training.epochs:
+            loop.finish()
         if reported is None:
             raise ValueError(
                 f"the training loop returned after {len(self.history)} epochs; it has to train "

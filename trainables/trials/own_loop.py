@@ -311,8 +311,10 @@ class Loop:
         if handed is None:
             self._thread.join()
             error, self._error = self._error, None
-            if error is not None:
+            if isinstance(error, Exception):
                 raise error
+            if error is not None:  # for example sys.exit(), which must not end this process
+                raise RuntimeError(f"{type(error).__name__}: {error}") from error
         return handed
 
     def _run(self) -> None:

@@ -1,7 +1,11 @@
 """Trials with custom training loops, in one process."""
 
+import bdb
+import signal
 import threading
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -209,6 +213,30 @@ finally:
     run.close()
     assert [file.name for file in tmp_path.rglob("own-*/*")] == ["closed"]
     assert not [thread for thread in threading.enumerate() if thread.name == "own-loop"]
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGINT)", KeyboardInterrupt),
+        ("import bdb; raise bdb.BdbQuit", bdb.BdbQuit),  # the command `q` of the debugger
+    ],
+)
+def test_an_interrupt_is_not_a_fault_of_the_loop(
+    tmp_path: Path,
+    digits: Dataset,
+    monkeypatch: pytest.MonkeyPatch,
+    body: str,
+    expected: type[BaseException],
+) -> None:
+    loop = write_loop(tmp_path, monkeypatch, f"{body}\ntrial.report(1, **good)")
+    run = make_run(digits, make_setup(tmp_path, loop), CONFIG)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with closing(run), pytest.raises(expected):
+            time.sleep(10 if isinstance(run.advance(), Progressed) else 0)  # the signal is late
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 FAULTS = {
