@@ -161,7 +161,7 @@ def check_predicted(
             )
         if not single and are_percent(table):
             raise UserError(f"{name}: {PERCENT}")
-        scaled = torch.from_numpy(_without_infinity(name, table))
+        scaled = torch.from_numpy(_without_infinity(name, table, targets if soft is None else soft))
         probs = probabilities(scaled)
         return Predicted(name, scaled, probs, targets, names, read, groups, ids, soft=soft)
     _check_probabilities(name, table)
@@ -254,7 +254,8 @@ def _floats(name: str, scores: Any) -> Array:
         scores = (scores.float() if scores.dtype == torch.bfloat16 else scores).numpy()
     try:
         table = np.asarray(scores)
-        table = table.astype(np.float64 if table.dtype == np.float64 else np.float32, copy=False)
+        wide = table.dtype.kind == "f" and table.dtype.itemsize >= 8  # maybe long double
+        table = table.astype(np.float64 if wide else np.float32, copy=False)
     except (TypeError, ValueError):
         raise UserError(f"{name}: predictions must be numbers, of one length in each row") from None
     if table.size and not table.max() < np.inf:  # -inf masks a class of logits
@@ -282,8 +283,11 @@ def _look_like_logits(name: str, table: Array) -> bool:
     return True
 
 
-def _without_infinity(name: str, logits: Array) -> Array:
-    """Logits whose masked classes (-inf) have a probability of 0 in floating point."""
+def _without_infinity(name: str, logits: Array, labels: Tensor) -> Array:
+    """Logits whose masked classes (-inf) have a probability of 0 at every temperature up to 100.
+
+    That of a label, (N,) or shares (N, K), has the logarithm of the smallest number instead.
+    """
     masked = np.isneginf(logits)
     if not masked.any():
         return logits
@@ -291,7 +295,9 @@ def _without_infinity(name: str, logits: Array) -> Array:
     if not np.isfinite(highest).all():
         _refuse_rows(name, ~np.isfinite(highest))
     least = np.log(np.finfo(logits.dtype).tiny, dtype=logits.dtype)
-    return np.where(masked, highest + least, logits)
+    rows = labels.numpy()
+    own = rows > 0 if rows.ndim == 2 else np.arange(logits.shape[1]) == rows[:, None]
+    return np.where(masked, highest + np.where(own, least, 100 * least), logits)
 
 
 def _labels(name: str, labels: Any, count: int, num_classes: int) -> Array:

@@ -24,7 +24,7 @@ def class_weights(given: ClassWeights, labels: np.ndarray, num_classes: int) -> 
     """
     if given == "balanced":
         soft = labels.dtype.kind == "f"
-        counts = labels.sum(0) if soft else _counts(labels, num_classes)
+        counts = labels.sum(0, dtype=np.float64) if soft else _counts(labels, num_classes)
         shares = np.divide(counts.sum(), num_classes * counts, where=counts > 0, out=0.0 * counts)
         return torch.from_numpy(shares).float()
     if len(given) != num_classes:

@@ -497,6 +497,14 @@ def test_masked_classes_and_one_hot_labels() -> None:
     found = calsweep.judge(masked, np.eye(4)[LABELS], logits=True)
     assert found.metrics["nll"]["value"] == pytest.approx(-np.log(right).mean())
     assert math.isfinite(found.facts["models"][0]["refinement"])
+    hot = 40 * np.random.default_rng(0).normal(size=(600, 9))  # of three classes, T is above 60
+    hot[:, 3:] = -math.inf
+    alone = calsweep.judge(hot[:, :3], LABELS % 3, logits=True).facts["models"][0]
+    for dtype in (np.float32, np.float64, np.longdouble):
+        found = calsweep.judge(hot.astype(dtype), LABELS % 3, logits=True).facts["models"][0]
+        assert found["temperature"] == pytest.approx(alone["temperature"], rel=1e-4)
+        nll = [each["scaling"]["temperature"]["nll"]["value"] for each in (found, alone)]
+        assert nll[0] == pytest.approx(nll[1], rel=1e-4), dtype
     with pytest.raises(UserError, match=r"row 3 \(from 0\) of the predictions has NaN or infinity"):
         calsweep.judge(
             np.where(np.arange(600)[:, None] == 3, -math.inf, LOGITS), LABELS, logits=True

@@ -36,6 +36,8 @@ def test_balanced_weights_are_scikit_learns() -> None:
     assert found[np.unique(labels)].tolist() == pytest.approx(expected)
     assert class_weights("balanced", np.array([0, 0, 2]), 3).tolist() == [0.5, 0.0, 1.0]
     assert class_weights((1.0, 3.0), labels, 2).tolist() == [1, 3]
+    soft = np.tile(np.float32([0.9, 0.1]), (2_000_000, 1))  # float32 sums would be 2 % off
+    assert class_weights("balanced", soft, 2).tolist() == pytest.approx([0.5 / 0.9, 5.0], rel=1e-6)
 
 
 def test_the_losses_that_can_be_weighted() -> None:
