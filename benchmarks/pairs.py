@@ -14,6 +14,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from sweeps.judging.facts import Compared
 from sweeps.judging.inputs import check_predicted
 from sweeps.judging.judgement import COMPARED, compared, verdicts
 from trainables.export.prediction_sets import Labelled, fit_prediction_sets
@@ -43,8 +44,8 @@ def any_verdict(samples: int, seed: int) -> tuple[bool, bool]:
     return _decided(verdicts(COMPARED, ours, theirs)), _decided(single)
 
 
-def _decided(found: Sequence[dict[str, object]]) -> bool:
-    return any(each["verdict"] != "not supported" for each in found)
+def _decided(found: Sequence[Compared]) -> bool:
+    return any(each.verdict != "not supported" for each in found)
 
 
 def coverage(samples: int, target: float, seed: int) -> list[float]:

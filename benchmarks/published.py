@@ -10,13 +10,13 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import Any
 
 from sweeps.errors import UserError
+from sweeps.judging.facts import Gap, Judged
 from sweeps.judging.judgement import judge
 from sweeps.judging.reading import read_predictions
+from sweeps.judging.sentences import METHODS, signed, with_interval
 from sweeps.judging.tables import Asked
-from sweeps.judging.words import METHODS, with_interval
 
 SUFFIXES = (".npz", ".npy", ".csv", ".parquet")
 COLUMNS = (
@@ -44,27 +44,27 @@ def table_of(
             continue
         try:
             models = read_predictions([str(file)], Asked(logits=logits, labels=labels))
-            rows += [[file.name, *_cells(judge([model])["models"][0])] for model in models]
+            rows += [[file.name, *_cells(judge([model]).models[0])] for model in models]
         except UserError as error:
             refused.append(f"{file.name}: {error}")
     return rows, refused
 
 
-def _cells(model: dict[str, Any]) -> list[str]:
-    metrics, way = model["metrics"], model["direction"]
-    best = model["recommended"]
-    scaled = model["scaling"][best]
+def _cells(model: Judged) -> list[str]:
+    way, found = Gap(*model.direction.gap), model.scaling
+    assert found is not None
+    scaled = found.methods[found.recommended]
     return [
-        model["name"],
-        f"{model['samples']:,}",
-        with_interval(metrics["error"]),
-        with_interval(metrics["ece"]),
-        f"{way['gap']:+.4f} [{way['low']:+.4f}, {way['high']:+.4f}]",
-        f"{model['temperature']:.3f}",
-        with_interval(metrics["nll"]),
+        model.name,
+        f"{model.samples:,}",
+        with_interval(model.metrics["error"]),
+        with_interval(model.metrics["ece"]),
+        signed(way, way.gap),
+        f"{found.temperature:.3f}",
+        with_interval(model.metrics["nll"]),
         with_interval(scaled["nll"]),
         with_interval(scaled["ece"]),
-        METHODS[best],
+        METHODS[found.recommended],
     ]
 
 

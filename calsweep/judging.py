@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from sweeps.errors import UserError
+from sweeps.judging.facts import plain
 from sweeps.judging.inputs import Predicted, aligned, check_predicted
 from sweeps.judging.judgement import judge as judge_models
 from sweeps.judging.names import kind_and_class
-from sweeps.judging.words import comparison_rows, read_lines, summary
+from sweeps.judging.sentences import comparison_rows, read_lines, summary
 from trainables.data.readers.index_columns import index_columns
 
 
@@ -21,7 +22,8 @@ class Judgement:
 
     def __init__(self, models: Sequence[Predicted]) -> None:
         self._models = models
-        self.facts = judge_models(models)
+        self._found = judge_models(models)
+        self.facts: dict[str, Any] = plain(self._found)
 
     @property
     def metrics(self) -> dict[str, dict[str, float]]:
@@ -41,7 +43,7 @@ class Judgement:
         require_sweeps("Judgement.html")
         from sweeps.pages.judgement import render_judgement
 
-        return render_judgement(self.facts, self._models)
+        return render_judgement(self._found, self._models)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the page to a file; ``UserError`` if that fails."""
@@ -51,12 +53,12 @@ class Judgement:
 
     def __repr__(self) -> str:
         """The main findings."""
-        parts = [*read_lines(self.facts)]
+        parts = [*read_lines(self._found)]
         parts += [
-            "\n".join((model["name"], *(f"  {line}" for line in summary(model))))
-            for model in self.facts["models"]
+            "\n".join((model.name, *(f"  {line}" for line in summary(model))))
+            for model in self._found.models
         ]
-        parts += [": ".join(row) for row in comparison_rows(self.facts["comparison"])]
+        parts += [": ".join(row) for row in comparison_rows(self._found.comparison)]
         return "\n".join(parts)
 
 

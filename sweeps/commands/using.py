@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -13,6 +13,9 @@ from sweeps.commands.options import Storage, SweepName
 from sweeps.errors import UserError
 from sweeps.messages.formatting import DEFAULT_STORAGE, counted, finite
 from sweeps.messages.redaction import redact
+
+if TYPE_CHECKING:
+    from sweeps.judging.facts import Findings
 
 JUDGEMENT = "judgement.html"
 
@@ -99,13 +102,15 @@ def judge(
         print(f"written: {write_text(text, output)}")
 
 
-def _judgement_text(found: dict[str, Any], as_json: bool) -> str:
+def _judgement_text(found: Findings, as_json: bool) -> str:
     import io
     import json
     import shutil
 
+    from sweeps.judging.facts import plain
+
     if as_json:
-        return json.dumps(finite(found), indent=1) + "\n"
+        return json.dumps(finite(plain(found)), indent=1) + "\n"
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.judgement import print_judgement
 

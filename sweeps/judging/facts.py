@@ -1,54 +1,255 @@
-"""Facts of a judgement as plain data."""
+"""What is found about predictions, as values; :func:`plain` turns them into JSON's."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Final, Literal
 
 from torch import Tensor
 
-from sweeps.judging.inputs import Predicted
 from trainables.metrics import Direction, ReliabilityBins
 from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.inference.influence import mean_interval
 
-Facts = dict[str, Any]
 LEVEL: Final = 0.95
 
+Verdict = Literal["supported", "not supported", "worse"]
+Word = Literal["overconfident", "underconfident", "neither"]
 
-def facts_of(found: tuple[float, float, float]) -> Facts:
-    return dict(zip(("value", "low", "high"), found, strict=True))
+
+@dataclass(frozen=True)
+class Measured:
+    """A value and its interval, whose ends are NaN where none is known.
+
+    `corrected` is the estimate that the interval is about, where noise puts `value` outside.
+    """
+
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    corrected: float | None = None
+
+    @property
+    def inside(self) -> bool:
+        """Whether the interval has the value; an end that is NaN excludes nothing."""
+        return not (self.value < self.low or self.value > self.high)
 
 
-def mean_facts(values: Tensor, clusters: Clusters | None) -> Facts:
+Metrics = Mapping[str, Measured]
+
+
+@dataclass(frozen=True)
+class Gap:
+    """Mean confidence less accuracy, with its interval."""
+
+    gap: float
+    low: float
+    high: float
+
+    @property
+    def word(self) -> Word:
+        return "overconfident" if self.low > 0 else "underconfident" if self.high < 0 else "neither"
+
+
+@dataclass(frozen=True)
+class ClassFound:
+    """A class: how many samples are of it, how many are predicted as it, and how well."""
+
+    name: str
+    true: int
+    predicted: int
+    confidence: float = math.nan
+    accuracy: float = math.nan
+    gap: Gap | None = None
+
+
+@dataclass(frozen=True)
+class GroupFound:
+    """A group; one that is too small has only its number of samples."""
+
+    name: str
+    samples: int
+    confidence: float = math.nan
+    metrics: Metrics = field(default_factory=dict)
+    gap: Gap | None = None
+
+
+@dataclass(frozen=True)
+class ScalingFound:
+    """What scaling would achieve.
+
+    Attributes:
+        methods: The metrics after each method, cross-fitted.
+        recommended: The name of one of these methods.
+        nll: NLL as given.
+        refinement: NLL after the recommended method.
+        temperature: Fitted on all samples.
+        at_bound: Whether it is at the end of its range.
+        floor: What a probability of 0 counts as in a logarithm; None if logits were given.
+        at_floor: Number of samples whose class has a probability of 0.
+    """
+
+    methods: Mapping[str, Metrics]
+    recommended: str
+    nll: float
+    refinement: float
+    temperature: float
+    at_bound: bool
+    floor: float | None
+    at_floor: int
+
+
+@dataclass(frozen=True)
+class SetsFound:
+    """Coverage of prediction sets of one method, and their mean size."""
+
+    coverage: Measured
+    size: float
+
+
+@dataclass(frozen=True)
+class Sets:
+    """Prediction sets by method, for a coverage of `target`, measured on `samples`."""
+
+    target: float
+    samples: int
+    methods: Mapping[str, SetsFound]
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What is known of a model's predictions; empty bins may have NaN.
+
+    `clusters` is their number if they are the unit of intervals. `scaling` and `sets` are None
+    where only the top label is known, or labels are soft; `sets` also with few samples.
+    """
+
+    name: str
+    samples: int
+    classes: int
+    clusters: int | None
+    metrics: Metrics
+    direction: Direction
+    bins: ReliabilityBins
+    per_class: Sequence[ClassFound] = ()
+    per_group: Sequence[GroupFound] = ()
+    scaling: ScalingFound | None = None
+    sets: Sets | None = None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One metric of two models: the first's less the second's, at its own level."""
+
+    metric: str
+    ours: str
+    theirs: str
+    value: float
+    low: float
+    high: float
+    level: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Findings:
+    """The judgement of one model, or of several on the same samples.
+
+    `read` says in a line for each model what was read as what.
+    """
+
+    read: Sequence[str]
+    models: Sequence[Judged]
+    comparison: Sequence[Compared]
+
+
+def mean_of(values: Tensor, clusters: Clusters | None) -> Measured:
     """A mean over samples (N,) with its interval."""
-    return facts_of((float(values.mean()), *mean_interval(values, LEVEL, clusters)))
+    return Measured(float(values.mean()), *mean_interval(values, LEVEL, clusters))
 
 
-def common_facts(
-    model: Predicted,
-    metrics: Facts,
-    direction: Direction,
-    bins: ReliabilityBins,
-    clusters: Clusters | None,
-) -> Facts:
-    """What is known of every model; empty bins may have NaN."""
-    gap, low, high = direction.gap
+def plain(found: Findings) -> dict[str, Any]:
+    """Findings as ``calsweep judge --format json`` prints them, but for NaN."""
     return {
-        "name": model.name,
-        "samples": len(model.labels),
-        "classes": len(model.classes),
-        "clusters": None if clusters is None else len(clusters),
-        "metrics": metrics,
-        "direction": {
-            "word": direction.word,
-            "gap": gap,
-            "low": low,
-            "high": high,
-            "over": facts_of(direction.over),
-            "under": facts_of(direction.under),
-        },
-        "bins": {key: column.tolist() for key, column in vars(bins).items()}
-        | {"count": bins.count.int().tolist()},
-        "per_class": [],
-        "per_group": [],
+        "read": list(found.read),
+        "models": [_model(each) for each in found.models],
+        "comparison": [asdict(each) for each in found.comparison],
     }
+
+
+def _model(found: Judged) -> dict[str, Any]:
+    way = found.direction
+    return {
+        "name": found.name,
+        "samples": found.samples,
+        "classes": found.classes,
+        "clusters": found.clusters,
+        "metrics": _metrics(found.metrics),
+        "direction": {
+            "word": way.word,
+            **dict(zip(("gap", "low", "high"), way.gap, strict=True)),
+            "over": _measured(Measured(*way.over)),
+            "under": _measured(Measured(*way.under)),
+        },
+        "bins": {key: column.tolist() for key, column in vars(found.bins).items()}
+        | {"count": found.bins.count.int().tolist()},
+        "per_class": [_class(each) for each in found.per_class],
+        "per_group": [_group(each) for each in found.per_group],
+        **({} if found.scaling is None else _scaling(found.scaling) | {"sets": _sets(found.sets)}),
+    }
+
+
+def _measured(found: Measured) -> dict[str, float]:
+    return {key: value for key, value in vars(found).items() if value is not None}
+
+
+def _metrics(found: Metrics) -> dict[str, dict[str, float]]:
+    return {name: _measured(each) for name, each in found.items()}
+
+
+def _gap(found: Gap | None) -> dict[str, Any]:
+    return {} if found is None else asdict(found) | {"word": found.word}
+
+
+def _class(found: ClassFound) -> dict[str, Any]:
+    entry = {"class": found.name, "true": found.true, "predicted": found.predicted}
+    if not found.predicted:
+        return entry
+    means = {"confidence": found.confidence, "accuracy": found.accuracy}
+    return entry | means | _gap(found.gap)
+
+
+def _group(found: GroupFound) -> dict[str, Any]:
+    entry = {"group": found.name, "samples": found.samples}
+    if found.gap is None:
+        return entry
+    return {
+        **entry,
+        **_metrics(found.metrics),
+        "confidence": found.confidence,
+        **_gap(found.gap),
+    }
+
+
+def _scaling(found: ScalingFound) -> dict[str, Any]:
+    return {
+        "scaling": {name: _metrics(each) for name, each in found.methods.items()},
+        "recommended": found.recommended,
+        "refinement": found.refinement,
+        "calibration": found.nll - found.refinement,
+        "temperature": found.temperature,
+        "at_bound": found.at_bound,
+        "floor": found.floor,
+        "at_floor": found.at_floor,
+    }
+
+
+def _sets(found: Sets | None) -> dict[str, Any]:
+    if found is None:
+        return {}
+    methods = {
+        name: _measured(each.coverage) | {"size": each.size} for name, each in found.methods.items()
+    }
+    return {"coverage": found.target, "samples": found.samples, **methods}

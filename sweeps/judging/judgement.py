@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -12,7 +13,21 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from sweeps.errors import UserError
-from sweeps.judging.facts import LEVEL, Facts, common_facts, facts_of, mean_facts
+from sweeps.judging.facts import (
+    LEVEL,
+    ClassFound,
+    Compared,
+    Findings,
+    Gap,
+    GroupFound,
+    Judged,
+    Measured,
+    Metrics,
+    ScalingFound,
+    Sets,
+    SetsFound,
+    mean_of,
+)
 from sweeps.judging.inputs import Predicted
 from sweeps.judging.soft_labels import judged_by_soft_labels
 from trainables import metrics as M
@@ -39,25 +54,11 @@ _MIN_IN_GROUP = 20
 _SMALL = 200_000  # N · K up to which one thread is as fast as several
 
 
-def judge(models: Sequence[Predicted]) -> Facts:
+def judge(models: Sequence[Predicted]) -> Findings:
     """Judge the predictions of one model, or of several on the same samples.
 
     Args:
         models: Their predictions. The others are compared with the first.
-
-    Returns:
-        Plain data, as ``calsweep judge --format json`` prints it: ``read``, one line for each
-        model that says what was read as what; ``models``, one entry each with
-        ``name``, ``samples``, ``classes``, ``clusters`` (their number, if they are the unit of
-        intervals), ``metrics`` (name → value, low, high), ``direction``
-        (mean confidence less accuracy, and the over- and underconfident parts of the ECE),
-        ``scaling`` (method → the same metrics, cross-fitted), ``recommended`` (one of the
-        methods), ``refinement`` (NLL after it) and ``calibration`` (the rest of the NLL),
-        ``temperature`` and whether it is ``at_bound``, the ``floor`` of probabilities of 0 and the
-        number of samples ``at_floor``, ``bins`` (of the reliability diagram), ``per_class``,
-        ``per_group``, ``sets``; and ``comparison``, one entry for each metric and further model. A
-        model of which only the predicted class and its probability are known has no entry from
-        ``scaling`` to ``at_floor`` and no ``sets``.
 
     Raises:
         UserError: Two models have different labels or the same name.
@@ -71,11 +72,11 @@ def judge(models: Sequence[Predicted]) -> Facts:
     top_label_only = any(each.top_label_only for each in models)
     metrics = [each for each in COMPARED if not top_label_only or each in _TOP_LABEL]
     with _one_thread_if(first.probs.numel() <= _SMALL):
-        return {
-            "read": [str(model.read) for model in models],
-            "models": [_judged(model) for model in models],
-            "comparison": [each for other in others for each in verdicts(metrics, other, first)],
-        }
+        return Findings(
+            [str(model.read) for model in models],
+            [_judged(model) for model in models],
+            [each for other in others for each in verdicts(metrics, other, first)],
+        )
 
 
 @contextmanager
@@ -121,73 +122,91 @@ def _same_clusters(first: Predicted, other: Predicted) -> bool:
     return torch.equal(first.clusters, other.clusters)
 
 
-def _judged(model: Predicted) -> Facts:
+def _judged(model: Predicted) -> Judged:
     if model.soft is not None:
         return judged_by_soft_labels(model)
     if model.top_label_only:
         return _judged_top_label(model)
-    probs, labels = model.probs, model.labels
-    clusters = clusters_of(model.clusters, len(labels))
-    crossed = cross_fitted_scalings(model.logits, labels, model.clusters)
-    losses = {make: log_losses_of_logits(logits, labels) for make, logits in crossed.items()}
+    clusters = clusters_of(model.clusters, len(model.labels))
+    best, scaling = _scaled(model, clusters)
+    metrics = _intervals(M.METRIC_NAMES, model.probs, model.labels, model.clusters)
+    return replace(
+        _common(model, {**metrics, "nll": mean_of(model.log_losses, clusters)}, clusters),
+        scaling=scaling,
+        per_class=_per_class(model),
+        per_group=_per_group(model),
+        sets=_sets(best, model, clusters),
+    )
+
+
+def _scaled(model: Predicted, clusters: Clusters | None) -> tuple[type[PostHoc], ScalingFound]:
+    """The recommended method, and what each achieves."""
+    crossed = cross_fitted_scalings(model.logits, model.labels, model.clusters)
+    losses = {make: log_losses_of_logits(z, model.labels) for make, z in crossed.items()}
     best = simplest_good(losses, clusters)
-    nll, refinement = float(model.log_losses.mean()), float(losses[best].mean())
-    scaler = TemperatureScaling().fit(model.logits, labels)
-    metrics = _intervals(M.METRIC_NAMES, probs, labels, model.clusters)
-    return {
-        **_common(model, metrics | {"nll": mean_facts(model.log_losses, clusters)}, clusters),
-        "scaling": {
-            make.name: _intervals(_OF_SCALING, probabilities(logits), labels, model.clusters)
-            | {"nll": mean_facts(losses[make], clusters)}
-            for make, logits in crossed.items()
-        },
-        "recommended": best.name,
-        "refinement": refinement,
-        "calibration": nll - refinement,
-        "temperature": scaler.temperature,
-        "at_bound": scaler.at_bound,
-        "floor": model.floor,
-        "at_floor": model.at_floor,
-        "per_class": _per_class(model),
-        "per_group": [] if model.groups is None else _per_group(model),
-        "sets": _sets(best, model, clusters),
+    scaler = TemperatureScaling().fit(model.logits, model.labels)
+    methods = {
+        make.name: {
+            **_intervals(_OF_SCALING, probabilities(z), model.labels, model.clusters),
+            "nll": mean_of(losses[make], clusters),
+        }
+        for make, z in crossed.items()
     }
+    return best, ScalingFound(
+        methods=methods,
+        recommended=best.name,
+        nll=float(model.log_losses.mean()),
+        refinement=float(losses[best].mean()),
+        temperature=scaler.temperature,
+        at_bound=scaler.at_bound,
+        floor=model.floor,
+        at_floor=model.at_floor,
+    )
 
 
-def _judged_top_label(model: Predicted) -> Facts:
+def _judged_top_label(model: Predicted) -> Judged:
     """What can be known from the predicted class and its probability: no scaling and no sets."""
     clusters = clusters_of(model.clusters, len(model.labels))
-    known = [each for each in _per_class(model) if each["true"] + each["predicted"]]
+    known = [each for each in _per_class(model) if each.true + each.predicted]
     metrics = _intervals(_TOP_LABEL, model.probs, model.labels, model.clusters)
-    return {
-        **_common(model, metrics, clusters),
-        "classes": len(known),
-        "per_class": known,
-        "per_group": [] if model.groups is None else _per_group(model, ("error", "ece")),
-    }
+    return replace(
+        _common(model, metrics, clusters),
+        classes=len(known),
+        per_class=known,
+        per_group=_per_group(model, ("error", "ece")),
+    )
 
 
-def _common(model: Predicted, metrics: Facts, clusters: Clusters | None) -> Facts:
-    direction = M.direction(model.probs, model.labels, LEVEL, model.clusters)
-    bins = M.reliability_bins(model.probs, model.labels)
-    return common_facts(model, metrics, direction, bins, clusters)
+def _common(model: Predicted, metrics: Metrics, clusters: Clusters | None) -> Judged:
+    """What is known of every model with one label for each sample."""
+    return Judged(
+        name=model.name,
+        samples=len(model.labels),
+        classes=len(model.classes),
+        clusters=None if clusters is None else len(clusters),
+        metrics=metrics,
+        direction=M.direction(model.probs, model.labels, LEVEL, model.clusters),
+        bins=M.reliability_bins(model.probs, model.labels),
+    )
 
 
 def _intervals(
     names: Sequence[str], probs: Tensor, labels: Tensor, clusters: Tensor | None
-) -> Facts:
+) -> Metrics:
     """Metrics with their intervals, and with the corrected value where noise puts one outside."""
     measured = M.intervals(probs, labels, names, clusters=clusters)
-    found = {name: facts_of(each) for name, each in measured.items()}
+    found = {name: Measured(*each) for name, each in measured.items()}
     if clusters is not None:  # they add more than the correction takes away
         return found
-    for name, each in found.items():
-        if name in M.CORRECTED and not each["low"] <= each["value"] <= each["high"]:
-            each["corrected"] = M.corrected(name, probs, labels)
-    return found
+    corrected = {
+        name: replace(each, corrected=M.corrected(name, probs, labels))
+        for name, each in found.items()
+        if name in M.CORRECTED and not each.low <= each.value <= each.high
+    }
+    return found | corrected
 
 
-def _per_class(model: Predicted) -> list[Facts]:
+def _per_class(model: Predicted) -> list[ClassFound]:
     confidence, predicted = model.probs.max(dim=1)
     order = predicted.argsort(stable=True)
     counts = predicted.bincount(minlength=len(model.classes)).tolist()
@@ -197,34 +216,42 @@ def _per_class(model: Predicted) -> list[Facts]:
     found = []
     for index, name in enumerate(model.classes):
         own = torch.tensor(list(islice(rows, counts[index])), dtype=torch.int64)
-        entry: Facts = {"class": name, "true": true[index], "predicted": counts[index]}
-        if counts[index]:
-            right = (model.labels[own] == index).double()
-            entry |= {"confidence": float(confidence[own].mean()), "accuracy": float(right.mean())}
+        right = (model.labels[own] == index).double()
         clusters = _clusters_of(model, own)
-        if counts[index] > 1 and (clusters is None or clusters.enough):
-            entry |= _gap(confidence[own].double(), right, level, clusters)
-        found.append(entry)
+        known = counts[index] > 1 and (clusters is None or clusters.enough)
+        found.append(
+            ClassFound(
+                name,
+                true[index],
+                counts[index],
+                confidence=float(confidence[own].mean()),
+                accuracy=float(right.mean()),
+                gap=_gap(confidence[own].double(), right, level, clusters) if known else None,
+            )
+        )
     return found
 
 
-def _per_group(model: Predicted, names: Sequence[str] = _OF_GROUPS) -> list[Facts]:
-    assert model.groups is not None
+def _per_group(model: Predicted, names: Sequence[str] = _OF_GROUPS) -> list[GroupFound]:
+    if model.groups is None:
+        return []
     groups, place = np.unique(model.groups, return_inverse=True)
     level = 1 - (1 - LEVEL) / len(groups)
     found = []
     for index, name in enumerate(groups.tolist()):
         own = torch.from_numpy(np.flatnonzero(place == index))
-        probs, labels = model.probs[own], model.labels[own]
-        entry: Facts = {"group": name, "samples": len(own)}
-        clusters = _clusters_of(model, own)
+        group, clusters = GroupFound(name, len(own)), _clusters_of(model, own)
         if len(own) >= _MIN_IN_GROUP and (clusters is None or clusters.enough):
+            probs, labels = model.probs[own], model.labels[own]
             ids = None if model.clusters is None else model.clusters[own]
-            entry |= _intervals(names, probs, labels, ids)
             confidence, predicted = probs.max(dim=1)
-            entry |= {"confidence": float(confidence.mean())}
-            entry |= _gap(confidence.double(), (predicted == labels).double(), level, clusters)
-        found.append(entry)
+            group = replace(
+                group,
+                confidence=float(confidence.mean()),
+                metrics=_intervals(names, probs, labels, ids),
+                gap=_gap(confidence.double(), (predicted == labels).double(), level, clusters),
+            )
+        found.append(group)
     return found
 
 
@@ -232,16 +259,14 @@ def _clusters_of(model: Predicted, rows: Tensor) -> Clusters | None:
     return None if model.clusters is None else clusters_of(model.clusters[rows], len(rows))
 
 
-def _gap(confidence: Tensor, right: Tensor, level: float, clusters: Clusters | None) -> Facts:
+def _gap(confidence: Tensor, right: Tensor, level: float, clusters: Clusters | None) -> Gap:
     """Confidence minus accuracy; the interval also holds for a class that is always correct."""
     accuracy = share_interval(right, level, clusters)
     mean = float(confidence.mean())
-    low, high = mean - accuracy[1], mean - accuracy[0]
-    word = "overconfident" if low > 0 else "underconfident" if high < 0 else "neither"
-    return {"gap": mean - float(right.mean()), "low": low, "high": high, "word": word}
+    return Gap(mean - float(right.mean()), mean - accuracy[1], mean - accuracy[0])
 
 
-def _sets(make: type[PostHoc], model: Predicted, clusters: Clusters | None) -> Facts:
+def _sets(make: type[PostHoc], model: Predicted, clusters: Clusters | None) -> Sets | None:
     """Prediction sets of scaled logits, measured on samples that were not used to fit.
 
     Each half is scaled by a method that was fitted on the other half. One part of each half
@@ -250,7 +275,7 @@ def _sets(make: type[PostHoc], model: Predicted, clusters: Clusters | None) -> F
     logits, labels, ids = model.logits, model.labels, model.clusters
     count = min(len(labels), _SET_ELEMENTS // logits.shape[1])
     if count < _MIN_FOR_SETS or (clusters is not None and not clusters.enough):
-        return {}
+        return None
     drawn = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))[:count]
     probs = probabilities(cross_fitted(logits, labels, make, clusters=ids)[drawn])
     part = torch.arange(count) % 2
@@ -258,7 +283,7 @@ def _sets(make: type[PostHoc], model: Predicted, clusters: Clusters | None) -> F
         part = random_folds(len(labels), seed=1, clusters=ids)[drawn]
     quarter = 2 * random_folds(len(labels), clusters=ids)[drawn] + part
     labels, clusters = labels[drawn], _clusters_of(model, drawn)
-    found: Facts = {"coverage": _COVERAGE, "samples": count}
+    found: dict[str, SetsFound] = {}
     for method in SCORES:
         right, size = torch.zeros(count, dtype=torch.float64), 0
         for own in range(4):
@@ -267,45 +292,44 @@ def _sets(make: type[PostHoc], model: Predicted, clusters: Clusters | None) -> F
             inside = sets(probs[measured])
             right[measured] = inside.gather(1, labels[measured][:, None])[:, 0].double()
             size += int(inside.sum())
-        low, high = share_interval(right, LEVEL, clusters)
-        held = float(right.mean())
-        found[method] = {"value": held, "low": low, "high": high, "size": size / count}
-    return found
+        held = Measured(float(right.mean()), *share_interval(right, LEVEL, clusters))
+        found[method] = SetsFound(held, size / count)
+    return Sets(_COVERAGE, count, found)
 
 
-def verdicts(metrics: Sequence[str], ours: Predicted, theirs: Predicted) -> list[Facts]:
+def verdicts(metrics: Sequence[str], ours: Predicted, theirs: Predicted) -> list[Compared]:
     """The comparison by each metric; any verdict of a pair is false in at most 5 %.
 
     Holm 1979: all metrics are tested at .05 divided by their number; those that are decided leave,
     and the others are tested again at .05 divided by how many are left. Each interval has the level
     at which its metric was decided, so it excludes 0 exactly if there is a verdict.
     """
-    found: dict[str, Facts] = {}
+    found: dict[str, Compared] = {}
     left = list(metrics)
     while left:
         level = 1 - (1 - LEVEL) / len(left)
         found |= {metric: compared(metric, ours, theirs, level) for metric in left}
-        undecided = [each for each in left if found[each]["verdict"] == "not supported"]
+        undecided = [each for each in left if found[each].verdict == "not supported"]
         if undecided == left:
             break
         left = undecided
     return [found[metric] for metric in metrics]
 
 
-def compared(metric: str, ours: Predicted, theirs: Predicted, level: float) -> Facts:
+def compared(metric: str, ours: Predicted, theirs: Predicted, level: float) -> Compared:
     """The comparison by one metric, with an interval of this level."""
     design = M.Design(confidence=level, clusters=ours.clusters)
     if metric == "nll":  # from logits, where these are given
         found = M.mean_difference(metric, [ours.log_losses], [theirs.log_losses], design)
     else:
         found = M.difference(metric, [ours.probs], [theirs.probs], ours.labels, design)
-    return {
-        "metric": metric,
-        "ours": ours.name,
-        "theirs": theirs.name,
-        "value": found.value,
-        "low": found.low,
-        "high": found.high,
-        "level": level,
-        "verdict": found.verdict,
-    }
+    return Compared(
+        metric,
+        ours.name,
+        theirs.name,
+        found.value,
+        found.low,
+        found.high,
+        level,
+        found.verdict,
+    )

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from sweeps.judging.facts import Facts, common_facts, facts_of, mean_facts
+from sweeps.judging.facts import Judged, Measured, mean_of
 from sweeps.judging.inputs import Predicted
 from trainables.metrics import Direction, ReliabilityBins
 from trainables.metrics.inference.clusters import clusters_of
@@ -21,7 +21,7 @@ _NUM_BINS = 15
 _ROUNDING = 1e-6  # of float32: a confidence of .6 is not above the edge .6
 
 
-def judged_by_soft_labels(model: Predicted) -> Facts:
+def judged_by_soft_labels(model: Predicted) -> Judged:
     """Metrics that are known for soft labels; means have intervals over samples."""
     assert model.soft is not None
     shares, probs = model.soft.double(), model.probs.double()
@@ -34,19 +34,27 @@ def judged_by_soft_labels(model: Predicted) -> Facts:
     count, sums = _bins(confidence, right)
     gaps = (sums[0] - sums[1]) / len(right)
     metrics = {
-        "ece": facts_of(_alone(gaps.abs().sum())),
-        "smooth_ece": facts_of(_alone(smooth_error(confidence, right))),
-        "nll": mean_facts(losses, clusters),
-        "brier": mean_facts(squares, clusters),
-        "accuracy": mean_facts(right, clusters),
-        "error": mean_facts(1 - right, clusters),
+        "ece": Measured(float(gaps.abs().sum())),
+        "smooth_ece": Measured(float(smooth_error(confidence, right))),
+        "nll": mean_of(losses, clusters),
+        "brier": mean_of(squares, clusters),
+        "accuracy": mean_of(right, clusters),
+        "error": mean_of(1 - right, clusters),
     }
-    gap = mean_facts(confidence - right, clusters)
-    parts = (_alone((sign * gaps).clamp(min=0).sum()) for sign in (1, -1))
-    direction = Direction((gap["value"], gap["low"], gap["high"]), *parts)
+    gap = mean_of(confidence - right, clusters)
+    parts = ((float((sign * gaps).clamp(min=0).sum()), math.nan, math.nan) for sign in (1, -1))
+    direction = Direction((gap.value, gap.low, gap.high), *parts)
     edges = torch.linspace(0, 1, _NUM_BINS + 1, dtype=torch.float64)
     bins = ReliabilityBins(edges[:-1], edges[1:], count, *(sums / count.clamp(min=1)))
-    return common_facts(model, metrics, direction, bins, clusters)
+    return Judged(
+        name=model.name,
+        samples=len(right),
+        classes=len(model.classes),
+        clusters=None if clusters is None else len(clusters),
+        metrics=metrics,
+        direction=direction,
+        bins=bins,
+    )
 
 
 def _bins(confidence: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
@@ -54,8 +62,3 @@ def _bins(confidence: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     place = (confidence * _NUM_BINS * (1 - _ROUNDING)).ceil().long().clamp(1, _NUM_BINS) - 1
     sums = [place.bincount(weights, _NUM_BINS) for weights in (confidence, right)]
     return place.bincount(minlength=_NUM_BINS).double(), torch.stack(sums)
-
-
-def _alone(value: Tensor | float) -> tuple[float, float, float]:
-    """A value without an interval."""
-    return float(value), math.nan, math.nan

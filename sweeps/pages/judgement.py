@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from markupsafe import Markup
 
-from sweeps.judging import words
+from sweeps.judging import sentences
+from sweeps.judging.facts import Findings
 from sweeps.judging.inputs import Predicted
 from sweeps.messages.formatting import metric_heading
 from sweeps.pages.reliability import reliability_svg
@@ -15,21 +15,21 @@ from sweeps.pages.report import page
 from trainables.files.rows import Rows
 
 
-def render_judgement(found: dict[str, Any], models: Sequence[Predicted]) -> str:
+def render_judgement(found: Findings, models: Sequence[Predicted]) -> str:
     return page(
         "pages/judge.html.j2",
         found=found,
-        words=words,
+        sentences=sentences,
         heading=metric_heading,
         diagrams=[
             Markup(
                 reliability_svg(
                     Rows(each.logits.numpy(), each.labels.numpy()),
-                    judged.get("temperature"),
+                    None if judged.scaling is None else judged.scaling.temperature,
                     each.name,
                 )
             )
-            for each, judged in zip(models, found["models"], strict=True)
+            for each, judged in zip(models, found.models, strict=True)
             if each.soft is None  # the error bars are those of single labels
         ],
     )

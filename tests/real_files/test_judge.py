@@ -114,10 +114,10 @@ def test_files_with_the_confidence_of_the_prediction(
 ) -> None:
     model = read(file)
     assert model.top_label_only
-    [found] = judge([model])["models"]
-    assert found["classes"] == classes
-    assert "nll" not in found["metrics"]
-    values = [found["metrics"][name]["value"] for name in ("error", "ece")]
+    [found] = judge([model]).models
+    assert found.classes == classes
+    assert "nll" not in found.metrics
+    values = [found.metrics[name].value for name in ("error", "ece")]
     assert values == pytest.approx([right[0], right[2]], abs=6e-5)
 
 

@@ -1,0 +1,204 @@
+"""Sentences and table cells of a judgement, for the terminal and the page."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from sweeps.judging.facts import (
+    ClassFound,
+    Compared,
+    Findings,
+    Gap,
+    Judged,
+    Measured,
+    ScalingFound,
+)
+from sweeps.messages.formatting import format_fraction, metric_heading
+from trainables.contract.metric_names import FEWEST_CLUSTERS
+
+METHODS = {
+    "as given": "as given",
+    "temperature": "temperature",
+    "structured_vector": "structured vector",
+    "structured_matrix": "structured matrix",
+}
+_SET_NAMES = {"lac": "LAC", "aps": "APS", "raps": "RAPS"}
+_MOST_CLASSES = 15
+_VERDICTS = {
+    "supported": "better, supported",
+    "not supported": "not supported, may be chance",
+    "worse": "worse, supported",
+}
+
+
+def with_interval(found: Measured) -> str:
+    """``.0434 [.0400, .0470]``; the value alone if there is no interval.
+
+    A calibration error outside its interval is followed by the estimate that the interval is about.
+    """
+    text = format_fraction(found.value)
+    if math.isnan(found.low):
+        return text
+    if found.corrected is not None:
+        text += f", corrected {format_fraction(found.corrected)}"
+    return f"{text} [{format_fraction(found.low)}, {format_fraction(found.high)}]"
+
+
+def signed(found: Gap | Compared, value: float) -> str:
+    """A difference and its interval: ``+.0140 [+.0100, +.0180]``."""
+    return f"{value:+.4f} [{found.low:+.4f}, {found.high:+.4f}]"
+
+
+def read_lines(found: Findings) -> list[str]:
+    """What was read as what, one line for each model."""
+    if len(found.read) == 1:
+        return [f"read: {found.read[0]}"]
+    names = [each.name for each in found.models]
+    return [f"read {name}: {line}" for name, line in zip(names, found.read, strict=True)]
+
+
+def summary(model: Judged) -> list[str]:
+    """The main findings about one model, one sentence each."""
+    way = Gap(*model.direction.gap)
+    word = "neither over- nor underconfident" if way.word == "neither" else way.word
+    return [
+        f"{model.samples:,} samples, {model.classes} classes.",
+        *_on_clusters(model.clusters),
+        f"On average {word}: confidence - accuracy {signed(way, way.gap)}.",
+        f"ECE {format_fraction(model.metrics['ece'].value)}: "
+        f"{with_interval(Measured(*model.direction.over))} from overconfident bins, "
+        f"{with_interval(Measured(*model.direction.under))} from underconfident ones.",
+        *([] if model.scaling is None else _of_scaling(model, model.scaling)),
+    ]
+
+
+def _on_clusters(count: int | None) -> list[str]:
+    if count is None:
+        return []
+    if count < FEWEST_CLUSTERS:
+        return [
+            f"{count} clusters are the unit: at least {FEWEST_CLUSTERS} are needed for intervals "
+            "and verdicts."
+        ]
+    return [f"Intervals and verdicts take {count:,} clusters as the unit."]
+
+
+def _of_scaling(model: Judged, scaling: ScalingFound) -> list[str]:
+    nll, refined, best = scaling.nll, scaling.refinement, scaling.recommended
+    name = f"temperature {scaling.temperature:.3f}"
+    if best != "temperature":
+        name = f"{METHODS[best]} scaling"
+    lines = [
+        f"Recommended (*): {name}. It lowers "
+        f"NLL from {nll:.4f} to {refined:.4f} and ECE from "
+        f"{format_fraction(model.metrics['ece'].value)} to "
+        f"{format_fraction(scaling.methods[best]['ece'].value)} (cross-fitted)."
+        if refined < nll
+        else "No scaling lowers the NLL: use the predictions as they are.",
+        f"NLL {nll:.4f} = calibration {nll - refined:.4f} + refinement {refined:.4f} "
+        f"(the NLL after {name}, cross-fitted).",
+    ]
+    if not all(each.inside for each in model.metrics.values()):
+        lines.append(
+            "Noise raises calibration errors. An interval is about the error without it, so "
+            "a value may lie above its interval; “corrected” is the estimate, where there is one."
+        )
+    return lines + _bounds(scaling)
+
+
+def _bounds(scaling: ScalingFound) -> list[str]:
+    """What the data do not determine: logarithms of 0, and a temperature at an end of its range."""
+    lines = []
+    if scaling.at_floor:
+        lines.append(
+            f"{scaling.at_floor:,} samples have probability 0 for their class, which counts as "
+            f"{scaling.floor:.2g}: NLL and temperature are lower bounds."
+        )
+    if scaling.at_bound:
+        lines.append(
+            f"The temperature {scaling.temperature:g} is at the end of its range: these samples "
+            "do not determine it."
+        )
+    return lines
+
+
+def scaling_rows(model: Judged) -> list[list[str]]:
+    """Method, NLL, Brier, ECE and error, as given and after each method."""
+    if model.scaling is None:
+        return []
+    found = {"as given": model.metrics, **model.scaling.methods}
+    return [
+        [
+            METHODS[name] + (" *" if name == model.scaling.recommended else ""),
+            with_interval(metrics["nll"]),
+            format_fraction(metrics["brier"].value),
+            with_interval(metrics["ece"]),
+            format_fraction(metrics["error"].value),
+        ]
+        for name, metrics in found.items()
+    ]
+
+
+def comparison_rows(comparison: Sequence[Compared]) -> list[list[str]]:
+    return [
+        [
+            metric_heading(each.metric),
+            f"{each.ours} - {each.theirs}",
+            signed(each, each.value),
+            _VERDICTS[each.verdict],
+        ]
+        for each in comparison
+    ]
+
+
+def class_rows(model: Judged) -> list[list[str]]:
+    """The classes with the largest weighted gaps: name, counts, confidence, accuracy, gap, word."""
+
+    def weight(found: ClassFound) -> float:
+        return 0.0 if found.gap is None else found.predicted * abs(found.gap.gap)
+
+    shown = sorted(model.per_class, key=weight, reverse=True)[:_MOST_CLASSES]
+    return [
+        [each.name, str(each.true), str(each.predicted), *_gap_cells(each.gap, each.confidence)]
+        for each in shown
+        if each.gap is not None
+    ]
+
+
+def group_rows(model: Judged) -> list[list[str]]:
+    """Group, samples, error, ECE, gap and word; small groups have only their count."""
+    return [
+        [
+            each.name,
+            str(each.samples),
+            *(
+                ("–", "–", "–", "too few samples")
+                if each.gap is None
+                else (
+                    with_interval(each.metrics["error"]),
+                    with_interval(each.metrics["ece"]),
+                    *_gap_cells(each.gap, each.confidence)[2:],
+                )
+            ),
+        ]
+        for each in model.per_group
+    ]
+
+
+def set_rows(model: Judged) -> list[list[str]]:
+    """Method, coverage and mean size of prediction sets; empty with too few samples."""
+    methods = {} if model.sets is None else model.sets.methods
+    return [
+        [_SET_NAMES[name], with_interval(each.coverage), f"{each.size:.2f}"]
+        for name, each in methods.items()
+    ]
+
+
+def _gap_cells(found: Gap, confidence: float) -> list[str]:
+    return [
+        format_fraction(confidence),
+        format_fraction(confidence - found.gap),
+        signed(found, found.gap),
+        "" if found.word == "neither" else found.word,
+    ]
