@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -11,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.errors import SweepFailedError, UserError
+from sweeps.store.requests import Request, ask, by_this_user
 from sweeps.store.state import holder_of, is_held, state_of
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 
@@ -60,33 +59,26 @@ def _runs(store: SweepStore, pid: int) -> bool:
 
 @tells_storage_faults
 def stop_here(name: str, storage: str) -> bool:
-    """Stop a sweep that runs on this machine, cleanly, and wait; False if there is no such sweep.
+    """Ask the process that runs a sweep to stop cleanly, and wait; False if there is no such sweep.
 
     Raises:
-        UserError: The sweep does not run, or on another machine.
+        UserError: The sweep does not run.
         SweepFailedError: It does not end.
     """
     store = SweepStore(storage, name)
     if not store.exists():
         return False
-    holder = holder_of(store)
-    if holder is None:
+    if not is_held(store):
         raise UserError(
             f"sweep {name!r} in {store.storage} does not run: it is {state_of(store)}; to stop a "
             "job of a cluster, give its --address"
         )
-    if not holder.is_here:
-        raise UserError(
-            f"sweep {name!r} is being run by process {holder.pid} on {holder.host}: stop it there, "
-            "or give the --address of its cluster"
-        )
-    try:
-        os.kill(holder.pid, signal.SIGTERM)
-    except OSError as error:
-        raise UserError(f"process {holder.pid} cannot be stopped: {error.strerror}") from None
+    ask(store.folder, Request("stop", by=by_this_user()))
     until = time.monotonic() + _SECONDS_TO_STOP
     while is_held(store):
         if time.monotonic() > until:
-            raise SweepFailedError(f"process {holder.pid} was asked to stop, and still runs")
+            holder = holder_of(store)
+            who = f"process {holder.pid} on {holder.host}" if holder else "its process"
+            raise SweepFailedError(f"{who} was asked to stop, and still runs")
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     return True

@@ -23,6 +23,7 @@ from sweeps.service.starting import NewSweep
 from sweeps.store.beginning import keep_given, read_given
 from sweeps.store.driver_log import driver_log
 from sweeps.store.identity import Identity, changes_since_start, identify
+from sweeps.store.requests import stopped_on_request
 from sweeps.store.state import failure_noted
 from sweeps.store.sweep_store import SweepStore, check_storage
 from sweeps.sweep_file.loading import budgets_asked, with_other_budgets
@@ -147,6 +148,7 @@ def _run(
         Progress(console, not options.get("debug")) as progress,
         terminated_as_interrupted() as interrupt,
         store.locked(progress, interrupt),  # first of all, because two processes may start at once
+        stopped_on_request(store.folder, interrupt),
     ):
         if new:
             store.check_free()

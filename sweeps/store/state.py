@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -68,10 +67,6 @@ class Holder:
 
     pid: int
     host: str
-
-    @property
-    def is_here(self) -> bool:
-        return self.host == socket.gethostname()
 
 
 def holder_of(store: SweepStore) -> Holder | None:

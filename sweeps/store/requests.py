@@ -1,0 +1,92 @@
+"""What users ask of the process that runs a sweep: files in its folder, which that process reads.
+
+So it is asked from any machine or container that reaches the storage, and no process is signalled
+by a number that may be another one's there.
+"""
+
+from __future__ import annotations
+
+import getpass
+import json
+import logging
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from typing import Any, Final, Literal
+
+from trainables.files.storage import Folder
+
+_FOLDER: Final = "requests"
+_SECONDS_BETWEEN_LOOKS: Final = (1.0, 5.0)  # in a local folder, in an object store
+
+Kind = Literal["stop", "drop", "retry"]
+logger = logging.getLogger("calsweep")
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked of a sweep; `trials` are numbers, `by` is ``user@host``."""
+
+    kind: Kind
+    trials: tuple[int, ...] = ()
+    by: str = ""
+
+
+def by_this_user() -> str:
+    """``user@host``."""
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container may have no name for its user
+        user = "unknown"
+    return f"{user}@{socket.gethostname()}"
+
+
+def ask(folder: Folder, request: Request) -> str:
+    """Ask it of the process that runs the sweep in a folder; returns the name of the request."""
+    name = f"{time.time_ns():020}-{request.kind}-{uuid.uuid4().hex[:8]}"
+    (folder / _FOLDER).write(name, json.dumps(asdict(request)).encode())
+    return name
+
+
+def is_open(folder: Folder, name: str) -> bool:
+    """Whether a request has not been taken."""
+    return (folder / _FOLDER).exists(name)
+
+
+def take(folder: Folder, *kinds: Kind) -> list[Request]:
+    """The open requests of these kinds, oldest first, which are then no longer open."""
+    place, found = folder / _FOLDER, []
+    for name in place.names():
+        if name.split("-")[1:2] in [[kind] for kind in kinds]:
+            with suppress(FileNotFoundError, ValueError, TypeError):
+                values: dict[str, Any] = json.loads(place.read(name))
+                found.append(Request(**{**values, "trials": tuple(values["trials"])}))
+            place.delete(name)
+    return found
+
+
+@contextmanager
+def stopped_on_request(folder: Folder, stop: Callable[[], object]) -> Iterator[None]:
+    """Context: a request to stop calls `stop`, from another thread; older ones are dropped."""
+    over = threading.Event()
+    pause = _SECONDS_BETWEEN_LOOKS[not folder.is_local]
+
+    def watch() -> None:
+        while not over.wait(pause):
+            with suppress(OSError):  # the storage is away
+                for request in take(folder, "stop"):
+                    logger.warning("stopped by %s", request.by)
+                    stop()
+
+    with suppress(OSError):
+        take(folder, "stop")
+    thread = threading.Thread(target=watch, name="requests", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
