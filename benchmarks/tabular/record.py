@@ -14,7 +14,7 @@ import argparse
 import os
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -42,7 +42,9 @@ POINTS = {0: 0, 1: 16, 2: 28, 3: 40}  # quasi-random settings by number of hyper
 METRICS = ("nll", "error", "ece", "adaptive_ece", "smooth_ece", "debiased_ece", "brier")
 
 
-def settings(sweep: SweepFile, num_classes: int) -> list[Setting]:
+def settings(
+    sweep: SweepFile, num_classes: int, points: Mapping[int, int] = POINTS
+) -> list[Setting]:
     """The settings to record: the baseline, all published ones, and a Sobol sequence per loss."""
     space = SearchSpace(sweep.losses)
     found = dict.fromkeys(space.initial_settings(num_classes))
@@ -51,7 +53,7 @@ def settings(sweep: SweepFile, num_classes: int) -> list[Setting]:
             continue
         sampler = optuna.samplers.QMCSampler(seed=0, scramble=True, warn_asynchronous_seeding=False)
         study = optuna.create_study(sampler=sampler)
-        for _ in range(POINTS[len(branch)]):
+        for _ in range(points[len(branch)]):
             trial = study.ask(branch)
             study.tell(trial, 0.0)
             found[Setting(loss, trial.params | space.fixed[loss])] = None
@@ -82,6 +84,24 @@ def train(
     folder: str,
 ) -> list[Entry]:
     """Like :func:`record`, in a folder that is kept."""
+    run = trial_of(sweep, dataset, setting, seed, outcome_epochs, folder)
+    while True:
+        report = run.advance()
+        if isinstance(report, Waiting):
+            raise OSError(report.reason)
+        if isinstance(report, Failed) or report.done:
+            return run.history
+
+
+def trial_of(
+    sweep: SweepFile,
+    dataset: Dataset,
+    setting: Setting,
+    seed: int,
+    outcome_epochs: Sequence[int],
+    folder: str,
+) -> TrialRun:
+    """The trial to advance; it writes into ``folder``."""
     setup = TrialSetup(
         model=sweep.model.name,
         model_options=sweep.model.options,
@@ -90,13 +110,7 @@ def train(
         outcome_epochs=tuple(outcome_epochs),
         deciding_metrics=METRICS,
     )
-    run = TrialRun(dataset, setup, TrialConfig(0, "search", setting, seed))
-    while True:
-        report = run.advance()
-        if isinstance(report, Waiting):
-            raise OSError(report.reason)
-        if isinstance(report, Failed) or report.done:
-            return run.history
+    return TrialRun(dataset, setup, TrialConfig(0, "search", setting, seed))
 
 
 def main() -> None:

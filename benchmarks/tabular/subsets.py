@@ -1,9 +1,12 @@
 """Subsets of real datasets, small enough to record hundreds of trials in an hour."""
 
 import os
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from timm.models.resnet import BasicBlock, ResNet
 
 from trainables.data.core.base import Dataset, Split
@@ -41,6 +44,33 @@ def cifar10(*, seed: int, root: str, train_samples: int = 3_000) -> Dataset:
         train_samples=train_samples,
     )
     return _with_part_of_test(whole, seed)
+
+
+def table(*, seed: int, path: str, text: str | None = None) -> Dataset:
+    """At most 5,000 training rows of a table or of texts, without rows of equal features.
+
+    A fifth of the rows, at most 1,000, are for validation; three tenths, at most 2,500, for tests.
+
+    Args:
+        seed: Seed of the split.
+        path: A Parquet file with the column ``label``.
+        text: Column of the texts.
+    """
+    rows = pd.read_parquet(path)
+    rows = rows.drop_duplicates(subset=[text] if text else rows.columns.difference(["label"]))
+    test, validation = min(2_500, 3 * len(rows) // 10), min(1_000, len(rows) // 5)
+    with tempfile.TemporaryDirectory(prefix="calsweep-tabular-") as folder:
+        whole = Path(folder) / "table.parquet"
+        rows.to_parquet(whole, index=False)
+        return load_parquet(
+            seed=seed,
+            train=str(whole),
+            text=text,
+            text_form="weighted_words" if text else None,
+            test_size=test,
+            validation=validation,
+            train_samples=5_000 if len(rows) - test - validation > 5_000 else None,
+        )
 
 
 def small_resnet(*, input_shape: tuple[int, int, int], num_classes: int) -> ResNet:

@@ -1,0 +1,143 @@
+"""Record trials on many datasets, with the predictions after every second epoch.
+
+    python -m benchmarks.tabular.wide --into ../recordings benchmarks/tabular/wide/*.yaml   # hours
+    python -m benchmarks.tabular.wide --into ../recordings benchmarks/tabular/wide/*.yaml --pack
+
+Settings are those of :mod:`benchmarks.tabular.record`, with fewer quasi-random ones, and seeds 0 to
+2; cross-entropy has seeds 0 to 4. Each trial becomes two files in a folder of its dataset: metrics
+after every epoch, and logits, which are too large for the repository. The datasets take turns, so
+that an interrupted recording has something of each; it continues when it is run again, and several
+may run concurrently. ``--pack`` appends the metrics of finished trials to ``NAME.parquet`` beside
+each sweep file. :mod:`benchmarks.tabular.sources` writes the tables that are not in ``../shared``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import optuna
+import pyarrow as pa
+import torch
+from filelock import FileLock, Timeout
+
+from benchmarks.tabular.curves import as_table, read_trials
+from benchmarks.tabular.predictions import SPLITS
+from benchmarks.tabular.record import pack, settings, trial_of, write
+from sweeps.planning.data import load_data
+from sweeps.search.space import SearchSpace
+from sweeps.sweep_file.loading import load_sweep
+from sweeps.sweep_file.schema import SweepFile
+from trainables.contract.config import trial_folder
+from trainables.contract.report import Failed, Progressed
+from trainables.contract.setting import BASELINE, Setting
+from trainables.data.core.base import Dataset
+from trainables.files.rows import Rows
+from trainables.files.storage import Folder
+
+POINTS = {0: 0, 1: 6, 2: 10, 3: 14}  # quasi-random settings by number of hyperparameters
+SEEDS = (0, 1, 2)
+BASELINE_SEEDS = (0, 1, 2, 3, 4)
+
+
+def order(sweep: SweepFile, num_classes: int) -> list[tuple[int, Setting, int]]:
+    """Number, setting and seed of all trials: the baseline, published settings, the others."""
+    known = settings(sweep, num_classes, POINTS)
+    published = len(SearchSpace(sweep.losses).initial_settings(num_classes))
+    others = np.random.default_rng(0).permutation(len(known) - published) + published
+    numbered = [*range(published), *others.tolist()]
+    baseline = [(known.index(BASELINE), BASELINE, seed) for seed in BASELINE_SEEDS]
+    rest = [
+        (number, known[number], seed)
+        for part in (numbered[:published], numbered[published:])
+        for seed in SEEDS
+        for number in part
+        if known[number] != BASELINE
+    ]
+    return [*baseline, *rest]
+
+
+def record(sweep: SweepFile, dataset: Dataset, setting: Setting, seed: int, at: Path) -> None:
+    """Train one trial, and write its metrics to ``at`` and its logits beside it."""
+    epochs = range(1, sweep.training.epochs + 1)
+    logits: dict[str, list[np.ndarray]] = {split: [] for split in SPLITS}
+    with tempfile.TemporaryDirectory(prefix="calsweep-tabular-") as folder:
+        run = trial_of(sweep, dataset, setting, seed, epochs, folder)
+        while True:
+            report = run.advance()
+            if not isinstance(report, Failed | Progressed):
+                raise OSError(report)
+            if isinstance(report, Failed):
+                break
+            if len(run.history) % 2 == 0 or report.done:
+                for split in SPLITS:
+                    rows = Rows.read(Folder(folder) / trial_folder(0), split).logits
+                    shifted = rows - rows.max(axis=1, keepdims=True)
+                    logits[split].append(shifted.astype(np.float16))
+            if report.done:
+                break
+    if not run.history:
+        run.history.append({"epoch": 0})  # it diverged in its first epoch
+    write(_logits_table(logits), at.with_suffix(".logits"))
+    write(as_table(setting, seed, run.history), at)
+
+
+def _logits_table(logits: dict[str, list[np.ndarray]]) -> pa.Table:
+    columns = {
+        split: pa.array([each.ravel() for each in of_epochs], pa.list_(pa.float16()))
+        for split, of_epochs in logits.items()
+    }
+    return pa.table(columns)
+
+
+def _left(
+    sweep: SweepFile, dataset: Dataset, folder: Path, packed: Path
+) -> Iterator[tuple[Path, Setting, int]]:
+    """The trials that are neither recorded nor being recorded."""
+    known = {(setting, seed) for setting, seed, _ in read_trials(packed)} if packed.exists() else ()
+    for number, setting, seed in order(sweep, dataset.num_classes):
+        path = folder / f"{number:04d}-{seed}.parquet"
+        if (setting, seed) in known or path.exists():
+            continue
+        with suppress(Timeout), FileLock(path.with_suffix(".lock"), timeout=0):
+            yield path, setting, seed
+
+
+def main() -> None:
+    """Record, or pack."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("sweeps", nargs="+", type=Path, metavar="FILE", help="sweep files")
+    parser.add_argument("--into", type=Path, required=True, help="folder for the trials")
+    parser.add_argument("--pack", action="store_true", help="append finished trials to the metrics")
+    arguments = parser.parse_args()
+    if arguments.pack:
+        for file in arguments.sweeps:
+            pack(arguments.into / file.stem, file.with_suffix(".parquet"))
+        return
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    torch.set_num_threads(1)
+    turns = {}
+    for file in arguments.sweeps:
+        folder = arguments.into / file.stem
+        folder.mkdir(parents=True, exist_ok=True)
+        sweep = load_sweep(str(file))
+        dataset = load_data(sweep)
+        turns[file] = sweep, dataset, _left(sweep, dataset, folder, file.with_suffix(".parquet"))
+    while turns:
+        for file, (sweep, dataset, left) in list(turns.items()):
+            for path, setting, seed in left:
+                begun = time.monotonic()
+                record(sweep, dataset, setting, seed, path)
+                print(f"{file.stem} {path.stem} {time.monotonic() - begun:.1f} s", flush=True)
+                break
+            else:
+                del turns[file]
+
+
+if __name__ == "__main__":
+    main()
