@@ -14,6 +14,7 @@ import argparse
 import os
 import tempfile
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from filelock import FileLock, Timeout
+from optuna.exceptions import ExperimentalWarning
 
 from benchmarks.tabular.curves import as_table, read_trials
 from sweeps.planning.data import load_data
@@ -51,7 +53,11 @@ def settings(
     for loss, branch in space.branches.items():
         if not branch:
             continue
-        sampler = optuna.samplers.QMCSampler(seed=0, scramble=True, warn_asynchronous_seeding=False)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ExperimentalWarning)
+            sampler = optuna.samplers.QMCSampler(
+                seed=0, scramble=True, warn_asynchronous_seeding=False
+            )
         study = optuna.create_study(sampler=sampler)
         for _ in range(points[len(branch)]):
             trial = study.ask(branch)

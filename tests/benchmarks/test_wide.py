@@ -38,7 +38,7 @@ def test_logits_of_every_second_and_the_last_epoch(tmp_path: Path) -> None:
     logits = pq.read_table(at.with_suffix(".logits"))
     assert len(logits) == 2  # epochs 2 and 3
     for split, prefix in zip(SPLITS, ("val", "test"), strict=True):
-        labels = torch.from_numpy(np.asarray(getattr(dataset, split).labels))
+        labels = torch.from_numpy(np.array(getattr(dataset, split).labels))
         for row, entry in zip(logits[split], history[1:], strict=True):
             values = torch.tensor(row.as_py(), dtype=torch.float64).reshape(len(labels), -1)
             nll = M.negative_log_likelihood(values.softmax(dim=1), labels)
