@@ -9,8 +9,14 @@ import mlflow
 import numpy as np
 import pandas as pd
 import torch
+from mlflow.exceptions import MlflowException
+from mlflow.protos.databricks_pb2 import INVALID_PARAMETER_VALUE
 
 _BATCH = 1024
+
+
+class RefusedSamplesError(MlflowException, ValueError):  # type: ignore[misc]
+    """Samples that cannot be encoded; a server answers 400 with the reason."""
 
 
 class CalibratedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
@@ -29,14 +35,17 @@ class CalibratedModel(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
         With a class for each pixel, an array (N, classes, height, width).
         """
         about = self._about
-        if about["raw"] == "texts":
-            model_input = _texts(model_input, about["text_column"])
-        rows = self._encode(about["samples"], model_input)
+        try:
+            if about["raw"] == "texts":
+                model_input = _texts(model_input, about["text_column"])
+            rows = self._encode(about["samples"], model_input)
+        except (TypeError, ValueError) as error:
+            raise RefusedSamplesError(str(error), INVALID_PARAMETER_VALUE) from error
         with torch.no_grad():
             # Copied, because the array may be read-only.
             pieces = [
                 self._classify(torch.from_numpy(np.array(rows[start : start + _BATCH], order="C")))
-                for start in range(0, max(len(rows), 1), _BATCH)
+                for start in range(0, len(rows), _BATCH)
             ]
         probs = torch.cat(pieces).numpy()
         return pd.DataFrame(probs, columns=about["classes"]) if probs.ndim == 2 else probs

@@ -6,23 +6,21 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
 from trainables.contract.config import trial_setting
 from trainables.contract.report import TrialConfig
-from trainables.data.core.bad_samples import BadSamples, settle
 from trainables.data.core.base import Dataset
 from trainables.data.core.samples import Samples
 from trainables.data.core.tasks import OneClass, Task
-from trainables.data.kinds.encode import as_table, image_rows, texts_of
+from trainables.data.kinds.encode import check_some, image_rows, table_columns, texts_of
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import Columns, TableRows
 from trainables.data.kinds.words import Tokens, WeightedWords
 from trainables.data.readers.arrays import as_inputs
-from trainables.data.readers.rows import rows_of_table
-from trainables.data.readers.table_columns import read_columns
 from trainables.files.checkpoints import load_checkpoint
 from trainables.files.storage import Folder
 from trainables.models import model_for, without_weights
@@ -45,7 +43,8 @@ class _Calibrated(nn.Module):
 
         Raises:
             TypeError: The kind of sample is wrong.
-            ValueError: The shape is wrong, or a column is missing.
+            ValueError: The shape is wrong, a column is missing, a value cannot be read, or there
+                are no samples.
         """
         samples = self.samples
         if isinstance(samples, TableRows):
@@ -56,6 +55,7 @@ class _Calibrated(nn.Module):
             rows = image_rows(vars(samples), raw)
         else:
             rows = as_inputs(np.asarray(raw), "samples").astype(np.float32, copy=False)
+        check_some(rows)
         samples.check(rows)
         return np.ascontiguousarray(rows)
 
@@ -193,10 +193,7 @@ def _no_checkpoint(folder: Folder) -> str:
 
 
 def _columns(raw: Any, samples: TableRows) -> Columns:
-    rows = rows_of_table(as_table(raw))
-    bad = BadSamples(rows.count, rows.where)
-    columns = read_columns(rows, bad, numeric=samples.numeric, categorical=samples.categorical)
-    settle([bad], "error")
+    columns = Columns(pa.table(table_columns(vars(samples), raw)))
     for note in samples.unseen(columns):
         warnings.warn(note, stacklevel=4)
     return columns

@@ -155,8 +155,14 @@ def _raw_rows(samples: Samples, rows: Rows, column: str | None) -> tuple[Any, Ba
     """Texts or columns of a table, with the checks of training."""
     bad = BadSamples(rows.count, rows.where)
     if isinstance(samples, TableRows):
-        features = {"numeric": samples.numeric, "categorical": samples.categorical}
-        return read_columns(rows, bad, **features), bad
+        columns = read_columns(
+            rows,
+            bad,
+            numeric=samples.numeric,
+            categorical=samples.categorical,
+            flags=samples.flags,
+        )
+        return columns, bad
     assert column is not None
     return read_texts(rows, bad, column), bad
 

@@ -158,7 +158,7 @@ def test_values_that_cannot_be_encoded() -> None:
         encode(images, np.zeros((3, 3, 2), np.uint8))
     table = {"kind": "TableRows", "numeric": ["a"], "mean": [0], "std": [1]}
     table |= {"categorical": [], "levels": []}
-    for values, error in (("x", "texts that are no numbers"), (np.inf, "infinite")):
+    for values, error in (("x", "a is .x., not a number"), (np.inf, "infinite")):
         with pytest.raises(ValueError, match=error):
             encode(table, pd.DataFrame({"a": [values]}))
     with pytest.raises(ValueError, match="no column 'a'; the columns: b"):

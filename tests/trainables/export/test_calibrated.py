@@ -30,5 +30,5 @@ def test_data_frames_are_checked_as_in_training() -> None:
         classifier.encode(pd.DataFrame({"code": [7, 8], "x": [1, 3]}))
     with pytest.raises(ValueError, match=r"row 1 \(from 0\): x is '1,5', not a number"):
         classifier.encode(pd.DataFrame({"code": ["7", "7"], "x": ["1.5", "1,5"]}))
-    with pytest.raises(ValueError, match="the data frame: no column x; its columns: code"):
+    with pytest.raises(ValueError, match="no column 'x'; the columns: code"):
         classifier.encode(pd.DataFrame({"code": ["7"]}))

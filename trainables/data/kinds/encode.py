@@ -24,7 +24,7 @@ PADDING, UNKNOWN = 0, 1  # indices of padding and of words outside the vocabular
 _WORD = re.compile(r"\w+(?:'\w+)*")
 NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^[-+]?(inf|Inf)$"
 _ISO = r"^\s*(?P<date>\d{4}-\d{1,2}-\d{1,2})(?:[T ].*)?$"
-_TEXT = "string", "large_string"  # types of Arrow
+_TEXT = "string", "large_string", "string_view"  # types of Arrow
 DATE_PARTS = "year", "month", "weekday"
 
 
@@ -39,9 +39,18 @@ def encode(samples: Mapping[str, Any], raw: Any) -> Rows:
 
     Raises:
         TypeError: The type is wrong.
-        ValueError: A column is missing, a value cannot be read, or the shape or range is wrong.
+        ValueError: A column is missing, a value cannot be read, the shape or range is wrong, or
+            there are no samples.
     """
-    return _KINDS.get(samples["kind"], _array)(samples, raw)
+    rows = _KINDS.get(samples["kind"], _array)(samples, raw)
+    check_some(rows)
+    return rows
+
+
+def check_some(rows: Rows) -> None:
+    """Raises ``ValueError`` if there are no rows."""
+    if not len(rows):
+        raise ValueError("there are no samples; at least one is needed")
 
 
 def split_words(text: str) -> list[str]:
@@ -153,6 +162,15 @@ def as_numbers(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.if_else(is_number, trimmed, None).cast("double")
 
 
+def as_flags(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """1 for true and 0 for false, in any case, or numbers; null for other texts."""
+    import pyarrow.compute as pc
+
+    lower = pc.utf8_lower(pc.utf8_trim_whitespace(texts))
+    not_true = pc.if_else(pc.equal(lower, "false"), "0", lower)
+    return as_numbers(pc.if_else(pc.equal(lower, "true"), "1", not_true))
+
+
 def as_dates(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Dates from words; null where a word is no date. Other types are returned unchanged."""
     import pyarrow.compute as pc
@@ -200,7 +218,18 @@ def as_table(frame: Any) -> pa.Table:
         raise TypeError(f"a data frame is expected, not a {type(frame).__name__}")
     if not all(isinstance(name, str) for name in frame.columns):
         frame = frame.rename(columns=str)
-    return pa.Table.from_pandas(frame, preserve_index=False).replace_schema_metadata()
+    try:
+        table = pa.Table.from_pandas(frame, preserve_index=False)
+    except (pa.ArrowInvalid, pa.ArrowTypeError):  # values of several types in a column
+        table = pa.Table.from_pandas(frame.apply(_unmixed), preserve_index=False)
+    return table.replace_schema_metadata()
+
+
+def _unmixed(column: Any) -> Any:
+    """A column of pandas; as text if it has values of several types, such as 7 and "7"."""
+    if column.dtype != object or len({type(value) for value in column[column.notna()]}) < 2:
+        return column
+    return column.map(str, na_action="ignore")
 
 
 def _array(samples: Mapping[str, Any], raw: Any) -> Rows:
@@ -254,36 +283,90 @@ def texts_of(raw: Any) -> list[str]:
 
 
 def _table_rows(samples: Mapping[str, Any], raw: Any) -> Rows:
-    table = as_table(raw)
-    columns = {name: _numbers(table, name) for name in samples["numeric"]}
-    columns |= {name: _column(table, name).cast("string") for name in samples["categorical"]}
-    return table_rows(samples, columns)
+    return table_rows(samples, table_columns(samples, raw))
 
 
-def _numbers(table: pa.Table, name: str) -> pa.ChunkedArray:
+def table_columns(samples: Mapping[str, Any], raw: Any) -> dict[str, pa.ChunkedArray]:
+    """The features in a data frame: numbers, float64, and categories, text; missing ones are null.
+
+    Raises ``ValueError`` if a column is missing or a value cannot be read, ``TypeError`` as
+    :func:`as_table`.
+    """
+    table, flags = as_table(raw), samples.get("flags", ())
+    columns = {name: _numbers(table, name, name in flags) for name in samples["numeric"]}
+    for name in samples["categorical"]:
+        values = _column(table, name)
+        _check_type(name, values, values.type in (*_TEXT, "bool") or _is_number(values), "words")
+        columns[name] = values.cast("string")
+    return columns
+
+
+def _numbers(table: pa.Table, name: str, is_flag: bool) -> pa.ChunkedArray:
+    import pyarrow as pa
+
     if (column := date_column(name, table.column_names)) is not None:
-        return date_feature(name, _column(table, column))
+        values = _column(table, column)
+        if values.type in _TEXT:
+            values = _converted(column, values, as_dates, "a date such as 2026-11-24")
+        kind = values.type
+        _check_type(column, values, pa.types.is_date(kind) or pa.types.is_timestamp(kind), "dates")
+        return date_feature(name, values)
     values = _column(table, name)
-    if values.type == "bool":
-        values = values.cast("uint8")
     if values.type in _TEXT:
-        numbers = as_numbers(values.cast("string"))
-        if numbers.null_count > values.null_count:
-            raise ValueError(f"column {name!r} has texts that are no numbers")
+        numbers = _converted(name, values, as_flags if is_flag else as_numbers, "a number")
     else:
-        numbers = values.cast("double", safe=False)
+        _check_type(name, values, values.type == "bool" or _is_number(values), "numbers")
+        numbers = (values.cast("uint8") if values.type == "bool" else values).cast(
+            "double", safe=False
+        )
     if np.isinf(float_array(numbers)).any():
         raise ValueError(f"column {name!r} has an infinite number")
     return numbers
 
 
 def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """A column by name, decoded; as text if all its values are missing."""
     import pyarrow as pa
 
     if name not in table.column_names:
         raise ValueError(f"no column {name!r}; the columns: {', '.join(table.column_names)}")
     values = table[name]
+    if pa.types.is_null(values.type):
+        return values.cast("string")
     return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+
+
+def _is_number(values: pa.ChunkedArray) -> bool:
+    import pyarrow as pa
+
+    kind = values.type
+    return any(
+        each(kind) for each in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
+    )
+
+
+def _check_type(name: str, values: pa.ChunkedArray, fits: bool, expected: str) -> None:
+    if not fits:
+        raise ValueError(f"column {name!r} holds {values.type}, not {expected}")
+
+
+def _converted(
+    name: str,
+    texts: pa.ChunkedArray,
+    convert: Callable[[pa.ChunkedArray], pa.ChunkedArray],
+    what: str,
+) -> pa.ChunkedArray:
+    """Texts as numbers or dates; ValueError if one is neither that nor missing."""
+    import pyarrow.compute as pc
+
+    values = convert(texts.cast("string"))
+    wrong = np.flatnonzero(pc.and_(texts.is_valid(), values.is_null()).to_numpy())
+    if len(wrong):
+        more = f", as {len(wrong)} rows are not" * (len(wrong) > 1)
+        raise ValueError(
+            f"row {wrong[0]} (from 0): {name} is {texts[wrong[0]].as_py()!r}, not {what}{more}"
+        )
+    return values
 
 
 _KINDS: dict[str, Callable[[Mapping[str, Any], Any], Rows]] = {

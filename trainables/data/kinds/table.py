@@ -49,6 +49,7 @@ class TableRows(Samples):
         std: Standard deviation of each numeric column, above 0.
         has_missing: Whether each numeric column has missing values in training.
         levels: Sorted values of each categorical column in training.
+        flags: The numeric columns that are true or false in training.
         shape: ``(width,)``, the shape of the model's input.
     """
 
@@ -58,6 +59,7 @@ class TableRows(Samples):
     has_missing: tuple[bool, ...]
     categorical: tuple[str, ...]
     levels: tuple[tuple[str, ...], ...]
+    flags: tuple[str, ...] = ()
 
     default_model: ClassVar[str] = "table_mlp"
     in_words: ClassVar[str] = "tables"
@@ -69,7 +71,12 @@ class TableRows(Samples):
 
     @classmethod
     def measured(
-        cls, columns: Columns, *, numeric: Sequence[str], categorical: Sequence[str]
+        cls,
+        columns: Columns,
+        *,
+        numeric: Sequence[str],
+        categorical: Sequence[str],
+        flags: Sequence[str] = (),
     ) -> TableRows:
         """Creates this kind of sample with the statistics and levels of the training rows."""
         values = [float_array(columns.table[name]) for name in numeric]
@@ -78,7 +85,8 @@ class TableRows(Samples):
             tuple(sorted(columns.table[name].unique().drop_null().to_pylist()))
             for name in categorical
         ]
-        return cls(tuple(numeric), mean, std, missing, tuple(categorical), tuple(levels))
+        words = tuple(categorical), tuple(levels)
+        return cls(tuple(numeric), mean, std, missing, *words, tuple(flags))
 
     @property
     def mixable(self) -> bool:  # type: ignore[override]

@@ -30,6 +30,7 @@ from trainables.data.readers.storing import ImagePart, hold_images
 from trainables.data.readers.table_columns import (
     choose_features,
     convert_each,
+    flags_of,
     numbers_of,
     read_columns,
     remarks_on_columns,
@@ -143,8 +144,9 @@ def _load(
     else:
         targets = {*target.columns, weight, *columns_of(by, kept)}
         numbers, words = choose_features(parts, targets, features, exclude, dates, categorical)
-        read = partial(read_columns, numeric=numbers, categorical=words)
-        measure = partial(TableRows.measured, numeric=numbers, categorical=words)
+        flags = flags_of(parts[0], numbers)
+        read = partial(read_columns, numeric=numbers, categorical=words, flags=flags)
+        measure = partial(TableRows.measured, numeric=numbers, categorical=words, flags=flags)
     bad = [BadSamples(part.count, part.where) for part in parts]
     of_parts, classes = _targets(parts, bad, target, weight)
     raw = [read(*each) for each in zip(parts, bad, strict=True)]

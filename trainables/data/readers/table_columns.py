@@ -11,6 +11,7 @@ from trainables.data.core.bad_samples import BadSamples
 from trainables.data.kinds.encode import (
     NUMBER,
     as_dates,
+    as_flags,
     as_numbers,
     date_column,
     date_feature,
@@ -70,8 +71,19 @@ def choose_features(
     return numbers, [name for name in names if name in words]
 
 
+def flags_of(rows: Rows, names: Sequence[str]) -> tuple[str, ...]:
+    """The numeric features that are true or false in the training part."""
+    own = [name for name in names if name in rows.names]
+    return tuple(name for name in own if rows.content(name, "features") == "truth")
+
+
 def read_columns(
-    rows: Rows, bad: BadSamples, *, numeric: Sequence[str], categorical: Sequence[str]
+    rows: Rows,
+    bad: BadSamples,
+    *,
+    numeric: Sequence[str],
+    categorical: Sequence[str],
+    flags: Sequence[str] = (),
 ) -> Columns:
     """The features of rows: for training, for tests, and of new rows.
 
@@ -88,7 +100,7 @@ def read_columns(
             f"{rows.named(rows.files[0])}: no column {', '.join(missing)}; its columns: "
             f"{', '.join(rows.names)}"
         )
-    columns = {name: _numbers(rows, name, bad) for name in numeric}
+    columns = {name: _numbers(rows, name, bad, name in flags) for name in numeric}
     columns |= {name: rows.column(name, pa.string()) for name in categorical}
     return Columns(pa.table(columns))
 
@@ -178,7 +190,7 @@ def _refuse_columns(faults: dict[str, str]) -> None:
         raise ValueError("\n".join([*faults.values(), left_out]))
 
 
-def _numbers(rows: Rows, name: str, bad: BadSamples) -> pa.ChunkedArray:
+def _numbers(rows: Rows, name: str, bad: BadSamples, is_flag: bool) -> pa.ChunkedArray:
     """A numeric feature, float64; null where it is missing or bad."""
     if (column := date_column(name, rows.names)) is not None:
         return date_feature(name, _dates(rows, column, bad))
@@ -186,7 +198,7 @@ def _numbers(rows: Rows, name: str, bad: BadSamples) -> pa.ChunkedArray:
     if content in ("number", "truth", "nothing"):
         values = numbers_of(rows, name, content)
     elif content == "text" or not rows.typed:
-        values = convert_each(rows, name, bad, as_numbers, "a number")
+        values = convert_each(rows, name, bad, as_flags if is_flag else as_numbers, "a number")
     else:
         raise ValueError(f"{rows.holds(name)}, not numbers")
     bad.add_each(np.isinf(values.to_numpy()), f"{name} is infinite")
