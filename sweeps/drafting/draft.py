@@ -317,8 +317,11 @@ def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
 def _arrays(path: Path) -> _Seen:
     import numpy as np
 
+    from trainables.data.kinds.samples import Images
+    from trainables.data.readers.arrays import as_inputs
+
     with np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name].shape for name in file.files}
+        arrays = {name: file[name] for name in file.files}
     label = _called(arrays, LABELS)
     inputs = _called(arrays, _INPUTS)
     if label is None or inputs is None:
@@ -326,8 +329,12 @@ def _arrays(path: Path) -> _Seen:
             f"--data {path}: which of its arrays ({', '.join(arrays)}) are inputs and labels is "
             f"not clear; call them {_INPUTS[0]} and {LABELS[0]}, or write the sweep file by hand"
         )
-    seen = f"{arrays[inputs][0]:,} arrays of {' x '.join(map(str, arrays[inputs][1:]))}"
-    return _Seen({"inputs": inputs, "label": label}, "array", seen, arrays[inputs][0])
+    samples = as_inputs(arrays[inputs], f"--data {path}")
+    options, count = {"inputs": inputs, "label": label}, len(samples)
+    if samples.dtype == np.uint8:
+        return _Seen(options, "image", f"{count:,} {Images.measured(samples[:1])}", count)
+    shape = " x ".join(map(str, samples.shape[1:]))
+    return _Seen(options, "array", f"{count:,} arrays of {shape}", count)
 
 
 def _rows(path: Path, tested: bool) -> _Seen:

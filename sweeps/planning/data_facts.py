@@ -14,6 +14,7 @@ from sweeps.search.plan import Plan
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.metric_names import MetricName
+from trainables.plugins.arguments import few
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Dataset
@@ -44,7 +45,13 @@ def data_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
         "skipped": "\n".join(map(shortened, dataset.notes)),
         "noticed": "\n".join(dataset.remarks),
     }
-    facts = {"data": _sizes(dataset), "task": str(dataset.task), "data kept": _held(dataset)}
+    facts = {
+        "data": _sizes(dataset),
+        "samples": str(dataset.samples),
+        "labels" if dataset.task.names else "classes": few(dataset.task.names or dataset.classes),
+        "task": str(dataset.task),
+        "data kept": _held(dataset),
+    }
     facts |= {name: fact for name, fact in optional.items() if fact}
     if sweep.trainable is None:
         facts["model"] = sweep.model.name

@@ -118,6 +118,13 @@ def arrays(folder: Path) -> Path:
     return folder / "signals.npz"
 
 
+def satellite(folder: Path) -> Path:
+    """Images of four channels, which come last."""
+    pixels = np.random.default_rng(0).integers(0, 256, (60, 18, 20, 4), dtype=np.uint8)
+    np.savez(folder / "fields.npz", images=pixels, y=np.arange(60) % 3)
+    return folder / "fields.npz"
+
+
 def scenes(folder: Path) -> Path:
     return write_voc(folder / "scenes", train=8, val=4)
 
@@ -143,6 +150,7 @@ def scenes(folder: Path) -> Path:
         (half_empty, "pets", {"name": "image_folder"}, 2),
         (parts, "parts", {"name": "parquet", "label": "kind"}, 2),
         (arrays, "signals", {"name": "npz", "inputs": "X", "label": "y"}, 3),
+        (satellite, "fields", {"name": "npz", "inputs": "images"}, 3),
         (scenes, "scenes", {"name": "voc"}, 3),
         (visits, "visits", {"name": "csv", "label": "outcome", "group": "patient_id"}, 2),
         (divided, "posts", {"name": "parquet", "text": "text", "split": "split"}, 2),

@@ -22,6 +22,8 @@ def test_data_sizes_and_detectable_differences(share: float, judging: int) -> No
     sweep = make_sweep(training={"adapt_share": share})
     facts = data_facts(Plan(fit_to_data(sweep, dataset)), dataset)
     assert facts["data"] == "1,078 training, 360 validation, 359 test samples of 10 classes"
+    assert facts["samples"] == "images of 1 x 8 x 8 (channels, height, width)"
+    assert facts["classes"] == "0, 1, 2, 3, 4, 5 and 4 more"
     assert facts["data kept"] == "in memory, 115.0 kB"
     assert facts["task"] == "one class of each sample"
     assert "noticed" not in facts

@@ -23,6 +23,7 @@ from trainables.data.readers.files import PathOrUri, find_files
 from trainables.plugins.arguments import did_you_mean
 
 _PARTS: Final = ("train", "test", "validation")
+_USUAL_CHANNELS: Final = (1, 3)
 
 
 class Given(NamedTuple):
@@ -49,7 +50,7 @@ def load_npz(
     """Arrays (spectrograms, signals ...) and labels in .npz files, as written by np.savez.
 
     Numbers of shape (N, C, ...) are standardised per channel, numbers of shape (N, D) per feature;
-    uint8 of shape (N, H, W), (N, C, H, W) or (N, H, W, C) are images.
+    uint8 of shape (N, H, W), (N, C, H, W) or (N, H, W, C) are images; ``check`` prints as which.
 
     Options:
         train: Path or URI (``s3://``, ``gs://`` ...) of a file, of a folder of such files, or a
@@ -213,11 +214,15 @@ def as_inputs(raw: Any, part: str) -> Inputs:
 
 
 def _channels_first(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Converts images (N, H, W), or (N, H, W, C) with 1 or 3 channels, to (N, C, H, W)."""
+    """Converts images (N, H, W) or (N, H, W, C) to (N, C, H, W).
+
+    Of four axes the last is channels if it is smaller than both others, or 1 or 3, unless the
+    second is 1 or 3.
+    """
     if images.ndim == 3:
         return images[:, np.newaxis]
-    channels = (1, 3)
-    if images.shape[3] in channels and images.shape[1] not in channels:
+    _, first, second, last = images.shape
+    if first not in _USUAL_CHANNELS and (last in _USUAL_CHANNELS or last < min(first, second)):
         return np.ascontiguousarray(images.transpose(0, 3, 1, 2))
     return images
 

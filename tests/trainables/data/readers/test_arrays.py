@@ -47,14 +47,21 @@ def test_npy_files(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "expected"),
-    [((8, 9), (1, 8, 9)), ((3, 8, 9), (3, 8, 9)), ((8, 9, 3), (3, 8, 9)), ((8, 9, 1), (1, 8, 9))],
+    [
+        ((8, 9), (1, 8, 9)),
+        *(((count, 8, 9), (count, 8, 9)) for count in (1, 2, 3, 4, 8)),
+        *(((8, 9, count), (count, 8, 9)) for count in (1, 2, 3, 4, 7)),
+        ((16, 15, 13), (13, 16, 15)),
+        ((8, 2, 3), (3, 8, 2)),
+    ],
 )
 def test_bytes_are_images(shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (COUNT, *shape), dtype=np.uint8)
     dataset = dataset_from_arrays("made", (pixels, labels()), (pixels, labels()), seed=0)
     assert isinstance(dataset.samples, Images)
     assert dataset.input_shape == expected
-    first = pixels[0].transpose(2, 0, 1) if shape[-1] in (1, 3) else pixels[0]
+    is_last = len(shape) == 3 and shape != expected
+    first = pixels[0].transpose(2, 0, 1) if is_last else pixels[0]
     np.testing.assert_array_equal(dataset.test.inputs[0], first.reshape(expected))
 
 
