@@ -108,6 +108,17 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}{ending}"
 
 
+def number_ranges(numbers: Iterable[int]) -> str:
+    """``0 to 3, 5``."""
+    runs: list[list[int]] = []
+    for number in sorted(set(numbers)):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]} to {run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
+
+
 def over_groups(count: float) -> str:
     """`` over 57 groups``, behind an interval; empty if it is NaN, as samples are independent."""
     return "" if math.isnan(count) else f" over {counted(round(count), 'group')}"

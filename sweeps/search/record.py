@@ -28,6 +28,7 @@ class TrialRecord:
         history: One entry per epoch: metrics by name.
         runs: When its process ran: ``[began, ended]`` for each run, ``[began]`` for one that
             continues or was interrupted.
+        code: Digests of the code that trained it, in order; see :mod:`sweeps.store.code`.
         sweep_id: Id of the sweep that wrote it; None before it is written.
     """
 
@@ -41,6 +42,7 @@ class TrialRecord:
     ended: float | None = None
     history: list[Entry] = field(default_factory=list)
     runs: list[list[float]] = field(default_factory=list)
+    code: list[str] = field(default_factory=list, compare=False)
     sweep_id: str | None = field(default=None, compare=False)
 
     @classmethod
@@ -71,6 +73,7 @@ class TrialRecord:
             (self.reason, str | None),
             (self.history, list),
             (self.runs, list),
+            (self.code, list),
             (self.sweep_id, str | None),
         )
         return (
@@ -97,9 +100,11 @@ class TrialRecord:
     def epochs(self) -> int:
         return int(self.outcome.get("epoch", 0))
 
-    def run(self, now: float) -> None:
-        """Record that its process starts, for the first time or again."""
+    def run(self, now: float, code: str = "") -> None:
+        """Record that its process starts, for the first time or again, with this code."""
         self.runs.append([now])
+        if code and code not in self.code[-1:]:
+            self.code.append(code)
 
     def pause(self, now: float) -> None:
         if self.runs and len(self.runs[-1]) == 1:

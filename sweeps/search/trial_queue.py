@@ -59,7 +59,12 @@ class TrialQueue:
             is not called again, and the sweep continues.
         take_look: Whether further seeds may still change the verdict: see :class:`FinalistPlan`.
         finals: The plan of the finalists, instead of one that uses the search's own guide.
+
+    Attributes:
+        code: The digest of the code that trials start with now.
     """
+
+    code = ""
 
     def __init__(
         self,
@@ -299,7 +304,7 @@ class TrialQueue:
         return record
 
     def _run(self, record: TrialRecord) -> None:
-        record.run(clock.time())
+        record.run(clock.time(), self.code)
         self._save(record)
         self._live.add(record.number)
         self.budget.begins(record, self.live)

@@ -52,13 +52,14 @@ class Backend(Machines, Protocol):
 
 @dataclass(frozen=True)
 class RunningSweep:
-    """A sweep that runs, and what it works with."""
+    """A sweep that runs, and what it works with; ``code`` is the digest of the user's."""
 
     plan: Plan
     store: SweepStore
     data: Data
     backend: Backend
     progress: Progress
+    code: str
 
 
 def train(running: RunningSweep, queue: TrialQueue, encoder: EncoderSetup | None) -> None:

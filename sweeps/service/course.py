@@ -88,6 +88,7 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
         ),
         take_look=partial(take_look, plan, store),
     )
+    queue.code = running.code
     for record in past.records:
         writer.submit(record)
     progress.follow(queue)

@@ -30,6 +30,7 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.service.stored import StoredSweep, sweeps_on_test_split
 from sweeps.store.beginning import read_earlier_candidates
+from sweeps.store.code import code_warnings
 from sweeps.store.identity import read_identity
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
@@ -50,11 +51,14 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
     reporter.stage("Comparing the selected setting with cross-entropy")
     ranking = Ranking(queue.records, queue.plan.rule)
     judgement = _judge(ranking, store, queue.plan, references)
-    worse = reference_warnings(ranking, references)
+    more = (
+        *reference_warnings(ranking, references),
+        *store.patiently(code_warnings, store.folder, queue.records),
+    )
     judgement = replace(
         judgement,
         references=references,
-        warnings=(*judgement.warnings, *worse),
+        warnings=(*judgement.warnings, *more),
         on_data=_on_data(dataset),
         ends=tuple(
             said

@@ -21,6 +21,7 @@ from sweeps.service.interrupts import terminated_as_interrupted
 from sweeps.service.notifying import notified
 from sweeps.service.starting import NewSweep
 from sweeps.store.beginning import keep_given, read_given
+from sweeps.store.code import Code, keep_code
 from sweeps.store.driver_log import driver_log
 from sweeps.store.identity import Identity, changes_since_start, identify
 from sweeps.store.requests import stopped_on_request
@@ -166,7 +167,8 @@ def _run(
                 store.change(plan.sweep)
                 if given is not None:
                     keep_given(store.folder, given)
-            running = RunningSweep(plan, store, data, backend, progress)
+            code = store.patiently(keep_code, store.folder, Code.now(identity.modules))
+            running = RunningSweep(plan, store, data, backend, progress, code)
             return _logged(
                 running, None if new else identity, options.get("on_answer", lambda found: None)
             )

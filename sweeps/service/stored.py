@@ -16,6 +16,7 @@ from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.service.mistakes import load_mistakes
 from sweeps.store.beginning import read_earlier_candidates, read_skipped
+from sweeps.store.code import code_warnings
 from sweeps.store.identity import Identity, read_environment, read_identity
 from sweeps.store.sweep_store import SweepStore, left_out_if_unreadable, of_each_sweep
 
@@ -40,7 +41,11 @@ class StoredSweep:
     @property
     def result(self) -> SweepResult:
         """What it has found so far."""
-        return result_of(self.ranking, self.plan, load_judgement(self.store))
+        judgement = load_judgement(self.store)
+        if judgement is NOT_YET:
+            changed = code_warnings(self.store.folder, self.ranking.records)
+            judgement = replace(judgement, warnings=tuple(changed))
+        return result_of(self.ranking, self.plan, judgement)
 
     @property
     def has_ended(self) -> bool:

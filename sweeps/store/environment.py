@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -33,10 +34,24 @@ def describe_environment() -> dict[str, Any]:
         "python": platform.python_version(),
         "platform": platform.platform(),
         "cpus": os.cpu_count(),
-        "packages": {name: _version(name) for name in _PACKAGES},
+        "packages": _packages(),
         "command": [redact(word) for word in sys.argv],
         "commit": _commit(),
     }
+
+
+def versions() -> dict[str, str | None]:
+    """The versions of Python and of the relevant packages."""
+    return {"python": platform.python_version(), **_packages()}
+
+
+def versions_in(environment: Mapping[str, Any]) -> dict[str, str | None]:
+    """Those in a stored description of an environment."""
+    return {"python": environment["python"], **environment.get("packages", {})}
+
+
+def _packages() -> dict[str, str | None]:
+    return {name: _version(name) for name in _PACKAGES}
 
 
 def _commit() -> str | None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
-from sweeps.store.environment import describe_environment
+from sweeps.store.environment import describe_environment, versions_in
 from trainables.files.storage import Folder, digest_of
 
 if TYPE_CHECKING:
@@ -111,10 +111,10 @@ def changes_since_start(name: str, folder: Folder, identity: Identity) -> list[s
             folder.write(file, data)
         return []
     now = describe_environment()
-    versions = _changes(_versions(environment), _versions(now))
-    changes = [*versions, *_changes(before.modules, identity.modules)]
+    other = changes(versions_in(environment), versions_in(now))
+    found = [*other, *changes(before.modules, identity.modules)]
     if before.digest != identity.digest:
-        besides = f" Since then {', '.join(changes)}." if changes else ""
+        besides = f" Since then {', '.join(found)}." if found else ""
         raise UserError(
             f"the data are not those that sweep {name!r} was started with: expected "
             f"{_data_in_words(before)}; found {_data_in_words(identity)}.{besides} Its trials "
@@ -122,15 +122,15 @@ def changes_since_start(name: str, folder: Folder, identity: Identity) -> list[s
             "validation data: put the data back as they were, or begin a new sweep with another "
             "--name"
         )
-    if versions:
-        known = [_versions(entry) for entry in environment.get("resumed", [])]
-        if _versions(now) not in known:
+    if other:
+        known = [versions_in(entry) for entry in environment.get("resumed", [])]
+        if versions_in(now) not in known:
             resumed = [*environment.get("resumed", []), now]
             data = json.dumps({**environment, "resumed": resumed}, indent=1).encode()
             folder.write(_ENVIRONMENT, data)
     return [
         f"since sweep {name!r} was started {change}; this may change the results of trials"
-        for change in changes
+        for change in found
     ]
 
 
@@ -156,11 +156,8 @@ def _data_in_words(identity: Identity) -> str:
     return f"{samples} samples, {identity.num_classes} classes, digest {identity.digest}"
 
 
-def _versions(environment: Mapping[str, Any]) -> dict[str, str]:
-    return {"python": environment["python"], **environment.get("packages", {})}
-
-
-def _changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
+def changes(before: Mapping[str, str | None], now: Mapping[str, str | None]) -> list[str]:
+    """How files or versions, by name, differ, in words."""
     lines = []
     for name in sorted({*before, *now}):
         was, is_now = before.get(name), now.get(name)

@@ -1,17 +1,35 @@
 """A sweep resumes with its original data and code, or reports differences."""
 
+import sys
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from sweeps.errors import UserError
+from sweeps.errors import SweepInterruptedError, UserError
+from sweeps.messages.formatting import escaped_markdown
 from sweeps.service.reading import write_report
 from sweeps.service.running import resume_sweep, run_sweep
+from sweeps.service.stored import StoredSweep
 from sweeps.store.identity import read_environment
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import facts, make_sweep
+from tests.harness.tracked import runs_of
 
+OWN_LOSS = """
+from pathlib import Path
+from torch.nn.functional import cross_entropy
+from trainables.losses import CalibrationLoss
+
+class Own(CalibrationLoss):
+    epoch = 0
+    def on_epoch_end(self):
+        self.epoch += 1
+    def compute(self, logits, targets, indices, features):
+        if self.epoch == 1 and Path("stop").exists():
+            raise KeyboardInterrupt
+        return cross_entropy(logits, targets)
+"""
 OWN_DATA = """
 from pathlib import Path
 from trainables.data import Dataset, load_dataset
@@ -59,3 +77,32 @@ def test_other_data_are_refused_and_other_code_is_reported(
     assert "own_data.py has changed" in (tmp_path / "store/sweeps/small/driver.log").read_text()
     page = Path(write_report("small", storage, str(tmp_path / "page.html"))).read_text()
     assert environment["platform"] in page
+
+
+@pytest.mark.slow
+def test_trials_before_and_after_a_change_of_the_code_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    (tmp_path / "own_loss.py").write_text(OWN_LOSS)
+    (tmp_path / "stop").touch()
+    sweep = make_sweep(
+        losses=["own_loss:Own"],
+        training={"epochs": 2},
+        search={"trials": 2},
+        selection={"finalists": 1, "seeds": 1},
+        reference="none",
+    )
+    storage, quiet = str(tmp_path / "store"), Console(quiet=True)
+    with pytest.raises(SweepInterruptedError):
+        run_sweep(sweep, storage, debug=True, console=quiet)
+    (tmp_path / "stop").unlink()
+    (tmp_path / "own_loss.py").write_text(OWN_LOSS + "# other\n")
+    monkeypatch.delitem(sys.modules, "own_loss")
+    ended = resume_sweep("small", storage, debug=True, console=quiet)
+    (warning,) = [each for each in ended.result.warnings if "the same code" in each]
+    assert "own_loss.py has changed (trials 0 to 1 before, trials 1 to 2 after, 1 with" in warning
+    assert warning in StoredSweep.read("small", storage).result.warnings
+    note = runs_of(Path(storage), "small")[""].data.tags["mlflow.note.content"]
+    assert escaped_markdown(warning) in note

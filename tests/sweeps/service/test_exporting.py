@@ -340,7 +340,7 @@ def test_a_sweep_that_cannot_register_its_choice_says_so(
     progress = Progress(plain_console(file=text, width=1000))
     away = SweepStore(str(tmp_path), "small")  # a sweep that is not in MLflow
     away.create(sweep)
-    running = RunningSweep(Plan(sweep), away, data, InProcess(), progress)
+    running = RunningSweep(Plan(sweep), away, data, InProcess(), progress, "")
     _register(running, ranking, None)
     _register(replace(running, store=store), ranking, "connection refused")
     warnings = [line for line in text.getvalue().splitlines() if line.startswith("not registered")]
