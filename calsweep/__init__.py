@@ -9,6 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from calsweep.packages import hidden_package, is_command
+
 if TYPE_CHECKING:
     from calsweep import losses as losses
     from calsweep import metrics as metrics
@@ -40,6 +42,9 @@ _HOMES: Final = {
 }
 _WITHOUT_EXTRA: Final = ("sweeps.errors", "calsweep.judging")
 _MODULES: Final = ("losses", "metrics")
+
+if not is_command() and (problem := hidden_package()):
+    raise ImportError(problem)
 
 __all__ = [name for names in _HOMES.values() for name in names] + list(_MODULES)
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 import sys
 
 from calsweep.extras import require_sweeps
+from calsweep.packages import hidden_package
 
 
 def main() -> None:
-    """Runs the command; exits with code 2 if packages that it needs are not installed."""
+    """Runs the command; exits with code 2 if packages are missing or hidden."""
+    if problem := hidden_package():
+        print(f"calsweep: {problem}", file=sys.stderr)
+        sys.exit(2)
     try:
         require_sweeps("the command")
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Search space and published settings of each loss.
+"""The search spaces of calsweep: ranges and published settings of each loss.
 
 Each loss has one module here with two constants: ``SPACE``, which maps hyperparameters to Optuna
 distributions, and ``PUBLISHED``, the settings to try first, each with a value for exactly the

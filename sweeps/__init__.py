@@ -1,0 +1,1 @@
+"""The service of calsweep: sweep files, running, results, the command."""

@@ -1,1 +1,1 @@
-"""The code of workers: losses, metrics, models, data, the training loop."""
+"""The workers of calsweep: losses, metrics, models, data, the training loop."""

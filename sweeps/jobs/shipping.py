@@ -191,8 +191,8 @@ def _check_names(source: Path, names: list[Path]) -> None:
         top = path.parts[0].removesuffix(".py")
         if top in _PACKAGES:
             raise UserError(
-                f"{source / path}: {top!r} is a package of calsweep's, which it would hide; give "
-                "your own another name"
+                f"{source / path} hides calsweep's package {top!r}; rename "
+                f"{'that folder' if len(path.parts) > 1 else 'it'}, or submit from another folder"
             )
 
 

@@ -327,7 +327,8 @@ def test_a_module_that_the_sweep_names_and_git_ignores(workplace: Path, tmp_path
 def test_a_module_that_would_hide_calsweeps(tmp_path: Path) -> None:
     (tmp_path / "from/trainables").mkdir(parents=True)
     (tmp_path / "from/trainables/mine.py").touch()
-    with pytest.raises(UserError, match=r"'trainables' is a package of calsweep's"):
+    says = r"mine\.py hides calsweep's package 'trainables'; rename that folder"
+    with pytest.raises(UserError, match=says):
         stage(tmp_path / "from", tmp_path / "to", None)
 
 
