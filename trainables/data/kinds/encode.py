@@ -7,10 +7,12 @@ tokenizers for texts that a Hugging Face tokenizer cuts.
 from __future__ import annotations
 
 import re
+import unicodedata
 import warnings
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +23,12 @@ if TYPE_CHECKING:
 Rows = np.ndarray[Any, np.dtype[Any]]
 
 PADDING, UNKNOWN = 0, 1  # indices of padding and of words outside the vocabulary
-_WORD = re.compile(r"\w+(?:'\w+)*")
+_WORD = re.compile(r"\w+(?:'\w+)*")  # of ASCII
+# Thai and Lao, Burmese, Khmer, Japanese, Chinese, halfwidth Japanese, rare Chinese.
+_NO_SPACES = (
+    "\u0e00-\u0eff\u1000-\u109f\ua9e0-\ua9ff\uaa60-\uaa7f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff"
+    "\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U000323af"
+)
 NUMBER = r"^[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?$|^[-+]?(inf|Inf)$"
 _ISO = r"^\s*(?P<date>\d{4}-\d{1,2}-\d{1,2})(?:[T ].*)?$"
 _TEXT = "string", "large_string", "string_view"  # types of Arrow
@@ -54,8 +61,34 @@ def check_some(rows: Rows) -> None:
 
 
 def split_words(text: str) -> list[str]:
-    """The lower-case words of a text, made of letters, digits and underscores."""
-    return _WORD.findall(text.lower())
+    """The lower-case words of a text, made of letters, digits and underscores.
+
+    Letters include their combining marks, in NFC. Where a script has no spaces between words, such
+    as Chinese, Japanese and Thai, words are pairs of neighbouring letters.
+    """
+    if text.isascii():
+        return _WORD.findall(text.lower())
+    word, part, letter = _patterns()
+    found: list[str] = word.findall(unicodedata.normalize("NFC", text.lower()))
+    if letter.search(text) is None:
+        return found
+    words: list[str] = []
+    for run in (run for each in found for run in part.findall(each)):
+        letters = letter.findall(run)
+        words += map("".join, pairwise(letters)) if len(letters) > 1 else [run]
+    return words
+
+
+@lru_cache(maxsize=1)
+def _patterns() -> tuple[re.Pattern[str], ...]:
+    """Of a word, of its parts with or without spaces in their script, and of a letter of these."""
+    codes = (*range(0x300, 0x1F000), *range(0xE0100, 0xE01F0))
+    marks = "".join(chr(code) for code in codes if unicodedata.category(chr(code))[0] == "M")
+    marks += "\u200c\u200d"  # joiners
+    letter = rf"(?=\w)[{_NO_SPACES}][{marks}]*"
+    other = rf"[^\W{_NO_SPACES}][{marks}]*"
+    word, part = rf"\w[\w{marks}]*", rf"(?:{letter})+|(?:{other})+(?:'(?:{other})+)*"
+    return tuple(map(re.compile, (rf"{word}(?:'{word})*", part, letter)))
 
 
 def token_rows(texts: Collection[str], length: int, numbers: Mapping[str, int]) -> Rows:

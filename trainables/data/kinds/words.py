@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 _SHOWN_TOKENS, _SHOWN_WORDS = 40, 20
+_MOST_UNKNOWN = 0.5  # share of words
 _RARE = 2  # minimum number of texts that contain a word of a bag of words
 
 
@@ -41,6 +42,17 @@ class _Words(Samples):
     def numbers(self) -> dict[str, int]:
         """The index of each word."""
         return {word: number for number, word in enumerate(self.vocabulary, self.first_word)}
+
+    def unseen(self, raw: Inputs) -> tuple[str, ...]:
+        """Whether most words of texts (N,) do not occur in training, so little can be learned."""
+        known = [word in self.numbers for text in raw for word in split_words(text)]
+        share = 1 - sum(known) / max(1, len(known))
+        if share <= _MOST_UNKNOWN:
+            return ()
+        return (
+            f"{share:.0%} of the words are not among those of training: texts share few words, so "
+            "little can be learned from them",
+        )
 
     def check(self, inputs: Stored) -> None:
         self.check_array(inputs, self.stored)

@@ -1,5 +1,6 @@
 """Texts from CSV and Parquet files."""
 
+import unicodedata
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,36 @@ def test_words_are_lower_case_runs_of_letters_digits_and_inner_apostrophes() -> 
     text = "Don't stop: it's 3.5 o'clock -- 'Übung' x_1"
     expected = ["don't", "stop", "it's", "3", "5", "o'clock", "übung", "x_1"]
     assert split_words(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("हिन्दी में फ़िल्म", ["हिन्दी", "में", "फ़िल्म"]),
+        ("தமிழ் மொழி", ["தமிழ்", "மொழி"]),
+        ("مى\u200cخواهم كتاب", ["مى\u200cخواهم", "كتاب"]),
+        ("cafe\u0301 CAFÉ l'e\u0301te\u0301", ["café", "café", "l'été"]),
+        ("한국어 단어", ["한국어", "단어"]),
+        ("我喜欢电影。iPhone手机 好", ["我喜", "喜欢", "欢电", "电影", "iphone", "手机", "好"]),
+        ("日本語・カタカナ", ["日本", "本語", "カタ", "タカ", "カナ"]),
+        ("ไม่มีคน", ["ไม่", "ม่มี", "มีค", "คน"]),
+        ("👍️ \u0301", []),
+    ],
+)
+def test_words_of_other_scripts(text: str, expected: list[str]) -> None:
+    normal = [unicodedata.normalize("NFC", each) for each in expected]
+    assert split_words(text) == normal
+
+
+def test_texts_that_share_few_words_are_noticed(tmp_path: Path) -> None:
+    for form in ("sequence", "weighted_words"):
+        for name, made in (("same", sentences(40)), ("other", [f"w{i} q{i} a" for i in range(40)])):
+            lines = [f'"{text}",{index % 2}' for index, text in enumerate(made)]
+            path = write_csv(tmp_path / f"{name}.csv", "text,label", lines)
+            remarks = load("csv", path, text_form=form).remarks
+            assert any("67% of the words are not among those" in each for each in remarks) == (
+                name == "other"
+            ), remarks
 
 
 def test_bad_texts_are_reported_together_or_skipped(tmp_path: Path) -> None:
