@@ -16,6 +16,7 @@ from sweeps.sweep_file.schema import Stage, SweepFile
 from sweeps.sweep_file.sections.search import SearchSection
 from sweeps.sweep_file.sections.training import DEFAULT_MODEL, ModelSection, TrainingSection
 from trainables.contract.config import check_shares
+from trainables.contract.metric_names import MetricName
 
 if TYPE_CHECKING:
     from torch import nn
@@ -71,21 +72,29 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
     except ValueError as error:
         faults.append(f"training.{error}; or a larger dataset.validation")
     faults += _mixing_faults(sweep.stages[-1], dataset)
-    faults += _objective_faults(sweep.search, dataset)
+    faults += _objective_faults(sweep, dataset)
     faults += _budget_faults(sweep.search, sweep.training.epochs)
     if faults:
         raise UserError("\n".join(faults))
     return sweep
 
 
-def _objective_faults(search: SearchSection, dataset: Dataset) -> list[str]:
+def _objective_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
+    from trainables.metrics import METRICS
     from trainables.metrics.own_metric import check_own_metric
 
-    return [
-        fault
-        for path in search.own_metrics
-        for fault in fault_of("search.", check_own_metric, path, dataset.num_classes)
-    ]
+    num_classes, faults = dataset.num_classes, []
+    named = [("objective", each) for each in sweep.objectives]
+    for key, name in (*named, *(("constraints", each) for each in sweep.search.constraints)):
+        metric = METRICS.get(MetricName.parse(name).metric)
+        if metric is not None and metric.two_classes and num_classes != 2:
+            faults.append(
+                f"search.{key} = {name!r} needs data of two classes, these have {num_classes}; "
+                "allowed: val_ece or val_classwise_ece"
+            )
+    for path in sweep.search.own_metrics:
+        faults += fault_of("search.", check_own_metric, path, num_classes)
+    return faults
 
 
 def _completed(sweep: SweepFile, dataset: Dataset) -> SweepFile:

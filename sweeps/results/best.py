@@ -16,7 +16,10 @@ from sweeps.search.rules import Rule
 from trainables.contract.metric_names import MetricName, SplitName, Statistic, groups_name
 from trainables.files.storage import digest_of
 
-_METRICS = ("error", "ece", "nll", "brier", "adaptive_ece", "classwise_ece", "auroc", "aurc")
+_METRICS = (
+    *("error", "event_ece", "ece", "nll", "brier"),
+    *("adaptive_ece", "classwise_ece", "auroc", "aurc"),
+)
 
 DIGITS = 6  # of a digest, in names of data
 

@@ -32,7 +32,10 @@ DESCRIPTION = "mlflow.note.content"
 KILLED = "KILLED"  # MLflow's status of runs of an interrupted sweep
 METRICS = "metrics.json"  # the artifact with all metrics of a trial
 _MOST_METRICS = 40  # of a run: MLflow draws a chart for each
-_METRICS = ("error", "ece", "nll", "brier", "adaptive_ece", "classwise_ece", "auroc", "aurc")
+_METRICS = (
+    *("error", "event_ece", "ece", "nll", "brier"),
+    *("adaptive_ece", "classwise_ece", "auroc", "aurc"),
+)
 
 
 def run_tags(plan: Plan, sweep_id: str, record: TrialRecord, parent: str) -> dict[str, str]:
@@ -185,7 +188,8 @@ def run_metrics(
         time_stamp = times.get(epoch, int(1000 * entry["timestamp"]))
         values = _metrics_of(entry)
         others = sorted(name for name in values.keys() - set(first) if not is_statistic(name))
-        kept = {*first, *others[: max(0, _MOST_METRICS - len(first))]}
+        kept = values.keys() & set(first)
+        kept |= {*others[: max(0, _MOST_METRICS - len(kept))]}
         for name in values:
             if name in kept:
                 yield name, float(values[name]), time_stamp, epoch

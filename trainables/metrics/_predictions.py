@@ -67,11 +67,20 @@ class Predictions:
         return torch.cat(blocks, dim=1)
 
 
-def bin_top_label(
-    probs: Tensor, labels: Tensor, binning: Binning
-) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+Binned = tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]
+
+
+def bin_top_label(binning: Binning, probs: Tensor, labels: Tensor) -> Binned:
     """Bin, confidence, and correctness (1 or 0) of each sample, (N,) each."""
-    confidence, correct = top_label(probs, labels)
+    return _binned(*top_label(probs, labels), binning)
+
+
+def bin_event(probs: Tensor, labels: Tensor) -> Binned:
+    """Bin of equal mass, probability of class 1 of two, and whether it is the class, (N,) each."""
+    return _binned(probs[:, 1].contiguous(), labels == 1, "equal_mass")
+
+
+def _binned(confidence: Tensor, correct: Tensor, binning: Binning) -> Binned:
     ranked = rank_top_label(confidence, correct)
     ends = boundaries_of(ranked, NUM_BINS, binning)[0, 1:].contiguous()
     first = torch.searchsorted(ranked.scores[0], confidence)

@@ -79,6 +79,18 @@ def classwise_calibration_error(
     return float(torch.cat(errors).mean())
 
 
+def event_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
+    """Binned calibration error of the probability of an event, one of two classes, in [0, 1].
+
+    Bins have equal mass: they are quantiles of this probability. The error of the other class's
+    probability is the same. ValueError with more than two classes.
+    """
+    probs, labels = check_probs(probs, labels)
+    if probs.shape[1] != 2:
+        raise ValueError(f"probs must have two classes, got {probs.shape[1]}")
+    return classwise_calibration_error(probs, labels, num_bins, "equal_mass")
+
+
 def maximum_calibration_error(probs: Tensor, labels: Tensor, num_bins: int = 15) -> float:
     """Maximum calibration error (MCE): largest |mean confidence - accuracy| of an equal-width bin.
 

@@ -6,7 +6,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from trainables.metrics import METRIC_NAMES
+from trainables.metrics import METRICS
 from trainables.plugins.arguments import describe_error
 from trainables.plugins.components import Catalogue
 
@@ -26,7 +26,7 @@ def own_metric(path: str) -> OwnMetric:
     Raises:
         ValueError: The function does not exist, or it has the name of a metric of calsweep.
     """
-    if (name := metric_name(path)) in METRIC_NAMES:
+    if (name := metric_name(path)) in METRICS:
         raise ValueError(
             f"objective {path!r} is called as a metric of calsweep, {name}; give it another name"
         )

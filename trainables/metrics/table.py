@@ -15,6 +15,7 @@ from trainables.metrics.calibration import (
     classwise_calibration_error,
     debiased_calibration_error,
     debiased_error,
+    event_calibration_error,
     expected_calibration_error,
     maximum_calibration_error,
     maximum_gap,
@@ -47,6 +48,7 @@ class Metric:
         function: Computes the metric from probabilities (N, K) and labels (N,).
         description: One line, including the range.
         higher_is_better: Whether a larger value is better.
+        two_classes: Whether it is defined for two classes only.
         shared: Computes the same value from intermediate results that metrics share, if there are
             any.
     """
@@ -55,6 +57,7 @@ class Metric:
     function: Callable[[Tensor, Tensor], float]
     description: str
     higher_is_better: bool = False
+    two_classes: bool = False
     shared: Callable[[Predictions], Tensor | float] | None = None
 
     def value(self, predictions: Predictions) -> float:
@@ -118,6 +121,14 @@ METRICS: dict[str, Metric] = {
             shared=lambda p: debiased_error(p.ranked, NUM_BINS),
         ),
         Metric(
+            "event_ece",
+            event_calibration_error,
+            "two classes: calibration error of the probability of one of them, 15 bins of equal"
+            " mass; in [0, 1]",
+            two_classes=True,
+            shared=lambda p: p.classwise[1].mean(),
+        ),
+        Metric(
             "nll",
             negative_log_likelihood,
             "negative log-likelihood per sample, natural logarithm; at least 0",
@@ -179,8 +190,22 @@ METRICS: dict[str, Metric] = {
 }
 """All metrics that :func:`~trainables.metrics.evaluate` knows, by name."""
 
-METRIC_NAMES = tuple(METRICS)
-"""Names of all metrics."""
+METRIC_NAMES = tuple(metric.name for metric in METRICS.values() if not metric.two_classes)
+"""Names of the metrics of any number of classes."""
+
+
+def chosen_metrics(names: Sequence[str] | None, num_classes: int) -> tuple[str, ...]:
+    """The names; of None, all metrics of this number of classes.
+
+    Raises ValueError for an unknown name, or a metric of two classes with more of them.
+    """
+    if names is None:
+        return tuple(METRICS) if num_classes == 2 else METRIC_NAMES
+    for name in names:
+        if METRICS[check_choice("metric", name, METRICS)].two_classes and num_classes != 2:
+            raise ValueError(f"{name} is defined for two classes, not {num_classes}")
+    return tuple(names)
+
 
 EPOCH_METRICS = ("ece", "adaptive_ece", "nll", "brier", "error")
 """Names of the metrics that trials compute after each epoch, for schedulers: cheap ones."""
@@ -203,7 +228,8 @@ def evaluate(
         logits: Shape (N, K), floats, on CPU or GPU, finite or -inf (a masked class). Half precision
             is converted to float32.
         labels: True classes, shape (N,), integers.
-        names: Names of metrics; None for all. `EPOCH_METRICS` are much faster than all.
+        names: Names of metrics; None for all that this number of classes has. `EPOCH_METRICS`
+            are much faster than all.
         probabilities_as_logits: Take the softmax also of logits that look like probabilities: all
             in [0, 1], and each row sums to one. By default they are a ValueError.
 
@@ -211,9 +237,7 @@ def evaluate(
         Metrics by name, in the order of `names`. `auroc` and `failure_auroc` are nan if undefined,
             `kde_ece` is nan if N = 1.
     """
-    chosen = METRIC_NAMES if names is None else tuple(names)
-    for name in chosen:
-        check_choice("metric", name, METRICS)
     checked, targets = check_logits(logits, labels, probabilities_as_logits=probabilities_as_logits)
     predictions = Predictions(probabilities(checked), targets, checked)
+    chosen = chosen_metrics(names, checked.shape[1])
     return {name: METRICS[name].value(predictions) for name in chosen}

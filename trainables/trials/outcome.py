@@ -62,7 +62,7 @@ class Extent:
 
 def _usual(deciding: Sequence[str]) -> tuple[str, ...]:
     metrics = (MetricName.parse(name).metric for name in deciding)
-    return tuple(dict.fromkeys((*M.EPOCH_METRICS, *(m for m in metrics if m in M.METRIC_NAMES))))
+    return tuple(dict.fromkeys((*M.EPOCH_METRICS, *(m for m in metrics if m in M.METRICS))))
 
 
 def summarise(
@@ -189,12 +189,12 @@ def _measured(
                 M.bootstrap(function, *part, num_resamples=_RESAMPLES, clusters=ids)
                 for part in parts
             )
-    names = [name for name in extent.intervals if name in M.METRIC_NAMES]
+    names = [name for name in extent.intervals if name in M.METRICS]
     of_parts = [M.intervals(*part, names, clusters=ids) for part in parts]
     for name in names:
         _, found[name, "low"], found[name, "high"] = _means(each[name] for each in of_parts)
     for name in dict.fromkeys((*names, *extent.references)):
-        if name in M.REFERENCED_METRICS:
+        if name in (*M.REFERENCED_METRICS, "event_ece"):
             found[name, "calibrated"], _, found[name, "calibrated_high"] = _means(
                 M.calibrated_reference(name, each, labels=truth, clusters=ids)
                 for each, truth in parts

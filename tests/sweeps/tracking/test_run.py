@@ -18,7 +18,7 @@ from sweeps.tracking.run import (
     sweep_parameters,
 )
 from tests.builders import make_sweep, trial
-from trainables.metrics import METRICS
+from trainables.metrics import METRIC_NAMES
 
 NUMBERS = st.integers(0, 999_999) | st.floats(0, 999_999, allow_nan=False)
 
@@ -77,7 +77,7 @@ def test_a_run_has_at_most_40_metrics_and_no_ends_of_intervals() -> None:
     sweep = make_sweep(search={"objective": "val_smooth_ece", "constraints": {"val_mce": 0.3}})
     names = [
         f"{split}_{name}{scaled}"
-        for name in METRICS
+        for name in METRIC_NAMES
         for split in ("val", "test")
         for scaled in ("", "_scaled")
     ]

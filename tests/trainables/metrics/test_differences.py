@@ -106,7 +106,7 @@ def test_seed_variance_and_candidates_widen_the_interval() -> None:
 
 def test_a_difference_to_itself_is_zero() -> None:
     (run,), labels = drawn(3, 500, 1.2)
-    for metric in M.COMPARABLE:
+    for metric in {*M.COMPARABLE} - {"event_ece"}:
         found = M.difference(metric, [run], [run], labels)
         assert found.value == 0
         assert found.verdict == "not supported"
@@ -114,8 +114,10 @@ def test_a_difference_to_itself_is_zero() -> None:
 
 def test_what_cannot_be_compared_is_refused() -> None:
     (run,), labels = drawn(4, 50, 1.0)
-    with pytest.raises(ValueError, match="name must be one of ece, adaptive_ece, nll"):
+    with pytest.raises(ValueError, match="name must be one of ece, adaptive_ece, event_ece, nll"):
         M.difference("mce", [run], [run], labels)
+    with pytest.raises(ValueError, match="event_ece is defined for two classes, not"):
+        M.difference("event_ece", [run], [run], labels)
     with pytest.raises(ValueError, match="theirs must hold at least one run"):
         M.difference("ece", [run], [], labels)
     with pytest.raises(ValueError, match=r"confidence must be in \(0, 1\), got 95"):

@@ -55,7 +55,7 @@ def test_every_metric_of_probabilities_is_in_the_table() -> None:
         "mean_difference",
     }
     others |= {"chance_of_detection", "chance_of_support", "nll_calibration"}
-    others |= {"CORRECTED", "corrected"}
+    others |= {"CORRECTED", "corrected", "event_calibration_error"}
     assert {metric.__name__ for metric in METRICS} == set(M.__all__) - others
 
 
@@ -179,11 +179,11 @@ def test_wrong_number_of_bins(metric: Callable[..., object]) -> None:
         (lambda: M.kde_calibration_error(HALF, LABELS, bandwidth=0), "bandwidth must be above 0"),
         (lambda: M.kde_calibration_error(HALF, LABELS, math.nan), "bandwidth .* got nan"),
         (
-            lambda: M.evaluate(HALF, LABELS, ["ecce"]),
+            lambda: M.evaluate(8 * HALF, LABELS, ["ecce"]),
             r"metric must be one of ece, .*, got 'ecce' \(did you mean 'ece'\?\)",
         ),
         (
-            lambda: M.evaluate(HALF, LABELS, ["zzz"]),
+            lambda: M.evaluate(8 * HALF, LABELS, ["zzz"]),
             "metric must be one of ece, .* got 'zzz'",
         ),
         (lambda: M.bootstrap(M.accuracy, HALF, LABELS, num_resamples=0), "num_resamples .* got 0"),

@@ -49,7 +49,7 @@ def test_shares_of_votes_are_in_the_bins_of_exact_arithmetic(dtype: torch.dtype)
     largest = np.abs(sums / np.maximum(count, 1)).max()
     assert M.maximum_calibration_error(probs, LABELS) == pytest.approx(largest, rel=1e-6)
     assert M.reliability_bins(probs, LABELS).count.tolist() == count.tolist()
-    assert (bin_top_label(probs, LABELS, "equal_width")[0] == bins).all()
+    assert (bin_top_label("equal_width", probs, LABELS)[0] == bins).all()
     found = calsweep.judge(probs.numpy(), LABELS.numpy())
     assert found.metrics["ece"]["value"] == pytest.approx(expected, rel=1e-6)
 

@@ -11,7 +11,8 @@ from trainables import metrics as M
 
 
 def test_names_are_the_keys_and_each_is_described() -> None:
-    assert M.METRIC_NAMES == tuple(M.METRICS) == tuple(m.name for m in M.METRICS.values())
+    assert tuple(M.METRICS) == tuple(m.name for m in M.METRICS.values())
+    assert {*M.METRICS} - {*M.METRIC_NAMES} == {"event_ece"}
     for metric in M.METRICS.values():
         assert re.fullmatch(r"[^\n]+; (in \[0, [\d.]+\]|at least 0)", metric.description)
     with pytest.raises(FrozenInstanceError):
@@ -49,3 +50,22 @@ def test_a_new_metric_is_one_line(
 
 def test_epoch_metrics_include_those_of_schedulers_and_progress() -> None:
     assert set(M.EPOCH_METRICS) == {"nll", "error", "ece", "adaptive_ece", "brier"}
+
+
+def test_a_metric_of_two_classes_is_left_out_of_more_and_does_not_depend_on_their_order() -> None:
+    draw = torch.Generator().manual_seed(0)
+    logits = torch.randn(900, 2, generator=draw, dtype=torch.float64)
+    labels = torch.multinomial(torch.softmax(1.5 * logits, dim=1), 1, generator=draw)[:, 0]
+    probs, found = torch.softmax(logits, dim=1), M.evaluate(logits, labels)
+    assert tuple(found) == tuple(M.METRICS)
+    gaps = (probs[:, 1] - labels)[probs[:, 1].argsort()].reshape(15, 60).mean(dim=1)
+    assert found["event_ece"] == pytest.approx(float(gaps.abs().mean()))
+    assert M.event_calibration_error(probs.flip(1), 1 - labels) == pytest.approx(found["event_ece"])
+    assert M.interval("event_ece", probs, labels) == M.interval(
+        "classwise_adaptive_ece", probs, labels
+    )
+    more = torch.randn(90, 3, generator=draw)
+    assert "event_ece" not in M.evaluate(more, labels[:90])
+    assert "event_ece" not in M.intervals(torch.softmax(more, dim=1), labels[:90])
+    with pytest.raises(ValueError, match="defined for two classes, not 3"):
+        M.evaluate(more, labels[:90], ["event_ece"])

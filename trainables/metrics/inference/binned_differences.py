@@ -1,11 +1,13 @@
 """Intervals of differences of binned calibration errors, by test inversion."""
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 from scipy.sparse import csr_array
+from torch import Tensor
 
-from trainables.metrics._predictions import NUM_BINS, bin_top_label
-from trainables.metrics._ranked import Binning
+from trainables.metrics._predictions import NUM_BINS, Binned
 from trainables.metrics.inference.clustered_errors import as_independent, drawn_noise
 from trainables.metrics.inference.clusters import Array, Clusters
 from trainables.metrics.inference.inversion import Cells, fit_curve
@@ -17,7 +19,10 @@ _SCALES = 81
 _NUISANCE = 0.1  # share of the allowed error spent on the calibration error of each model
 
 
-def of_binned_errors(binning: Binning, runs: Runs) -> Ends:
+Bin = Callable[[Tensor, Tensor], Binned]
+
+
+def of_binned_errors(bin_rows: Bin, runs: Runs) -> Ends:
     """Interval of the difference of binned calibration errors, by test inversion.
 
     Also the variance of the difference over samples, for gaps of the observed size.
@@ -25,7 +30,7 @@ def of_binned_errors(binning: Binning, runs: Runs) -> Ends:
     ours, theirs = runs.groups[:2]
     if not runs.units.enough:
         return lambda seeds, selection: UNKNOWN
-    gaps, lines, noise, freedom = _gaps_and_noise(runs, binning)
+    gaps, lines, noise, freedom = _gaps_and_noise(runs, bin_rows)
     cut = len(ours) * runs.decisions * NUM_BINS
     a_shown = np.abs(gaps[:cut]).sum() / len(ours)
     b_shown = np.abs(gaps[cut:]).sum() / len(theirs)
@@ -68,7 +73,7 @@ def _draws(line: Array, shown: float, noise: Array, num_runs: int) -> tuple[Arra
     return expected, np.stack(errors, axis=1)
 
 
-def _gaps_and_noise(runs: Runs, binning: Binning) -> tuple[Array, Array, Array, float]:
+def _gaps_and_noise(runs: Runs, bin_rows: Bin) -> tuple[Array, Array, Array, float]:
     """Weighted gaps of the bins of all runs, their signal part, and draws of their noise.
 
     The gap of a bin is (confidence - accuracy) times the bin's share of the samples. Gaps and
@@ -79,7 +84,7 @@ def _gaps_and_noise(runs: Runs, binning: Binning) -> tuple[Array, Array, Array, 
     units, labels, decisions = runs.units, runs.labels, runs.decisions
     networks = [*runs.groups[0], *runs.groups[1]]
     binned = [
-        bin_top_label(probs[place::decisions], labels[place::decisions], binning)
+        bin_rows(probs[place::decisions], labels[place::decisions])
         for probs in networks
         for place in range(decisions)
     ]

@@ -12,6 +12,7 @@ from scipy.special import stdtr
 from torch import Tensor
 
 from trainables.metrics._inputs import check_probs
+from trainables.metrics._predictions import bin_event, bin_top_label
 from trainables.metrics.inference.binned_differences import of_binned_errors
 from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.inference.runs import (
@@ -25,7 +26,7 @@ from trainables.metrics.inference.runs import (
 )
 from trainables.metrics.inference.selection import ONE_LOOK, Design
 from trainables.metrics.proper_scores import log_losses, rights, squared_errors, wrongs
-from trainables.metrics.table import METRICS
+from trainables.metrics.table import METRICS, chosen_metrics
 from trainables.plugins.arguments import check_choice
 
 Verdict = Literal["supported", "not supported", "worse"]
@@ -88,9 +89,9 @@ def difference(
     `docs/intervals.md` has the inequality, its proof and simulations.
 
     For means over samples (`nll`, `brier`, `error`, `accuracy`), the interval is that of the mean
-    of paired differences. Binned calibration errors (`ece`, `adaptive_ece`) are biased upwards, so
-    the test is inverted: the interval contains all pairs of sizes of the two models' gaps, along
-    fitted calibration curves, for which both errors and their difference are plausible.
+    of paired differences. Binned calibration errors (`ece`, `adaptive_ece`, `event_ece`) are biased
+    upwards, so the test is inverted: the interval contains all pairs of sizes of the two models'
+    gaps, along fitted calibration curves, for which both errors and their difference are plausible.
 
     Args:
         name: One of `COMPARABLE`.
@@ -112,6 +113,7 @@ def difference(
     groups = [[check_probs(p, labels)[0] for p in runs] for runs in (ours, theirs, *others)]
     _check_runs(groups, design)
     labels = check_probs(groups[0][0], labels)[1]
+    chosen_metrics([name], groups[0][0].shape[1])
     units = design.units(len(labels))
     values = [[_value(name, probs, labels, design.decisions) for probs in runs] for runs in groups]
     runs = Runs(groups, labels, design.decisions, units, design.same_runs)
@@ -222,8 +224,9 @@ def _verdict(name: str, low: float, high: float) -> Verdict:
 
 
 COMPARABLE: dict[str, Method] = {
-    "ece": partial(of_binned_errors, "equal_width"),
-    "adaptive_ece": partial(of_binned_errors, "equal_mass"),
+    "ece": partial(of_binned_errors, partial(bin_top_label, "equal_width")),
+    "adaptive_ece": partial(of_binned_errors, partial(bin_top_label, "equal_mass")),
+    "event_ece": partial(of_binned_errors, bin_event),
     "nll": partial(of_losses, log_losses),
     "brier": partial(of_losses, squared_errors),
     "error": partial(of_losses, wrongs),

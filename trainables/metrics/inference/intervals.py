@@ -38,8 +38,7 @@ from trainables.metrics.inference.top_label_gaps import (
     smooth_error_of_gaps,
 )
 from trainables.metrics.proper_scores import log_losses_of_logits
-from trainables.metrics.table import METRICS
-from trainables.plugins.arguments import check_choice
+from trainables.metrics.table import METRICS, chosen_metrics
 
 _MIN_SAMPLES = 2
 
@@ -62,7 +61,7 @@ def interval(
     cover (`mce`) or the metric is undefined. Methods and measured coverage: `docs/intervals.md`.
 
     Args:
-        name: One of `METRIC_NAMES`.
+        name: One of `METRICS`.
         probs: Probabilities, shape (N, K), rows sum to one.
         labels: True classes, shape (N,), integers.
         confidence: Level of the interval, in (0, 1).
@@ -86,13 +85,12 @@ def intervals(
 ) -> dict[str, tuple[float, float, float]]:
     """`interval` of several metrics by name, which share their checks and one sort per class.
 
-    `names` is None for all. Each interval has the level `confidence` by itself.
+    `names` is None for all of this number of classes. Each interval has the level `confidence` by
+    itself.
     """
-    chosen = tuple(METRICS) if names is None else tuple(names)
-    for name in chosen:
-        check_choice("metric", name, METRICS)
     check_level(confidence)
     probs, labels = check_probs(probs, labels)
+    chosen = chosen_metrics(names, probs.shape[1])
     predictions = Ranked(probs, labels, clusters_of(clusters, len(labels)))
     return {name: _with_ends(name, predictions, confidence) for name in chosen}
 
@@ -168,7 +166,11 @@ def top_label_interval(
     return invert_cells(*problem, level)
 
 
-TWO_CLASSES: dict[str, str] = {"classwise_ece": "ece", "classwise_adaptive_ece": "adaptive_ece"}
+TWO_CLASSES: dict[str, str] = {
+    "classwise_ece": "ece",
+    "classwise_adaptive_ece": "adaptive_ece",
+    "event_ece": "adaptive_ece",
+}
 """Errors of the top label that are also those of a single class."""
 
 
@@ -220,6 +222,7 @@ METHODS: dict[str, Method] = {
     "classwise_adaptive_ece": partial(
         _classwise, name="classwise_adaptive_ece", binning="equal_mass"
     ),
+    "event_ece": partial(_classwise, name="event_ece", binning="equal_mass"),
     "nll": lambda p, level: mean_interval(p.log_losses, level, p.clusters),
     "brier": _brier,
     "root_brier": _root_brier,

@@ -55,7 +55,7 @@ def calibrated_reference(
     Returns:
         The mean, and the lower and upper end of the range that contains the share `confidence`.
     """
-    check_choice("metric with a reference", name, REFERENCED_METRICS)
+    check_choice("metric with a reference", name, (*REFERENCED_METRICS, *_CLASSWISE))
     check_level(confidence)
     if clusters is not None and labels is None:
         raise ValueError("clusters: labels are needed to estimate the dependence of errors")
@@ -108,9 +108,10 @@ def _drawn_errors(
 _CLASSWISE: dict[str, Binning] = {
     "classwise_ece": "equal_width",
     "classwise_adaptive_ece": "equal_mass",
+    "event_ece": "equal_mass",
 }
 REFERENCED_METRICS = (
     *("ece", "adaptive_ece", "mce", "smooth_ece", "kde_ece", "debiased_ece"),
-    *_CLASSWISE,
+    *("classwise_ece", "classwise_adaptive_ece"),
 )
-"""The metrics that have a calibrated reference: the calibration errors."""
+"""The metrics of any number of classes that have a calibrated reference: calibration errors."""
