@@ -18,7 +18,6 @@ from sweeps.judging.facts import (
     ClassFound,
     Compared,
     Findings,
-    Gap,
     GroupFound,
     Judged,
     Measured,
@@ -28,6 +27,7 @@ from sweeps.judging.facts import (
     SetsFound,
     mean_of,
 )
+from sweeps.judging.gaps import clusters_of_rows, gap_of
 from sweeps.judging.inputs import Predicted
 from sweeps.judging.soft_labels import judged_by_soft_labels
 from trainables import metrics as M
@@ -217,7 +217,7 @@ def _per_class(model: Predicted) -> list[ClassFound]:
     for index, name in enumerate(model.classes):
         own = torch.tensor(list(islice(rows, counts[index])), dtype=torch.int64)
         right = (model.labels[own] == index).double()
-        clusters = _clusters_of(model, own)
+        clusters = clusters_of_rows(model, own)
         known = counts[index] > 1 and (clusters is None or clusters.enough)
         found.append(
             ClassFound(
@@ -226,7 +226,7 @@ def _per_class(model: Predicted) -> list[ClassFound]:
                 counts[index],
                 confidence=float(confidence[own].mean()),
                 accuracy=float(right.mean()),
-                gap=_gap(confidence[own].double(), right, level, clusters) if known else None,
+                gap=gap_of(confidence[own].double(), right, level, clusters) if known else None,
             )
         )
     return found
@@ -240,7 +240,7 @@ def _per_group(model: Predicted, names: Sequence[str] = _OF_GROUPS) -> list[Grou
     found = []
     for index, name in enumerate(groups.tolist()):
         own = torch.from_numpy(np.flatnonzero(place == index))
-        group, clusters = GroupFound(name, len(own)), _clusters_of(model, own)
+        group, clusters = GroupFound(name, len(own)), clusters_of_rows(model, own)
         if len(own) >= _MIN_IN_GROUP and (clusters is None or clusters.enough):
             probs, labels = model.probs[own], model.labels[own]
             ids = None if model.clusters is None else model.clusters[own]
@@ -249,21 +249,10 @@ def _per_group(model: Predicted, names: Sequence[str] = _OF_GROUPS) -> list[Grou
                 group,
                 confidence=float(confidence.mean()),
                 metrics=_intervals(names, probs, labels, ids),
-                gap=_gap(confidence.double(), (predicted == labels).double(), level, clusters),
+                gap=gap_of(confidence.double(), (predicted == labels).double(), level, clusters),
             )
         found.append(group)
     return found
-
-
-def _clusters_of(model: Predicted, rows: Tensor) -> Clusters | None:
-    return None if model.clusters is None else clusters_of(model.clusters[rows], len(rows))
-
-
-def _gap(confidence: Tensor, right: Tensor, level: float, clusters: Clusters | None) -> Gap:
-    """Confidence minus accuracy; the interval also holds for a class that is always correct."""
-    accuracy = share_interval(right, level, clusters)
-    mean = float(confidence.mean())
-    return Gap(mean - float(right.mean()), mean - accuracy[1], mean - accuracy[0])
 
 
 def _sets(make: type[PostHoc], model: Predicted, clusters: Clusters | None) -> Sets | None:
@@ -282,7 +271,7 @@ def _sets(make: type[PostHoc], model: Predicted, clusters: Clusters | None) -> S
     if ids is not None:
         part = random_folds(len(labels), seed=1, clusters=ids)[drawn]
     quarter = 2 * random_folds(len(labels), clusters=ids)[drawn] + part
-    labels, clusters = labels[drawn], _clusters_of(model, drawn)
+    labels, clusters = labels[drawn], clusters_of_rows(model, drawn)
     found: dict[str, SetsFound] = {}
     for method in SCORES:
         right, size = torch.zeros(count, dtype=torch.float64), 0
