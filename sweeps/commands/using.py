@@ -181,7 +181,7 @@ def predict(
     data: Annotated[
         str,
         typer.Argument(
-            help="An image or a folder of them, .npy; .csv or .parquet, as in training."
+            help="An image or a folder of them, .npy; a table such as .csv, as in training."
         ),
     ],
     output: Annotated[str | None, typer.Option(help="The file; printed if omitted.")] = None,

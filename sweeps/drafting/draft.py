@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from sweeps.drafting.draft_columns import LABELS, group_column, label_column, unusable_columns
 from sweeps.errors import UserError, first_line
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
+from trainables.data.readers.files import TABLES, TABLES_SHOWN, Form, form_of
 from trainables.data.readers.index_columns import is_index
 from trainables.data.readers.table_columns import is_dates
 from trainables.models.recipes import usual_recipe
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 _TEXTS: Final = ("text", "content", "sentence", "document", "body", "review")
 _INPUTS: Final = ("x", "inputs", "data", "features", "images")
 _TELL_NOTHING: Final = ("train", "training", "data", "dataset", "images")
-_ROWS: Final = 2_000  # that are looked at where rows hold images
 _FEW_COLUMNS: Final = 2  # besides a text; with more it is a table
 _A_TEXT: Final = 25  # characters on average
 _LARGE: Final = 64  # pixels; larger images are resized in the draft
@@ -217,8 +217,8 @@ def _torchvision(path: Path) -> Draft | None:
 def _folder(path: Path) -> Draft:
     if (draft := _torchvision(path)) is not None:
         return draft
-    for suffix in (".parquet", ".csv", ".npz"):
-        files = sorted(path.glob(f"*{suffix}"))
+    for ends in (*TABLES.values(), (".npz",)):
+        files = sorted(each for each in path.iterdir() if each.name.lower().endswith(ends))
         if files:
             train = next((file for file in files if "train" in file.stem.lower()), None)
             return _file(train, path) if train is not None else _file(files[0], path, whole=path)
@@ -296,13 +296,14 @@ def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
     test = path.with_name(re.sub("train", "test", path.name, flags=re.IGNORECASE))
     if whole is None and test != path and test.exists():
         files["test"] = str(test)
+    form = form_of(path.name)
     if path.suffix == ".npz":
         found = _arrays(path)
-    elif path.suffix in (".csv", ".parquet"):
-        found = _rows(path, "test" in files)
+    elif form is not None:
+        found = _rows(whole or path, form, "test" in files)
     else:
-        raise UserError(f"--data {path}: not understood; allowed: a .csv, .parquet or .npz file")
-    options = {"name": path.suffix[1:], **files, **found.options}
+        raise UserError(f"--data {path}: not understood; allowed: {TABLES_SHOWN}, or .npz")
+    options = {"name": form or "npz", **files, **found.options}
     if whole is None and "split" not in options:
         options |= _validation(found.count, "test" not in files)
     return Draft(
@@ -337,10 +338,9 @@ def _arrays(path: Path) -> _Seen:
     return _Seen(options, "array", f"{count:,} arrays of {shape}", count)
 
 
-def _rows(path: Path, tested: bool) -> _Seen:
-    table = _all_rows(path)
-    names = [name for name in table.column_names if not is_index(name)]
-    table = table.select(names)
+def _rows(path: Path, form: Form, tested: bool) -> _Seen:
+    table, lacking = _all_rows(path, form)
+    names = table.column_names
     label = label_column(table)
     if label is None:
         raise UserError(
@@ -352,7 +352,7 @@ def _rows(path: Path, tested: bool) -> _Seen:
     divided, notes = _divided_by(table, others, label, tested)
     others = [name for name in others if name not in divided.values()]
     seen = f"{table.num_rows:,} rows, {classes} classes in column {label}"
-    unusable = unusable_columns(table, others)
+    unusable = {**lacking, **unusable_columns(table, others)}
     usable = [name for name in others if name not in unusable]
     image, text = _image_column(table, others), _text(table, others)
     if len([name for name in usable if name != text]) > _FEW_COLUMNS:
@@ -362,7 +362,7 @@ def _rows(path: Path, tested: bool) -> _Seen:
             options = {"label": label, kind: column, **divided}
             seen = f"{seen}, {kind}s in column {column}"
             return _Seen(options, kind, seen, table.num_rows, notes)
-    dates = [name for name in unusable if is_dates(table[name])]
+    dates = [name for name in unusable if name not in lacking and is_dates(table[name])]
     unusable = {name: reason for name, reason in unusable.items() if name not in dates}
     if not (usable or dates):
         reasons = ", ".join(f"{name} ({reason})" for name, reason in unusable.items())
@@ -391,9 +391,9 @@ def _divided_by(
     If there is a test file (``tested``), which may share groups, the option is only in the comment.
     """
     from trainables.data.readers.divided_rows import names_splits
-    from trainables.data.readers.rows import rows_of_table
+    from trainables.data.readers.tabular import tabular_of
 
-    if "split" in names and not tested and names_splits(rows_of_table(table), "split"):
+    if "split" in names and not tested and names_splits(tabular_of(table), "split"):
         return {"split": "split"}, ("split names the split of each row",)
     group = group_column(table, names, label)
     if group is None:
@@ -405,21 +405,29 @@ def _divided_by(
     return {"group": group}, (f"{noticed}: none is in two splits",)
 
 
-def _all_rows(path: Path) -> pa.Table:
-    """All rows; only the first ones if a Parquet file has images, because they may be large."""
+def _all_rows(path: Path, form: Form) -> tuple[pa.Table, dict[str, str]]:
+    """All rows without the content of images, and columns that some file lacks, with the reason."""
     import pyarrow as pa
-    import pyarrow.parquet as pq
 
-    from trainables.data.readers.rows import content_of, open_rows
+    from trainables.data.readers.tabular import open_tabular
 
-    if path.suffix == ".parquet":
-        file = pq.ParquetFile(path)
-        if not any(content_of(field.type) == "bytes" for field in file.schema_arrow):
-            return file.read()
-        return pa.Table.from_batches(list(islice(file.iter_batches(_ROWS), 1)))
-    table = open_rows("csv", "--data", path).files[0].table
-    assert table is not None
-    return table
+    files = open_tabular("--data", path, form)
+    files.check_header()
+    names = [name for name in files.names if not is_index(name)]
+    lacking = {
+        name: f"is not in {file.path}"
+        for file in files.files
+        for name in names
+        if name not in file.schema.names
+    }
+    columns = {}
+    for name in names:
+        if name not in lacking:
+            is_image = files.content(name, "") == "bytes"
+            columns[name] = (
+                pa.nulls(files.count, files.type(name)) if is_image else files.as_it_is(name)
+            )
+    return pa.table(columns), lacking
 
 
 def _called(names: Sequence[str] | dict[str, Any], wanted: Sequence[str]) -> str | None:
@@ -430,7 +438,7 @@ def _called(names: Sequence[str] | dict[str, Any], wanted: Sequence[str]) -> str
 
 def _image_column(table: pa.Table, names: Sequence[str]) -> str | None:
     from trainables.data.readers.image_folder import SUFFIXES
-    from trainables.data.readers.rows import content_of
+    from trainables.data.readers.tabular import content_of
 
     for name in names:
         content = content_of(table[name].type)
@@ -444,7 +452,7 @@ def _image_column(table: pa.Table, names: Sequence[str]) -> str | None:
 
 
 def _text(table: pa.Table, names: Sequence[str]) -> str | None:
-    from trainables.data.readers.rows import content_of
+    from trainables.data.readers.tabular import content_of
 
     texts = {}
     for name in names:

@@ -9,7 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trainables.data.readers.rows import content_of
+from trainables.data.readers.tabular import content_of
 
 LABELS: Final = ("label", "labels", "target", "class", "y", "category", "outcome", "topic")
 _PARTS_OF_LABELS: Final = frozenset((*LABELS, "churn", "diagnosis", "species", "survived", "fraud"))

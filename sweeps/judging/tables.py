@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import csv
-import re
 import zipfile
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +15,13 @@ import numpy.typing as npt
 from sweeps.errors import UserError, first_line
 from sweeps.judging.names import has_name, is_text, shortened
 from sweeps.messages.formatting import counted
+from trainables.data.readers.files import TABLES, TABLES_SHOWN
 from trainables.data.readers.index_columns import is_index
 
 Array = npt.NDArray[Any]
 
-SUFFIXES = (".npz", ".npy", ".csv", ".tsv", ".parquet")
+SUFFIXES = (".npz", ".npy", *(end for ends in TABLES.values() for end in ends))
 ARRAY = "the array"  # the only column of an npy file, and of a CSV file without a header
-_CLASS_NUMBER = re.compile(r"\d+(\.0)?")
 
 
 class OtherTypeError(UserError):
@@ -62,12 +60,12 @@ class Table:
     Attributes:
         path: The file.
         names: Names of the columns in their order; a name may occur twice.
-        read: Reads a column by its place: (N,), or (N, K) for a column of lists.
+        read: Reads a column by its name: (N,), or (N, K) for a column of lists.
     """
 
     path: Path
     names: tuple[str, ...]
-    read: Callable[[int], Array]
+    read: Callable[[str], Array]
     _known: dict[str, Array] = field(default_factory=dict)
 
     def column(self, name: str) -> Array:
@@ -81,8 +79,8 @@ class Table:
             if self.names.count(name) != 1:
                 raise UserError(f"{self.path}: {self._count(name)}")
             try:
-                self._known[name] = self.read(self.names.index(name))
-            except _ARROW_ERRORS as error:
+                self._known[name] = self.read(name)
+            except _ERRORS as error:
                 kind = OtherTypeError if isinstance(error, TypeError) else UserError
                 raise kind(f"{self.path}: column {name}: {first_line(error)}") from None
         return self._known[name]
@@ -148,35 +146,56 @@ class Table:
         return f"has no {name!r}; it has {shortened(self.names) or 'nothing'}"
 
 
-# pyarrow's and NumPy's
-_ARROW_ERRORS = (OSError, ValueError, TypeError, NotImplementedError, zipfile.BadZipFile)
+_ERRORS = (OSError, ValueError, TypeError, NotImplementedError, zipfile.BadZipFile)
 
 
 def open_table(path: Path, words: Collection[str] = ()) -> Table:
     """The table in a file; columns of a CSV that are in `words` or hold labels are read as text."""
-    if path.suffix not in SUFFIXES:
+    if not path.name.lower().endswith(SUFFIXES):
         raise UserError(
-            f"{path}: is not a file of predictions; allowed: {', '.join(SUFFIXES)}. In Python, "
-            "np.savez('predictions.npz', probs=probs, labels=labels) writes one"
+            f"{path}: is not a file of predictions; allowed: .npz, .npy, {TABLES_SHOWN}. In "
+            "Python, np.savez('predictions.npz', probs=probs, labels=labels) writes one"
         )
+    if not path.exists():
+        raise UserError(f"{path}: there is no such file")
     try:
         if path.suffix == ".npy":
             array = np.load(path, allow_pickle=False)
             return Table(path, (ARRAY,), lambda _: array)
         if path.suffix == ".npz":
             arrays = np.load(path, allow_pickle=False)
-            return Table(path, tuple(arrays.files), lambda place: _stored(arrays, place))
-        return _parquet(path) if path.suffix == ".parquet" else _csv(path, words)
-    except FileNotFoundError:
-        raise UserError(f"{path}: there is no such file") from None
-    except _ARROW_ERRORS as error:
+            return Table(path, tuple(arrays.files), partial(_stored, arrays))
+    except _ERRORS as error:
         raise UserError(f"{path}: cannot be read: {_without_pickle(error)}") from None
+    try:
+        return _tabular(path, words)
+    except (OSError, ValueError) as error:
+        raise UserError(first_line(error)) from None
 
 
-def _stored(arrays: Any, place: int) -> Array:
+def _tabular(path: Path, words: Collection[str]) -> Table:
+    import pyarrow as pa
+
+    from trainables.data.readers.tabular import open_tabular
+
+    files = open_tabular("", path)
+    [file] = files.files
+    if not file.header:
+        columns = [pa.chunked_array(file.read(name)) for name in file.schema.names]
+        array = np.stack([_array(column).astype(np.float64) for column in columns], axis=1)
+        return Table(path, (ARRAY,), lambda _: array)
+
+    def read(name: str) -> Array:
+        as_text = not files.typed and (name in words or is_text(name))
+        return _array(files.column(name, pa.string()) if as_text else files.as_it_is(name))
+
+    return Table(path, tuple(file.schema.names), read)
+
+
+def _stored(arrays: Any, name: str) -> Array:
     """An array of an npz file."""
     try:
-        return np.asarray(arrays[arrays.files[place]])
+        return np.asarray(arrays[name])
     except ValueError as error:
         raise ValueError(_without_pickle(error)) from None
 
@@ -191,60 +210,12 @@ def _without_pickle(error: Exception) -> str:
     )
 
 
-def _parquet(path: Path) -> Table:
-    import pyarrow.parquet as pq
-
-    try:
-        file = pq.ParquetFile(path)
-    except NotImplementedError as error:  # pyarrow then reads no other column either
-        hint = "a column of Int128, as Polars writes it, must have 64 bits"
-        raise ValueError(f"{first_line(error)}; {hint}") from None
-    names = tuple(file.schema_arrow.names)
-    # `columns` also selects columns whose names begin alike, so the name selects once more.
-    return Table(path, names, lambda place: _array(file.read([names[place]]).column(names[place])))
-
-
-def _csv(path: Path, words: Collection[str]) -> Table:
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        first, second = file.readline(), file.readline()
-    delimiter = next((each for each in ",;\t" if each in first), ",")
-    names = tuple(next(csv.reader([first], delimiter=delimiter), ()))
-    if not _is_header(names):
-        array = np.loadtxt(path, delimiter=delimiter, ndmin=2, encoding="utf-8-sig")
-        return Table(path, (ARRAY,), lambda _: array)
-    text = {name: pa.string() for name in names if name in words or is_text(name)}
-    comma = delimiter == ";" and "," in second  # R's write.csv2
-    table = arrow_csv.read_csv(
-        path,
-        parse_options=arrow_csv.ParseOptions(delimiter=delimiter),
-        convert_options=arrow_csv.ConvertOptions(
-            column_types=text, decimal_point="," if comma else "."
-        ),
-    )
-    return Table(path, tuple(table.column_names), lambda place: _array(table.column(place)))
-
-
 def _is_number(text: str | bytes) -> bool:
     try:
         float(text)
     except ValueError:
         return False
     return True
-
-
-def _is_header(cells: Sequence[str]) -> bool:
-    """Whether a first line names columns: NumPy's savetxt writes numbers at once.
-
-    Different whole numbers in rising order are names of classes.
-    """
-    if not all(map(_is_number, cells)):
-        return True
-    numbers = [float(each) for each in cells]
-    rising = all(low < high for low, high in pairwise(numbers))
-    return rising and all(_CLASS_NUMBER.fullmatch(each) for each in cells)
 
 
 def _array(column: Any) -> Array:

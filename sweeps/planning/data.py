@@ -45,10 +45,11 @@ def load_data(sweep: SweepFile) -> Dataset:
 def _text_form(sweep: SweepFile) -> dict[str, str]:
     """The option ``text_form`` for texts: weighted words, unless the model needs word order."""
     from trainables.data.kinds.words import WeightedWords
+    from trainables.data.readers.files import TABLES
     from trainables.models import takes_kind
 
     options = sweep.dataset.options
-    if sweep.dataset.name not in ("csv", "parquet") or not options.get("text"):
+    if sweep.dataset.name not in TABLES or not options.get("text"):
         return {}
     if options.get("tokenizer") is not None or options.get("text_form") is not None:
         return {}

@@ -25,7 +25,10 @@ SCHEMA = READY_MADE.with_name("sweep.schema.json")
 FIRST_LINE = f"# yaml-language-server: $schema={SCHEMA.as_uri()}\n"
 """Of every sweep file that is written: editors on this machine complete and check it."""
 _LARGEST_FILE = 2**20  # bytes
-_OF_DATA = (".csv", ".tsv", ".parquet", ".npz", ".npy")
+_OF_DATA = (
+    *(".csv", ".tsv", ".gz", ".parquet", ".pq", ".jsonl", ".ndjson", ".arrow", ".feather", ".ipc"),
+    *(".npz", ".npy"),
+)
 _NUMBER = re.compile(r"\s*([\d_]*\.?[\d_]+([eE][+-]?\d+)?|null)\s*")
 
 
@@ -248,7 +251,7 @@ def to_yaml(value: Any) -> str:
 
 def _find(source: str) -> Path:
     path = Path(os.path.expanduser(source))
-    if (is_folder := os.path.isdir(path)) or path.suffix in _OF_DATA:
+    if (is_folder := os.path.isdir(path)) or path.suffix.lower() in _OF_DATA:
         found = "folder" if is_folder else "file of data"
         raise UserError(
             f"{source}: is a {found}, expected a sweep file; if these are the data, "

@@ -59,6 +59,7 @@ CATALOGUE: Final = Catalogue(
     kind="dataset",
     group="calsweep.datasets",
     ours={
+        "arrow": "trainables.data.readers.labelled_rows:load_arrow",
         "cifar10": "trainables.data.named.torchvision_files:load_cifar10",
         "cifar100": "trainables.data.named.torchvision_files:load_cifar100",
         "csv": "trainables.data.readers.labelled_rows:load_csv",
@@ -66,6 +67,7 @@ CATALOGUE: Final = Catalogue(
         "fashion_mnist": "trainables.data.named.torchvision_files:load_fashion_mnist",
         "image_folder": "trainables.data.readers.image_folder:load_image_folder",
         "imagenet": "trainables.data.readers.image_folder:load_imagenet",
+        "jsonl": "trainables.data.readers.labelled_rows:load_jsonl",
         "mnist": "trainables.data.named.torchvision_files:load_mnist",
         "npy": "trainables.data.readers.arrays:load_npy",
         "npz": "trainables.data.readers.arrays:load_npz",

@@ -17,19 +17,19 @@ from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
 from trainables.data.kinds.words import Tokens, WeightedWords
+from trainables.data.readers.files import TABLES_SHOWN, form_of
 from trainables.data.readers.image_folder import SUFFIXES, images_below
 from trainables.data.readers.images import decode_images
 from trainables.data.readers.labelled_rows import read_texts
-from trainables.data.readers.rows import Rows, open_rows
 from trainables.data.readers.storing import read_file
 from trainables.data.readers.table_columns import read_columns
+from trainables.data.readers.tabular import TabularFiles, open_tabular
 
 RawForm: TypeAlias = Literal["table", "texts", "images", "rows"]
 """A data frame with named columns; strings; uint8 images; or the rows of the program."""
 
 ENCODE_FILE: Final = "encode.py"
 
-_TABLES: Final = (".csv", ".parquet")
 _KINDS: Final[dict[str, Any]] = {
     kind.__name__: kind
     for kind in (Images, SegmentedImages, Arrays, Tokens, Subwords, WeightedWords, TableRows)
@@ -72,7 +72,7 @@ def read_raw(
     """Rows for a model, their names, and notes about skipped samples and unknown categories.
 
     Images are read from a file or a folder of files; arrays (also uint8 images) from ``.npy``, with
-    samples along the first axis; texts (in ``column``) and tables from ``.csv`` or ``.parquet``.
+    samples along the first axis; texts (in ``column``) and tables from files such as ``.csv``.
     Their names are in ``id_column``; by default they are numbers, or the files of images.
 
     Raises:
@@ -82,8 +82,8 @@ def read_raw(
     """
     if not path.exists():
         raise FileNotFoundError(f"{path}: there is no such file or folder")
-    if id_column is not None and path.suffix not in _TABLES:
-        raise ValueError(f"{path}: only {' and '.join(_TABLES)} files have a column {id_column!r}")
+    if id_column is not None and form_of(path.name) is None:
+        raise ValueError(f"{path}: only {TABLES_SHOWN} files have a column {id_column!r}")
     names: list[str] | None = None
     unseen: tuple[str, ...] = ()
     if isinstance(samples, Images) and path.suffix != ".npy":
@@ -145,13 +145,13 @@ def _array(samples: Samples, path: Path) -> Inputs:
     return rows
 
 
-def _open_table(samples: Samples, path: Path) -> Rows:
-    if path.suffix not in _TABLES:
-        raise ValueError(f"{path}: {samples} are read from {' and '.join(_TABLES)} files")
-    return open_rows("csv" if path.suffix == ".csv" else "parquet", "data", str(path))
+def _open_table(samples: Samples, path: Path) -> TabularFiles:
+    if form_of(path.name) is None:
+        raise ValueError(f"{path}: {samples} are read from {TABLES_SHOWN} files")
+    return open_tabular("data", path)
 
 
-def _raw_rows(samples: Samples, rows: Rows, column: str | None) -> tuple[Any, BadSamples]:
+def _raw_rows(samples: Samples, rows: TabularFiles, column: str | None) -> tuple[Any, BadSamples]:
     """Texts or columns of a table, with the checks of training."""
     bad = BadSamples(rows.count, rows.where)
     if isinstance(samples, TableRows):

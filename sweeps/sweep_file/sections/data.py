@@ -11,10 +11,24 @@ from sweeps.messages.redaction import without_credentials
 from sweeps.sweep_file.sections.fields import Name, NamedSection, Section
 
 _TELL_NOTHING = {
-    *("data", "dataset", "datasets", "images", "raw", "processed", "csv", "parquet"),
+    *(
+        "data",
+        "dataset",
+        "datasets",
+        "images",
+        "raw",
+        "processed",
+        "csv",
+        "parquet",
+        "jsonl",
+        "arrow",
+    ),
     *("train", "training", "test", "testing", "val", "validation", "valid", "dev"),
 }
 
+
+_ONE_FILE: Final = ("csv", "jsonl", "arrow", "npz")  # one of several in a folder
+_OF_FILES: Final = (*_ONE_FILE, "npy", "parquet", "image_folder")
 
 OWN_DATA: Final = "own"
 """The name of data that a custom training loop reads."""
@@ -38,11 +52,11 @@ class DatasetSection(NamedSection):
         if self.title is not None:
             return self.title
         place = self.options.get("train", self.options.get("root", ""))
-        if self.name in ("csv", "npy", "npz", "parquet", "image_folder") and isinstance(place, str):
+        if self.name in _OF_FILES and isinstance(place, str):
             place = without_credentials(place)
-            path = PurePosixPath(place.partition("://")[2] or place)
+            path = PurePosixPath((place.partition("://")[2] or place).removesuffix(".gz"))
             folders = [part for part in (path.parent if path.suffix else path).parts if part != "/"]
-            if self.name in ("csv", "npz") and path.suffix and "*" not in path.stem:
+            if self.name in _ONE_FILE and path.suffix and "*" not in path.stem:
                 folders.append(path.stem)  # tables in one folder are different data
             telling = [folder for folder in folders if folder.lower() not in _TELL_NOTHING]
             folder = (telling or folders or [""])[-1]

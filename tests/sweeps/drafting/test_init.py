@@ -189,7 +189,7 @@ def test_what_is_not_understood_is_reported(tmp_path: Path) -> None:
         ("empty", "a folder of images for each class"),
         ("a.csv", r"none of its columns \(a, b\) looks like a label"),
         ("broken.parquet", "broken.parquet: "),
-        ("b.txt", "allowed: a .csv, .parquet or .npz file"),
+        ("b.txt", "allowed: .csv, .tsv, .parquet"),
         ("c.npz", r"which of its arrays \(one\)"),
     ):
         with pytest.raises(UserError, match=message):

@@ -181,7 +181,7 @@ def test_the_command_ends_with_one_message_and_exit_code_2(tmp_path: Path) -> No
         "bad.npz": "bad: values run from",
         "none.npz": "holds no labels (it has probs); needed: a key or column label",
         "notes.txt": "is not a file of predictions; allowed: .npz, .npy, .csv, .tsv, .parquet",
-        "broken.parquet": "cannot be read",
+        "broken.parquet": "broken.parquet is not a Parquet file",
         "gone.csv": "gone.csv: there is no such file",
         "objects.npz": "column labels: has Python objects, which run code when they are read; save",
         "empty.csv": "column prob_0: has 1 empty cell, the first in row 1 (from 0)",

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -136,6 +137,16 @@ def csv_table(tmp_path: Path) -> Path:
     return tmp_path / "table.csv"
 
 
+def converted(csv_file: Path, name: str) -> Path:
+    """The same table in another form, as pandas writes it."""
+    table, path = pd.read_csv(csv_file), csv_file.with_name(name)
+    if name.endswith(".jsonl"):
+        table.to_json(path, orient="records", lines=True)
+    else:
+        table.to_feather(path)
+    return path
+
+
 @pytest.fixture
 def signals(tmp_path: Path) -> Path:
     """``a.npz`` with x and y, and the same in ``x.npy`` and ``y.npy``."""
@@ -215,6 +226,7 @@ def voc_root(tmp_path: Path) -> Path:
 
 
 CASES: dict[str, Callable[[Callable[[str], Any]], dict[str, Any]]] = {
+    "arrow": lambda get: {"train": converted(get("csv_table"), "table.feather")},
     "cifar10": lambda get: {"root": get("cifar_root"), "validation": 20},
     "cifar100": lambda get: {"root": get("cifar_root"), "validation": 0.25},
     "csv": lambda get: {"train": get("csv_table")},
@@ -222,6 +234,7 @@ CASES: dict[str, Callable[[Callable[[str], Any]], dict[str, Any]]] = {
     "fashion_mnist": lambda get: {"root": get("fashion_root"), "validation": 10},
     "image_folder": lambda get: {"root": get("write_folder")("", {"cat": 20, "dog": 30})},
     "imagenet": lambda get: {"root": get("imagenet_root"), "image_size": 8, "validation": 10},
+    "jsonl": lambda get: {"train": converted(get("csv_table"), "table.jsonl")},
     "mnist": lambda get: {"root": get("mnist_root"), "validation": 10},
     "npy": lambda get: {
         "train": get("signals") / "x.npy",

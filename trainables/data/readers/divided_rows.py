@@ -13,8 +13,8 @@ from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.divisions import SPLITS, ByGroup, ByName, ByTime, Division
 from trainables.data.kinds.encode import as_dates
 from trainables.data.labelling.groups import IN_ALL, check_apart
-from trainables.data.readers.rows import Rows
 from trainables.data.readers.table_columns import convert_each, is_date, numbers_of
+from trainables.data.readers.tabular import TabularFiles
 
 Divided: TypeAlias = tuple[Division | None, tuple[str, ...]]
 """A division of the training part, and a remark on it."""
@@ -40,7 +40,7 @@ class DividedBy:
         """The option that is given, with its column."""
         return {name: column for name, column in vars(self).items() if column is not None}
 
-    def found_in(self, parts: Sequence[Rows], columns: Sequence[str]) -> "DividedBy":
+    def found_in(self, parts: Sequence[TabularFiles], columns: Sequence[str]) -> "DividedBy":
         """With a column ``split`` that names splits, unless ``columns`` or options have a use.
 
         Raises:
@@ -54,7 +54,7 @@ class DividedBy:
         return DividedBy(split=_COLUMN)
 
 
-def names_splits(rows: Rows, column: str) -> bool:
+def names_splits(rows: TabularFiles, column: str) -> bool:
     """Whether a column has the words for training and for another split, and nothing else."""
     if column not in rows.names or rows.content(column, "split") != "text":
         return False
@@ -63,16 +63,18 @@ def names_splits(rows: Rows, column: str) -> bool:
     return "train" in splits and len(splits) > 1 and None not in splits
 
 
-def groups_of(rows: Rows, column: str) -> npt.NDArray[np.int64]:
+def groups_of(rows: TabularFiles, column: str) -> npt.NDArray[np.int64]:
     """The group of each row, as numbers."""
     texts = rows.column(column, pa.string()).combine_chunks().dictionary_encode()
     return np.asarray(texts.indices.fill_null(0).to_numpy(zero_copy_only=False), np.int64)
 
 
-def read_division(parts: Sequence[Rows], bad: Sequence[BadSamples], by: DividedBy) -> Divided:
+def read_division(
+    parts: Sequence[TabularFiles], bad: Sequence[BadSamples], by: DividedBy
+) -> Divided:
     """The division of the training part; None without such a column.
 
-    Rows without a split, group or time are added to the bad samples.
+    TabularFiles without a split, group or time are added to the bad samples.
 
     Raises:
         ValueError: The column is missing or has other values, a group is in two files, or the files
@@ -87,7 +89,7 @@ def read_division(parts: Sequence[Rows], bad: Sequence[BadSamples], by: DividedB
     return None, ()
 
 
-def _by_name(parts: Sequence[Rows], bad: BadSamples, column: str) -> Divided:
+def _by_name(parts: Sequence[TabularFiles], bad: BadSamples, column: str) -> Divided:
     rows = parts[0]
     if len(parts) > 1:
         raise ValueError(
@@ -107,7 +109,7 @@ def _by_name(parts: Sequence[Rows], bad: BadSamples, column: str) -> Divided:
     return ByName(splits), (f"column {column!r} divides the rows into splits: {sizes}",)
 
 
-def _by_group(parts: Sequence[Rows], bad: Sequence[BadSamples], column: str) -> Divided:
+def _by_group(parts: Sequence[TabularFiles], bad: Sequence[BadSamples], column: str) -> Divided:
     of_parts = {}
     for part in parts:
         part.check_has(column, "group", IN_ALL)
@@ -121,7 +123,7 @@ def _by_group(parts: Sequence[Rows], bad: Sequence[BadSamples], column: str) -> 
     return ByGroup(column, groups), (remark,)
 
 
-def _by_time(parts: Sequence[Rows], bad: BadSamples, column: str) -> Divided:
+def _by_time(parts: Sequence[TabularFiles], bad: BadSamples, column: str) -> Divided:
     given = {rows.option for rows in parts}
     if given >= {"test", "validation"}:
         raise ValueError(f"time={column}: test and validation are given, so nothing is divided")
@@ -135,7 +137,7 @@ def _by_time(parts: Sequence[Rows], bad: BadSamples, column: str) -> Divided:
     )
 
 
-def _times(rows: Rows, bad: BadSamples, column: str) -> pa.ChunkedArray:
+def _times(rows: TabularFiles, bad: BadSamples, column: str) -> pa.ChunkedArray:
     """Times as numbers, null where they are missing; wrong ones are added to the bad samples."""
     content = rows.content(column, "time")
     if content in ("number", "nothing"):

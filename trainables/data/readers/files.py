@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from trainables.files.storage import open_uri
 
@@ -13,6 +13,24 @@ if TYPE_CHECKING:
     from pyarrow import fs
 
 PathOrUri: TypeAlias = str | os.PathLike[str]
+Form = Literal["csv", "parquet", "jsonl", "arrow"]
+
+TABLES: Final[dict[Form, tuple[str, ...]]] = {
+    "csv": (".csv", ".tsv", ".csv.gz", ".tsv.gz"),
+    "parquet": (".parquet",),
+    "jsonl": (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz"),
+    "arrow": (".arrow", ".feather"),
+}
+"""How the names of tables in each form end."""
+
+TABLES_SHOWN: Final = ".csv, .tsv, .parquet, .jsonl, .arrow and .feather, also .csv.gz"
+"""The usual ones, for messages."""
+
+
+def form_of(path: str) -> Form | None:
+    """The form of a file by its name; None if its suffix is unknown."""
+    name = path.lower()
+    return next((form for form, ends in TABLES.items() if name.endswith(ends)), None)
 
 
 def find_files(

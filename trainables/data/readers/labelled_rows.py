@@ -23,9 +23,8 @@ from trainables.data.kinds.table import TableRows
 from trainables.data.kinds.words import Tokens, WeightedWords
 from trainables.data.labelling.targets import Values, check_weights, index_parts
 from trainables.data.readers.divided_rows import DividedBy, columns_of, groups_of, read_division
-from trainables.data.readers.files import PathOrUri
+from trainables.data.readers.files import Form, PathOrUri
 from trainables.data.readers.images import Encoded
-from trainables.data.readers.rows import Content, File, Form, Rows, open_rows
 from trainables.data.readers.storing import ImagePart, hold_images
 from trainables.data.readers.table_columns import (
     choose_features,
@@ -35,6 +34,8 @@ from trainables.data.readers.table_columns import (
     read_columns,
     remarks_on_columns,
 )
+from trainables.data.readers.tabular import Content, TabularFiles, open_tabular
+from trainables.data.readers.tabular_file import File
 from trainables.plugins.components import Range
 
 Count: TypeAlias = Annotated[int, Range(1)]
@@ -69,7 +70,7 @@ def _load(
     validation: Validation = 0.1,
     common: CommonOptions,
 ) -> Dataset:
-    """A table, texts or images with labels, from CSV files with a header or from Parquet files.
+    """A table, texts or images with labels, from files with named columns.
 
     If none of ``text``, ``image`` and ``features`` is given, a column ``image`` of Parquet files
     contains the images. Without such a column, the rows are those of a table: every column except
@@ -117,12 +118,12 @@ def _load(
         text_form: ``weighted_words`` for bags of words with TF-IDF weights, or ``sequence`` for
             sequences of words. By default the form that the model of the sweep needs.
     """
-    parts = [open_rows(form, "train", train)]
+    parts = [open_tabular("train", train, form)]
     if test is not None:
-        parts.append(open_rows(form, "test", test))
+        parts.append(open_tabular("test", test, form))
     size, held = size_and_path(validation)
     if held is not None:
-        parts.append(open_rows(form, "validation", held))
+        parts.append(open_tabular("validation", held, form))
     kind = _kind(parts[0], text=text, image=image, features=features)
     kept = [*(features or ()), *(dates or ())]
     by = DividedBy(split, group, time).found_in(parts, [*kept, *(exclude or ())])
@@ -175,6 +176,8 @@ def _load(
 
 load_csv = partial(_load, "csv")
 load_parquet = partial(_load, "parquet")
+load_jsonl = partial(_load, "jsonl")
+load_arrow = partial(_load, "arrow")
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,7 @@ class _Target:
 _WORDS = {"text": "texts", "image": "images", "features": "a table"}
 
 
-def _kind(rows: Rows, **columns: object) -> str:
+def _kind(rows: TabularFiles, **columns: object) -> str:
     """The kind of sample, a key of ``_WORDS``; ``columns`` are the options that name columns."""
     named = [name for name, given in columns.items() if given is not None]
     if len(named) > 1:
@@ -235,7 +238,7 @@ def _measure_texts(
 
 
 def _targets(
-    parts: list[Rows], bad: list[BadSamples], target: _Target, weight: str | None
+    parts: list[TabularFiles], bad: list[BadSamples], target: _Target, weight: str | None
 ) -> tuple[list[Targets], tuple[str, ...]]:
     """Targets of each part, with class names."""
     content = _label_content(parts[0], target)
@@ -248,7 +251,7 @@ def _targets(
     return targets, classes
 
 
-def _names(rows: Rows, target: _Target) -> Names:
+def _names(rows: TabularFiles, target: _Target) -> Names:
     """Names of classes or labels; None if they come from the column."""
     if target.soft_labels is not None and (target.labels, target.separator) != (None, None):
         raise ValueError("soft_labels are of one class of each sample; leave labels and separator")
@@ -259,7 +262,7 @@ def _names(rows: Rows, target: _Target) -> Names:
     return tuple(sorted({name for each in _separated(rows, target) for name in each}))
 
 
-def _label_content(rows: Rows, target: _Target) -> Content:
+def _label_content(rows: TabularFiles, target: _Target) -> Content:
     """What the training part decides that the label column contains in every file."""
     needed = target.separator is not None or target.label in rows.names
     content = rows.content(target.label, "label") if needed else "nothing"
@@ -270,7 +273,9 @@ def _label_content(rows: Rows, target: _Target) -> Content:
     return content
 
 
-def _labels(rows: Rows, bad: BadSamples, target: _Target, names: Names, content: Content) -> Values:
+def _labels(
+    rows: TabularFiles, bad: BadSamples, target: _Target, names: Names, content: Content
+) -> Values:
     """Labels (N,), class probabilities (N, K), or which labels are present (N, L)."""
     if target.separator is not None:
         assert names is not None
@@ -283,14 +288,14 @@ def _labels(rows: Rows, bad: BadSamples, target: _Target, names: Names, content:
     return np.stack([_column_of_numbers(rows, each, "soft_labels") for each in columns], 1)
 
 
-def _separated(rows: Rows, target: _Target) -> list[set[str]]:
+def _separated(rows: TabularFiles, target: _Target) -> list[set[str]]:
     """The labels of each row."""
     texts = rows.column(target.label, pa.string()).to_pylist()
     parted = ((value or "").split(target.separator) for value in texts)
     return [{name for each in names if (name := each.strip())} for names in parted]
 
 
-def _yes_or_no(rows: Rows, bad: BadSamples, column: str) -> Values:
+def _yes_or_no(rows: TabularFiles, bad: BadSamples, column: str) -> Values:
     values = _column_of_numbers(rows, column, "labels")
 
     def fault(row: int) -> str:
@@ -302,7 +307,7 @@ def _yes_or_no(rows: Rows, bad: BadSamples, column: str) -> Values:
     return there
 
 
-def _column_of_numbers(rows: Rows, column: str, option: str) -> Values:
+def _column_of_numbers(rows: TabularFiles, column: str, option: str) -> Values:
     """Numbers (N,), NaN where missing; 1 for true and 0 for false."""
     content = rows.content(column, option)
     if content not in ("number", "truth", "nothing"):
@@ -312,7 +317,7 @@ def _column_of_numbers(rows: Rows, column: str, option: str) -> Values:
 
 
 def _certain_labels(
-    rows: Rows, bad: BadSamples, column: str, names: Names, trained: Content
+    rows: TabularFiles, bad: BadSamples, column: str, names: Names, trained: Content
 ) -> Values:
     """Labels (N,): names, text if that of training is, or whole numbers."""
     content = rows.content(column, "label")
@@ -336,7 +341,9 @@ def _certain_labels(
     return np.array(pc.fill_null(found, "").to_pylist(), np.str_)
 
 
-def _whole_numbers(rows: Rows, bad: BadSamples, column: str, content: Content) -> pa.ChunkedArray:
+def _whole_numbers(
+    rows: TabularFiles, bad: BadSamples, column: str, content: Content
+) -> pa.ChunkedArray:
     """Labels, int64, also from 0.0 and 1.0."""
     if content not in ("number", "nothing"):
         return convert_each(rows, column, bad, as_numbers, "an integer").cast(pa.int64())
@@ -353,7 +360,7 @@ def _whole_numbers(rows: Rows, bad: BadSamples, column: str, content: Content) -
 
 
 def _decoded(
-    rows: Rows, bad: BadSamples, column: str, codes: list[int], names: tuple[str, ...]
+    rows: TabularFiles, bad: BadSamples, column: str, codes: list[int], names: tuple[str, ...]
 ) -> Values:
     """The names of codes, which in each file are positions in the names of that file."""
     found: list[str] = []
@@ -371,7 +378,7 @@ def _decoded(
     return np.array(found, np.str_)
 
 
-def _class_names(rows: Rows, label: str) -> tuple[str, ...] | None:
+def _class_names(rows: TabularFiles, label: str) -> tuple[str, ...] | None:
     """The names in any of the files; in that order, if all have the same."""
     names = [name for file in rows.files for name in _names_in(file, label) or ()]
     return tuple(dict.fromkeys(names)) or None
@@ -387,7 +394,7 @@ def _names_in(file: File, label: str) -> tuple[str, ...] | None:
     return None if names is None else tuple(names)
 
 
-def read_texts(rows: Rows, bad: BadSamples, column: str) -> npt.NDArray[Any]:
+def read_texts(rows: TabularFiles, bad: BadSamples, column: str) -> npt.NDArray[Any]:
     """Texts (N,) of Python strings; those without a word are added to the bad samples.
 
     Raises ``ValueError`` if the column is missing or holds something else.
@@ -401,7 +408,7 @@ def read_texts(rows: Rows, bad: BadSamples, column: str) -> npt.NDArray[Any]:
     return np.array([text or "" for text in texts], dtype=object)
 
 
-def _image_part(rows: Rows, bad: BadSamples, column: str) -> ImagePart:
+def _image_part(rows: TabularFiles, bad: BadSamples, column: str) -> ImagePart:
     content = rows.content(column, "image")
     if content not in ("bytes", "text", "nothing"):
         raise ValueError(
@@ -413,7 +420,7 @@ def _image_part(rows: Rows, bad: BadSamples, column: str) -> ImagePart:
     return ImagePart(contents, bad, partial(_origin, rows, column, paths))
 
 
-def _values(rows: Rows, column: str) -> Iterator[Encoded]:
+def _values(rows: TabularFiles, column: str) -> Iterator[Encoded]:
     """The encoded images in a column."""
     values = rows.values(column)
     if pa.types.is_struct(rows.type(column)):
@@ -421,7 +428,7 @@ def _values(rows: Rows, column: str) -> Iterator[Encoded]:
     return values
 
 
-def _files(rows: Rows, column: str) -> Iterator[Encoded]:
+def _files(rows: TabularFiles, column: str) -> Iterator[Encoded]:
     """The files at the paths of a column."""
     for path, place in zip(rows.values(column), _places(rows, column), strict=True):
         if place is None:
@@ -434,14 +441,14 @@ def _files(rows: Rows, column: str) -> Iterator[Encoded]:
             yield f"{column}={path} cannot be read: {error}"
 
 
-def _places(rows: Rows, column: str) -> Iterator[str | None]:
+def _places(rows: TabularFiles, column: str) -> Iterator[str | None]:
     """Paths in the file system; paths in a column are relative to the folder of its file."""
     for row, path in enumerate(rows.values(column)):
         inside = path is None or path.startswith("/")
         yield path if inside else f"{rows.folder(row)}/{path}"
 
 
-def _origin(rows: Rows, column: str, paths: bool) -> object:
+def _origin(rows: TabularFiles, column: str, paths: bool) -> object:
     """Names, sizes and modification times of the files that contain the images."""
     files = [file.path for file in rows.files]
     if paths:

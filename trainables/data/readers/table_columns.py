@@ -19,7 +19,7 @@ from trainables.data.kinds.encode import (
 )
 from trainables.data.kinds.table import Columns
 from trainables.data.readers.index_columns import index_columns, is_index
-from trainables.data.readers.rows import Content, Rows
+from trainables.data.readers.tabular import Content, TabularFiles
 from trainables.plugins.arguments import few
 
 Names: TypeAlias = tuple[str, ...] | None
@@ -35,7 +35,7 @@ _MARKED_NUMBER: Final = (
 
 
 def choose_features(
-    parts: list[Rows],
+    parts: list[TabularFiles],
     targets: set[str | None],
     features: Names,
     exclude: Names,
@@ -71,14 +71,14 @@ def choose_features(
     return numbers, [name for name in names if name in words]
 
 
-def flags_of(rows: Rows, names: Sequence[str]) -> tuple[str, ...]:
+def flags_of(rows: TabularFiles, names: Sequence[str]) -> tuple[str, ...]:
     """The numeric features that are true or false in the training part."""
     own = [name for name in names if name in rows.names]
     return tuple(name for name in own if rows.content(name, "features") == "truth")
 
 
 def read_columns(
-    rows: Rows,
+    rows: TabularFiles,
     bad: BadSamples,
     *,
     numeric: Sequence[str],
@@ -106,7 +106,7 @@ def read_columns(
 
 
 def remarks_on_columns(
-    rows: Rows, columns: Columns, numeric: Sequence[str], categorical: Sequence[str]
+    rows: TabularFiles, columns: Columns, numeric: Sequence[str], categorical: Sequence[str]
 ) -> list[str]:
     """Sentences about training columns: left out, misread, constant, or like row numbers.
 
@@ -140,7 +140,11 @@ _POSITION: Final = (
 
 
 def _feature_names(
-    rows: Rows, features: Names, exclude: Names, targets: set[str | None], dates: tuple[str, ...]
+    rows: TabularFiles,
+    features: Names,
+    exclude: Names,
+    targets: set[str | None],
+    dates: tuple[str, ...],
 ) -> list[str]:
     if features and exclude:
         raise ValueError("features and exclude are given; give one of them")
@@ -165,7 +169,7 @@ def _feature_names(
     return names
 
 
-def _are_words(name: str, parts: list[Rows]) -> bool:
+def _are_words(name: str, parts: list[TabularFiles]) -> bool:
     """Whether a column contains words, not numbers: the first part with any value decides."""
     for rows in parts:
         found = rows.content(name, "features")
@@ -190,7 +194,7 @@ def _refuse_columns(faults: dict[str, str]) -> None:
         raise ValueError("\n".join([*faults.values(), left_out]))
 
 
-def _numbers(rows: Rows, name: str, bad: BadSamples, is_flag: bool) -> pa.ChunkedArray:
+def _numbers(rows: TabularFiles, name: str, bad: BadSamples, is_flag: bool) -> pa.ChunkedArray:
     """A numeric feature, float64; null where it is missing or bad."""
     if (column := date_column(name, rows.names)) is not None:
         return date_feature(name, _dates(rows, column, bad))
@@ -205,14 +209,14 @@ def _numbers(rows: Rows, name: str, bad: BadSamples, is_flag: bool) -> pa.Chunke
     return values
 
 
-def numbers_of(rows: Rows, name: str, content: Content) -> pa.ChunkedArray:
+def numbers_of(rows: TabularFiles, name: str, content: Content) -> pa.ChunkedArray:
     """A column of numbers or truth values as float64."""
     if content == "truth":
         return rows.column(name, pa.bool_()).cast(pa.uint8()).cast(pa.float64())
     return rows.column(name, pa.float64())
 
 
-def _dates(rows: Rows, name: str, bad: BadSamples) -> pa.ChunkedArray:
+def _dates(rows: TabularFiles, name: str, bad: BadSamples) -> pa.ChunkedArray:
     kind, content = rows.type(name), rows.content(name, "dates")
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
@@ -232,14 +236,14 @@ def is_date(kind: pa.DataType) -> bool:
 
 
 def convert_each(
-    rows: Rows,
+    rows: TabularFiles,
     name: str,
     bad: BadSamples,
     convert: Callable[[pa.ChunkedArray], pa.ChunkedArray],
     what: str,
 ) -> pa.ChunkedArray:
     """A column of text, converted; texts that cannot be are added to the bad samples."""
-    texts = rows.column(name, pa.string())
+    texts = rows.number_texts(name)
     values = convert(texts)
     wrong = pc.and_(texts.is_valid(), values.is_null())
     bad.add_each(wrong, lambda row: f"{name} is {texts[row].as_py()!r}, not {what}")
@@ -268,7 +272,7 @@ def _share(texts: pa.ChunkedArray) -> float:
     return float(pc.mean(_matches(texts, _MARKED_NUMBER).cast(pa.float64())).as_py())
 
 
-def _other_notation(rows: Rows, name: str) -> str | None:
+def _other_notation(rows: TabularFiles, name: str) -> str | None:
     """Why a column of text, whose values are numbers with marks, has no numbers."""
     values = rows.column(name, pa.string()).drop_null()
     marked = values.filter(pc.invert(_matches(values, NUMBER)))
@@ -281,7 +285,7 @@ def _other_notation(rows: Rows, name: str) -> str | None:
     )
 
 
-def _no_category(rows: Rows, values: pa.ChunkedArray, name: str) -> str | None:
+def _no_category(rows: TabularFiles, values: pa.ChunkedArray, name: str) -> str | None:
     """Why a column of texts or identifiers is no category."""
     count = len(values.unique())
     if count <= _MANY_LEVELS or count <= len(values) / 2:

@@ -113,7 +113,7 @@ def test_a_test_split_is_held_out_by_number_or_share(name: str, dataset_case: Ca
     np.testing.assert_allclose(classes[1] / sum(classes[1]), classes[0] / sum(classes[0]), atol=0.1)
 
 
-@that_take("image_size", "csv")  # a table
+@that_take("image_size", "csv", "jsonl", "arrow")  # tables
 def test_images_are_resized(name: str, dataset_case: Case) -> None:
     dataset = load_dataset(name, seed=0, **dataset_case(name) | {"image_size": 12})
     assert dataset.input_shape[1:] == (12, 12)

@@ -1,0 +1,164 @@
+"""One file is the same table for `judge`, `init`, `run`, `check` and `predict`."""
+
+import gzip
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.feather as pa_feather
+import pyarrow.ipc as pa_ipc
+import pytest
+
+from sweeps.drafting.draft import draft_for
+from sweeps.errors import UserError
+from sweeps.judging.tables import open_table
+from trainables.data import TableRows, load_dataset
+from trainables.export.raw_samples import read_raw
+
+ROWS: Final = 40
+SIZE: Final = np.arange(ROWS) * 37 % ROWS / 4 + 0.25
+CODE: Final = np.array(["007", "3.10", "a;b", 'two\nlines, "so"'])[np.arange(ROWS) % 4]
+LABEL: Final = np.array(["ill", "well"])[np.arange(ROWS) // 2 % 2]
+COUNT: Final = np.arange(ROWS) * 7 % 13
+FRAME: Final = pd.DataFrame({"size, km": SIZE, "code": CODE, "count": COUNT, "label": LABEL})
+
+Write = Callable[[Path], None]
+
+
+def text(separator: str = ",", before: str = "", encoding: str = "utf-8", **how: object) -> Write:
+    def write(path: Path) -> None:
+        content = FRAME.to_csv(sep=separator, index=False, **how)
+        path.write_bytes((before + content).encode(encoding))
+
+    return write
+
+
+def spaced(path: Path) -> None:
+    lines = FRAME.assign(**{"size, km": SIZE.astype(str), "count": FRAME["count"].astype(str)})
+    quoted = [FRAME.columns, *lines.to_numpy()]
+    cells = [[f'"{each.replace(chr(34), chr(34) * 2)}"' for each in row] for row in quoted]
+    path.write_text("\n".join(map(", ".join, cells)))
+
+
+def old_lines(path: Path) -> None:
+    content = FRAME.to_csv(index=False, lineterminator="\r")
+    path.write_bytes(content.encode())
+
+
+def gzipped(path: Path) -> None:
+    path.write_bytes(gzip.compress(FRAME.to_csv(index=False).encode()))
+
+
+def lines_of_json(path: Path) -> None:
+    FRAME.to_json(path, orient="records", lines=True)
+
+
+def stream(path: Path) -> None:
+    table = pa.Table.from_pandas(FRAME)
+    with pa_ipc.new_stream(path, table.schema) as file:
+        file.write_table(table)
+
+
+FORMS: Final[dict[str, Write]] = {
+    "plain.csv": text(),
+    "index.csv": lambda path: FRAME.to_csv(path),
+    "semicolons.csv": text(";", decimal=","),
+    "tabs.csv": text("\t"),
+    "bars.csv": text("|"),
+    "table.tsv": text("\t"),
+    "packed.csv.gz": gzipped,
+    "mark.csv": text(encoding="utf-8-sig"),
+    "utf16.csv": text(encoding="utf-16"),
+    "utf16.tsv": text("\t", encoding="utf-16"),
+    "excel.csv": text(";", "sep=;\r\n", decimal=","),
+    "comments.csv": text(before="# made by us, in 2026\n\n# second; line\n"),
+    "header.csv": text(before="# "),  # NumPy's savetxt(header=…)
+    "spaces.csv": spaced,
+    "lines.csv": old_lines,
+    "table.jsonl": lines_of_json,
+    "packed.ndjson.gz": lambda path: FRAME.to_json(
+        path, orient="records", lines=True, compression="gzip"
+    ),
+    "table.parquet": lambda path: FRAME.to_parquet(path),
+    "table.feather": lambda path: pa_feather.write_feather(FRAME, path),
+    "stream.arrow": stream,
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_the_same_table_at_every_door(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    FORMS[name](path)
+
+    judged = open_table(path, {"code", "label"})
+    for column, values in FRAME.items():
+        assert judged.column(str(column)).tolist() == values.tolist()
+
+    draft = draft_for(str(path)).dataset
+    assert draft["label"] == "label"
+    options = {**draft, "validation": 2, "test": str(path)}
+    dataset = load_dataset(options.pop("name"), seed=0, **options)
+    samples = dataset.samples
+    assert isinstance(samples, TableRows)
+    assert samples.numeric == ("size, km", "count")
+    assert [dataset.classes[each] for each in dataset.test.labels] == LABEL.tolist()
+
+    rows, names, notes = read_raw(samples, path, id_column="code")
+    assert names == CODE.tolist()
+    assert not notes
+    for found in (rows, dataset.test.rows(slice(ROWS))):
+        numbers = found[:, :2] * samples.std + samples.mean
+        np.testing.assert_allclose(numbers, FRAME[["size, km", "count"]].to_numpy(), atol=1e-5)
+        codes = np.array(["", *samples.levels[0]])[found[:, 2].astype(int)]
+        assert codes.tolist() == CODE.tolist()
+
+
+def zipped(path: Path) -> None:
+    with zipfile.ZipFile(path, "w") as file:
+        file.writestr("table.csv", FRAME.to_csv())
+
+
+SAMPLES: Final = TableRows(("a",), (0.0,), (1.0,), (False,), (), ())
+
+REFUSED: Final[dict[str, tuple[Write, str]]] = {
+    "zipped.csv": (zipped, "is a zip archive, as .xlsx files are"),
+    "packed.csv": (gzipped, "is compressed by gzip: let its name end in .gz"),
+    "parquet.csv": (FORMS["table.parquet"], "is a Parquet file: let its name end in .parquet"),
+    "utf16.csv": (text(encoding="utf-16-le"), "UTF-16 needs a byte order mark"),
+    "latin.csv": (
+        lambda path: path.write_bytes("a,label\nü,x\nb,y\n".encode("latin-1")) and None,
+        "row 0 (from 0): a is not in UTF-8",
+    ),
+    "ragged.csv": (
+        lambda path: path.write_text("# c\na,b\n1,2\n1,2,3\n") and None,
+        "row 1 (from 0): 3 values, while the header names 2 columns: '1,2,3'",
+    ),
+    "one.json": (lambda path: path.write_text('[{"a": 1}]') and None, "is one JSON array"),
+    "wrong.parquet": (FORMS["plain.csv"], "is not a Parquet file"),
+    "wrong.feather": (FORMS["plain.csv"], "is not an Arrow or Feather file"),
+    "empty.csv": (lambda path: path.write_text("a,b\n") and None, "has no rows"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_the_same_reason_at_every_door(name: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    write, reason = REFUSED[name]
+    write(path)
+    form = {"one": "jsonl", "wrong": path.suffix[1:].replace("feather", "arrow")}.get(path.stem)
+    doors: dict[str, Callable[[], object]] = {
+        "judge": lambda: open_table(path),
+        "init": lambda: draft_for(str(path)),
+        "run": lambda: load_dataset(form or "csv", seed=0, train=path),
+        "predict": lambda: read_raw(SAMPLES, path),
+    }
+    for door, read in doors.items():
+        with pytest.raises((UserError, ValueError)) as caught:
+            read()
+        assert reason in str(caught.value), door
+        assert name in str(caught.value)
+        assert "\n" not in str(caught.value)

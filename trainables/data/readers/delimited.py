@@ -1,0 +1,313 @@
+"""CSV in all its forms: the separator, decimal mark, header and encoding are found in the file."""
+
+import csv
+import re
+from collections.abc import Collection, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice, pairwise
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+from pyarrow import fs
+
+from trainables.data.readers.tabular_file import File
+
+MISSING: Final = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+"""Unquoted texts that are missing values."""
+
+_SEPARATORS: Final = ",;\t|"
+_HEAD: Final = 2**20  # bytes that are looked at
+_BLOCK: Final = 2**24  # bytes; no row may be longer
+_LOOKED_AT: Final = 50  # rows
+_MARKS: Final = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
+_NOT_TEXT: Final = (
+    (b"PK\x03\x04", "is a zip archive, as .xlsx files are: unpack it, or save the sheet as CSV"),
+    (b"\x1f\x8b", "is compressed by gzip: let its name end in .gz"),
+    (b"PAR1", "is a Parquet file: let its name end in .parquet"),
+    (b"ARROW1", "is an Arrow file: let its name end in .arrow"),
+)
+_SEPARATOR_LINE: Final = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
+_QUOTED: Final = re.compile(r'"[^"]*"')
+_CLASS_NUMBER: Final = re.compile(r"\d+(\.0)?")
+_COMMA_NUMBER: Final = r"^\s*([-+]?\d*),(\d+([eE][-+]?\d+)?)\s*$"
+_THOUSANDS: Final = r"^\s*[-+]?[1-9]\d{0,2}(,\d{3})+\s*$"
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    """How the text of a file is written.
+
+    Attributes:
+        encoding: The name of Python's codec.
+        separator: Between the values of a row.
+        skipped: Number of lines before the header, or, without one, before the first row.
+        names: Names of the columns from a comment; empty if the first line has them.
+        header: Whether the columns have names.
+        spaced: Whether spaces follow separators.
+    """
+
+    encoding: str = "utf-8"
+    separator: str = ","
+    skipped: int = 0
+    names: tuple[str, ...] = ()
+    header: bool = True
+    spaced: bool = False
+
+
+def open_delimited(where: str, source: fs.FileSystem, path: str) -> File:
+    """A file of separated values, which is read at once: types depend on all values.
+
+    Raises:
+        ValueError: It cannot be read. The message begins with ``where``, and says why.
+    """
+    try:
+        text = _Text(where, source, path, _dialect(where, source, path))
+        table = text.table
+    except (pa.ArrowInvalid, OSError, UnicodeError) as error:
+        raise ValueError(f"{where} is not a readable CSV file ({error})") from error
+    return File(
+        path,
+        table.schema,
+        table.num_rows,
+        lambda name: iter(table[name].chunks),
+        lambda name, known: iter(text.written(name, known).chunks),
+        text.decimal,
+        text.dialect.header,
+    )
+
+
+@dataclass(frozen=True)
+class _Text:
+    """The content of a file, parsed when it is used."""
+
+    where: str
+    source: fs.FileSystem
+    path: str
+    dialect: _Dialect
+    _columns: dict[str, pa.ChunkedArray] = field(default_factory=dict)
+
+    @cached_property
+    def table(self) -> pa.Table:
+        """All columns, with types that fit all their values."""
+        table = self._points if self.decimal == "." else self._commas
+        names = [name.strip() for name in table.column_names]
+        for name, column in zip(names, table.columns, strict=True):
+            self._check_text(name, column)
+        return table.rename_columns(names)
+
+    @cached_property
+    def _points(self) -> pa.Table:
+        return self._parsed(decimal=".")
+
+    @cached_property
+    def _commas(self) -> pa.Table:
+        return self._parsed(decimal=",")
+
+    @cached_property
+    def decimal(self) -> str:
+        """The decimal mark: a comma if more columns are numbers by it, and none fewer."""
+        if self.dialect.separator == ",":
+            return "."
+        texts = _text_columns(self._points)
+        if not any(pc.any(_matches(self._points.column(i), _COMMA_NUMBER)).as_py() for i in texts):
+            return "."
+        left = _text_columns(self._commas)
+        gained = texts - left
+        thousands = all(
+            pc.all(_matches(self._points.column(i).drop_null(), _THOUSANDS)).as_py() for i in gained
+        )
+        return "." if not left < texts or thousands else ","
+
+    def written(self, name: str, known: Collection[str]) -> pa.ChunkedArray:
+        """A column as the text in the file, with points as decimal marks of numbers.
+
+        Texts in ``known`` are not missing.
+        """
+        column = self.table[name]
+        if pa.types.is_string(column.type) and not (column.null_count and known):
+            return column
+        if name not in self._columns:
+            place = self.table.column_names.index(name)
+            self._columns[name] = self._parsed(only=self._points.column_names[place]).column(0)
+        texts = self._columns[name]
+        if self.decimal == "," and not pa.types.is_string(column.type):
+            texts = with_points(texts)
+        empty = column.is_null()
+        if known:
+            empty = pc.and_(empty, pc.invert(pc.is_in(texts, pa.array([*known], pa.string()))))
+        return pc.if_else(empty, pa.scalar(None, pa.string()), texts)
+
+    def _parsed(self, *, decimal: str = ".", only: str | None = None) -> pa.Table:
+        """The rows; ``only`` one column, as text of which nothing is missing."""
+        dialect, faults = self.dialect, list[pa_csv.InvalidRow]()
+
+        def note(row: pa_csv.InvalidRow) -> str:
+            faults.append(row)
+            return "skip"
+
+        with self._stream() as stream:
+            table = pa_csv.read_csv(
+                stream,
+                read_options=pa_csv.ReadOptions(
+                    use_threads=False,  # rows keep their numbers
+                    block_size=_BLOCK,
+                    encoding="utf8" if dialect.encoding == "utf-8-sig" else dialect.encoding,
+                    skip_rows=dialect.skipped,
+                    column_names=dialect.names or None,
+                    autogenerate_column_names=not dialect.header,
+                ),
+                parse_options=pa_csv.ParseOptions(
+                    delimiter=dialect.separator, newlines_in_values=True, invalid_row_handler=note
+                ),
+                convert_options=pa_csv.ConvertOptions(
+                    include_columns=None if only is None else [only],
+                    column_types=None if only is None else {only: pa.string()},
+                    decimal_point=decimal,
+                    null_values=MISSING,
+                    strings_can_be_null=only is None,
+                    quoted_strings_can_be_null=False,
+                ),
+            )
+        if faults:
+            first, named = faults[0], dialect.header and not dialect.names
+            row = first.number - dialect.skipped - 1 - named
+            raise ValueError(
+                f"{self.where}, row {row} (from 0): {first.actual_columns} values, while the "
+                f"header names {first.expected_columns} columns: {first.text[:80]!r}"
+            )
+        return table
+
+    def _stream(self) -> pa.NativeFile:
+        stream = self.source.open_input_stream(self.path)
+        if not self.dialect.spaced:
+            return stream
+        with stream:
+            text = stream.read().decode(self.dialect.encoding)
+        spaces = rf'("[^"]*")|(^|{re.escape(self.dialect.separator)}) +'
+        text = re.sub(spaces, r"\1\2", text, flags=re.MULTILINE)
+        return pa.BufferReader(text.encode(self.dialect.encoding))
+
+    def _check_text(self, name: str, column: pa.ChunkedArray) -> None:
+        """Raises ``ValueError`` for bytes, which Arrow makes of text that it cannot read."""
+        if not pa.types.is_binary(column.type):
+            return
+        for row, value in enumerate(column.to_pylist()):
+            try:
+                (value or b"").decode("utf-8")
+            except UnicodeDecodeError:
+                raise ValueError(
+                    f"{self.where}, row {row} (from 0): {name} is not in UTF-8: {value[:80]!r}"
+                ) from None
+
+
+def with_points(texts: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Numbers with decimal commas, written with points; other texts are unchanged."""
+    return pc.replace_substring_regex(texts, _COMMA_NUMBER, r"\1.\2")
+
+
+def _matches(texts: pa.ChunkedArray, pattern: str) -> pa.ChunkedArray:
+    return pc.match_substring_regex(texts, pattern)
+
+
+def _text_columns(table: pa.Table) -> set[int]:
+    return {i for i, field in enumerate(table.schema) if pa.types.is_string(field.type)}
+
+
+def _dialect(where: str, source: fs.FileSystem, path: str) -> _Dialect:
+    with source.open_input_stream(path) as stream:
+        head: bytes = stream.read(_HEAD)
+        while not re.search(rb"[\r\n]", head) and (more := stream.read(_HEAD)):
+            head += more
+    for begin, reason in _NOT_TEXT:
+        if head.startswith(begin):
+            raise ValueError(f"{where} {reason}")
+    encoding = next((name for mark, name in _MARKS if head.startswith(mark)), "utf-8")
+    if encoding != "utf-16" and b"\0" in head:
+        raise ValueError(
+            f"{where} is no text: it has bytes of value 0; UTF-16 needs a byte order mark"
+        )
+    lines = re.split(r"\r\n|\r|\n", head.decode(encoding, errors="replace"))
+    is_tab = re.search(r"\.tsv(\.gz)?$", path, re.IGNORECASE) is not None
+    return _dialect_of(lines, encoding, "\t" if is_tab else None)
+
+
+def _dialect_of(lines: Sequence[str], encoding: str, usual: str | None) -> _Dialect:
+    """The dialect of a file that begins with these lines; tabs are ``usual`` in a TSV file."""
+    given = _SEPARATOR_LINE.fullmatch(lines[0])
+    start = 1 if given else 0
+    comment = None
+    while start < len(lines) and (lines[start].startswith("#") or not lines[start].strip()):
+        comment = lines[start] if lines[start].startswith("#") else comment
+        start += 1
+    body = lines[start:] if start < len(lines) else []
+    if not body and comment is not None:  # a header alone
+        start, body, comment = 0, lines, None
+    separator = given[1] if given else _separator(body)
+    if usual and body and usual in body[0]:
+        separator = usual
+    first = next(iter(_records(body, separator)), [])
+    names = [] if comment is None else next(iter(_records([comment.lstrip("# ")], separator)), [])
+    if not 1 < len(names) == len(first) or not any(map(_is_number, first)):
+        names = []
+    return _Dialect(
+        encoding,
+        separator,
+        start,
+        tuple(name.strip() for name in names),
+        bool(names) or _is_header(first),
+        _is_spaced(body, separator),
+    )
+
+
+def _records(lines: Sequence[str], separator: str) -> list[list[str]]:
+    """The first rows, as lists of values."""
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    found: list[list[str]] = []
+    with suppress(csv.Error):  # a very long value
+        found.extend(filter(None, islice(reader, _LOOKED_AT)))
+    return found
+
+
+def _separator(lines: Sequence[str]) -> str:
+    """The separator by which all rows have as many values as the header, the most if several do."""
+
+    def fits(separator: str) -> tuple[float, int]:
+        widths = [len(record) for record in _records(lines[:-1] or lines, separator)]
+        if not widths or widths[0] < 2:
+            return 0.0, 0
+        return sum(width == widths[0] for width in widths) / len(widths), widths[0]
+
+    return max(_SEPARATORS, key=fits)
+
+
+def _is_spaced(lines: Iterable[str], separator: str) -> bool:
+    """Whether spaces follow the separators of the header, or those of all rows."""
+    shown = [_QUOTED.sub('""', line) for line in islice(lines, _LOOKED_AT)]
+    if not shown or separator == " ":
+        return False
+    all_of, spaced = ("\n".join(shown).count(each) for each in (separator, f"{separator} "))
+    return f"{separator} " in shown[0] or (all_of > 0 and spaced >= 0.9 * all_of)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_header(cells: Sequence[str]) -> bool:
+    """Whether a first line names columns: NumPy's savetxt writes numbers at once.
+
+    Different whole numbers in rising order are names of classes.
+    """
+    if not all(map(_is_number, cells)):
+        return True
+    numbers = [float(each) for each in cells]
+    rising = all(low < high for low, high in pairwise(numbers))
+    return rising and all(_CLASS_NUMBER.fullmatch(each.strip()) for each in cells)
