@@ -64,6 +64,14 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         assert not anchor or anchor in anchors(linked), target
 
 
+def test_the_navigation_of_the_site_names_each_page() -> None:
+    named = re.findall(
+        r": (\w+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+    )
+    pages = {page.name for page in (ROOT / "docs").glob("*.md")}
+    assert sorted(named) == sorted(pages | {"contributing.md", "changelog.md"})
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_sweep_files_go_through_the_loader(page: Path) -> None:
     for block in blocks(page, "yaml"):
