@@ -14,7 +14,7 @@ from sweeps.service.exporting import Builder
 from sweeps.service.stored import StoredSweep, sweeps_on_test_split
 from sweeps.service.trained import load_same_data
 from sweeps.tracking.address import check_answers
-from sweeps.tracking.kept_address import tracking_uri_of
+from sweeps.tracking.kept_address import follow_storage, tracking_uri_of
 from sweeps.tracking.registered_models import Alias, Registry, Version
 
 if TYPE_CHECKING:
@@ -82,11 +82,9 @@ def _registry(sweep: StoredSweep) -> Registry:
     if parent is None:
         sync = calsweep_command(f"sync {plan.name}", store.storage)
         raise UserError(f"MLflow does not have sweep {plan.name!r} yet; {sync} writes it")
-    return Registry(
-        tracking_uri_of(store, plan.sweep.tracking.uri),
-        parent,
-        f"calsweep-{plan.sweep.dataset.label}",
-    )
+    uri = tracking_uri_of(store, plan.sweep.tracking.uri)
+    follow_storage(uri, store.storage, store.name)
+    return Registry(uri, parent, f"calsweep-{plan.sweep.dataset.label}")
 
 
 def _version_of(

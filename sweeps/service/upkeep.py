@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sweeps.errors import SweepFailedError, first_line
+from sweeps.errors import SweepFailedError
 from sweeps.messages.formatting import calsweep_command
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.ranking import Ranking
@@ -12,16 +12,11 @@ from sweeps.service.ending import ending_with
 from sweeps.service.stored import StoredSweep
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.tracking.address import check_answers
-from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
 from sweeps.tracking.kept_address import tracking_uri_of
 from sweeps.tracking.mirror import Mirror
-from sweeps.tracking.refusals import (
-    RunDeletedError,
-    RunRefusedError,
-    RunUnansweredError,
-    persistently,
-)
-from sweeps.tracking.writer import mlflow_lacks
+from sweeps.tracking.writer import MlflowWriter
+
+_PATIENCE_SECONDS = 20.0  # without progress, while MLflow fails
 
 
 @dataclass(frozen=True)
@@ -47,40 +42,23 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
     with store.locked():
         left: list[str] = []
         records = store.load_records(left.append)
-        mirror = Mirror(plan, store)
-        try:
-            persistently(mirror.connect)
-            deleted = 0
-            for done, record in enumerate(records):
-                reporter.left(mlflow_lacks(len(records) - done))
-                try:
-                    persistently(mirror.sync, record)
-                except RunDeletedError:
-                    deleted += 1
-                except (
-                    ArtifactError,
-                    FilesAwayError,
-                    RunRefusedError,
-                    RunUnansweredError,
-                ) as error:
-                    left.append(str(error))
-            sweep = StoredSweep(store, plan, Ranking(records, plan.rule))
-            if sweep.has_ended:
-                ended = ending_with(sweep, sweep.result)
-                persistently(mirror.answer, ended)
-                persistently(mirror.end, ended)
-            else:
-                mirror.suspend()
-        except RunRefusedError as error:  # the sweep's own run
-            left.append(str(error))
-        except Exception as error:  # any error of MLflow or the network
-            raise SweepFailedError(
-                f"MLflow is not up to date: {first_line(error)}; "
-                f"{calsweep_command(f'sync {name}', storage)} continues from here"
-            ) from error
+        sweep = StoredSweep(store, plan, Ranking(records, plan.rule))
+        writer = MlflowWriter(Mirror(plan, store, look_for_files=True), reporter)
+        for record in records:
+            writer.submit(record)
+        writer.close(
+            _PATIENCE_SECONDS, ending_with(sweep, sweep.result) if sweep.has_ended else None
+        )
+    outbox = writer.outbox
+    if any(outbox.lacking):
+        raise SweepFailedError(
+            f"MLflow is not up to date: {writer.fault}; "
+            f"{calsweep_command(f'sync {name}', storage)} continues from here"
+        )
+    left += outbox.refused.values()
     if left:
         raise SweepFailedError("not in MLflow in full:\n" + "\n".join(left))
-    return SyncResult(len(records), deleted)
+    return SyncResult(len(records), len(outbox.deleted))
 
 
 @tells_storage_faults

@@ -10,7 +10,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import without_credentials
-from sweeps.tracking.mlflow_internals import follow_move
+from sweeps.tracking.retrying import PatientClient
 from sweeps.tracking.sqlite import sqlite_path, sqlite_uri
 from trainables.files.storage import Folder, absolute
 from trainables.plugins.arguments import first_line
@@ -74,14 +74,12 @@ def make_client(uri: str) -> Any:
     """
     from mlflow import MlflowClient
 
-    if (path := sqlite_path(uri)) is not None and path.exists():
-        follow_move(path)
     parts = urlsplit(uri)
     if not is_server(uri) or parts.username is None:
-        return MlflowClient(tracking_uri=uri)
+        return PatientClient(MlflowClient(tracking_uri=uri))
     os.environ["MLFLOW_TRACKING_USERNAME"] = unquote(parts.username)
     os.environ["MLFLOW_TRACKING_PASSWORD"] = unquote(parts.password or "")
-    return MlflowClient(tracking_uri=without_credentials(uri))
+    return PatientClient(MlflowClient(tracking_uri=without_credentials(uri)))
 
 
 def artifact_location(uri: str, storage: str) -> str | None:

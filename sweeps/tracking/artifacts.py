@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Collection
 from pathlib import Path
+from typing import Final
 
 from sweeps.errors import first_line
 from sweeps.search.record import TrialRecord
@@ -11,6 +13,8 @@ from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.run import METRICS, metrics_file
 from trainables.contract.config import ARCHIVE, is_own_folder
 from trainables.files.storage import Folder
+
+_PREDICTIONS: Final = "predictions_"
 
 
 class ArtifactError(Exception):
@@ -54,7 +58,7 @@ def collect_artifacts(
         (folder / METRICS).write_text(metrics_file(record))
     names = source.names()
     for name in names:
-        if name.startswith("predictions_"):
+        if name.startswith(_PREDICTIONS):
             (folder / name).write_bytes(source.read(name))
     checkpoint = read_checkpoint(source / "checkpoints")
     if checkpoint is not None and not _collect_own(source / "checkpoints", folder):
@@ -65,6 +69,15 @@ def collect_artifacts(
         assert rows is not None  # the file was there
         drawing = reliability_svg(rows, record.outcome["temperature"], record.label)
         (folder / "reliability.svg").write_text(drawing)
+
+
+def artifact_names(
+    store: SweepStore, record: TrialRecord, shared: Collection[str]
+) -> frozenset[str]:
+    """Names of artifacts that a trial certainly has; a checkpoint may be damaged."""
+    found = store.trial_folder(record.number).names()
+    predictions = (name for name in found if name.startswith(_PREDICTIONS))
+    return frozenset((*shared, *predictions, *([METRICS] if record.history else [])))
 
 
 def _collect_own(checkpoints: Folder, folder: Path) -> bool:

@@ -12,8 +12,10 @@ from typing import Any, Final
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import without_credentials
-from sweeps.store.sweep_store import SweepStore, read_json
+from sweeps.store.state import is_held
+from sweeps.store.sweep_store import SweepStore, read_json, sweep_names
 from sweeps.tracking.address import is_server, tracking_uri
+from sweeps.tracking.mlflow_internals import follow_move
 from sweeps.tracking.sqlite import sqlite_path, sqlite_uri
 from trainables.files.storage import Folder
 
@@ -59,6 +61,21 @@ def tracking_uri_of(store: SweepStore, own: str | None) -> str:
             "credentials and options are not stored; set it to that address with them"
         )
     return began
+
+
+def follow_storage(uri: str, storage: str, own: str | None = None) -> bool:
+    """Let the SQLite file in `uri` follow a storage that was moved.
+
+    It does not while a sweep of the storage runs, except the sweep `own`. Returns whether MLflow's
+    own UI and client find the files of runs on this machine.
+    """
+
+    def is_in_use() -> bool:
+        others = (SweepStore(storage, name) for name in sweep_names(storage) if name != own)
+        return any(map(is_held, others))
+
+    path = sqlite_path(uri)
+    return path is None or not path.exists() or follow_move(path, is_in_use)
 
 
 def _same(one: str, other: str) -> bool:

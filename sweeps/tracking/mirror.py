@@ -25,9 +25,9 @@ from sweeps.search.record import TrialRecord
 from sweeps.store.identity import read_identity
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import make_client
-from sweeps.tracking.artifacts import gather_artifacts
+from sweeps.tracking.artifacts import artifact_names, gather_artifacts
 from sweeps.tracking.experiment import dataset_experiment, deleted, pages
-from sweeps.tracking.kept_address import tracking_uri_of
+from sweeps.tracking.kept_address import follow_storage, tracking_uri_of
 from sweeps.tracking.refusals import RunDeletedError, RunRefusedError, RunUnansweredError, blamed
 from sweeps.tracking.rights import needs_right, writes_to
 from sweeps.tracking.run import (
@@ -42,6 +42,7 @@ from sweeps.tracking.run import (
     run_tags,
     shown_names,
 )
+from sweeps.tracking.run_files import RunFiles
 from sweeps.tracking.sqlite import make_database
 from sweeps.tracking.sweep_run import SweepRun, log, missing
 from sweeps.tracking.view import TAG, leaderboard_view
@@ -56,26 +57,26 @@ class _TrialRun:
 
     Attributes:
         id: Id of the run; empty until MLflow has confirmed its creation.
-        files_uri: Where its files are.
+        files: Its files; None until MLflow has confirmed its creation.
         found: Whether an earlier process created it, so that it may have unknown epochs.
         epochs: Number of epochs of the trial's history that were written.
         state: The state of the trial that was written.
         times: Time stamps of epochs that an earlier process wrote, in milliseconds.
-        closed: Whether the run has ended with all its files.
+        filed: Whether the run has ended with all its files.
         killed: Whether an interrupted sweep ended it, so that it must be reopened.
         deleted: Whether a user deleted it.
         rank: The rank that was written.
     """
 
     id: str = ""
-    files_uri: str = ""
+    files: RunFiles | None = None
     name: str = ""
     params: set[str] = field(default_factory=set)
     found: bool = False
     epochs: int = 0
     state: str | None = None
     times: dict[int, int] = field(default_factory=dict)
-    closed: bool = False
+    filed: bool = False
     killed: bool = False
     deleted: bool = False
     rank: str | None = None
@@ -87,12 +88,17 @@ class Mirror:
     Methods raise NoRightError without permission to write, RunRefusedError if MLflow does not take
     this run (it may take others) or it was deleted, RunUnansweredError if it may take it later, and
     any error of MLflow if it does not answer.
+
+    Args:
+        look_for_files: Whether runs that have ended may lack files, because a folder was deleted or
+            is another machine's. Otherwise their status is trusted.
     """
 
-    def __init__(self, plan: Plan, store: SweepStore) -> None:
+    def __init__(self, plan: Plan, store: SweepStore, *, look_for_files: bool = False) -> None:
         self._plan = plan
         self._store = store
         self._sweep_id = store.sweep_id()
+        self._look_for_files = look_for_files
         self._client: Any = None
         self._experiment: Any = None
         self._own: SweepRun | None = None
@@ -110,6 +116,7 @@ class Mirror:
         sweep = self._plan.sweep
         uri = tracking_uri_of(self._store, sweep.tracking.uri)
         make_database(uri)
+        follow_storage(uri, self._store.storage, self._store.name)
         self._client = client = make_client(uri)
         identity = read_identity(self._store.folder)
         self._experiment = dataset_experiment(
@@ -138,12 +145,6 @@ class Mirror:
         """MLflow's id of the experiment; None until MLflow has answered."""
         return self._experiment.experiment_id if self._own is not None else None
 
-    def sync(self, record: TrialRecord) -> None:
-        """Bring the run of one trial up to date with its record: :meth:`show`, :meth:`complete`."""
-        self.show(record)
-        if record.state != "running":
-            self.complete(record)
-
     def show(self, record: TrialRecord) -> None:
         """Write what MLflow's table of runs shows: parameters, metrics and how the trial ended."""
         own = self.connect()
@@ -158,7 +159,7 @@ class Mirror:
     def _is_shown(self, record: TrialRecord) -> bool:
         run = self._runs.get(record.number)
         return run is not None and (
-            run.closed or (run.epochs, run.state) == (len(record.history), record.state)
+            run.filed or (run.epochs, run.state) == (len(record.history), record.state)
         )
 
     def tell_progress(self) -> None:
@@ -173,22 +174,22 @@ class Mirror:
         Raises ArtifactError if the files cannot be gathered, and FilesAwayError if they cannot be
         now. The run then stays open with its metrics, so that a later sync tries again.
         """
-        from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
         run, own = self._runs[record.number], self.connect()
-        if run.closed:
-            return
+        assert run.files is not None  # it is shown
         with self._attributed_to(record.number):
+            if run.filed and not (self._look_for_files and self._lacks_files(run.files, record)):
+                return
             with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
                 gather_artifacts(self._store, record, own.files, Path(folder))
-                # The client's own log_artifacts() reads the whole run again, to find this URI.
-                get_artifact_repository(run.files_uri, self._client.tracking_uri).log_artifacts(
-                    folder
-                )
+                run.files.add(Path(folder))
             status = "FAILED" if record.state == "failed" else "FINISHED"
             ended = int(1000 * record.ended) if record.ended else None
             self._client.set_terminated(run.id, status, ended)
-        run.closed = True
+        run.filed = True
+
+    def _lacks_files(self, files: RunFiles, record: TrialRecord) -> bool:
+        expected = artifact_names(self._store, record, self.connect().files)
+        return not expected <= files.names()
 
     def answer(self, ending: Ending) -> None:
         """Write the result to the sweep's own run, and ranks and the star to the trials' runs."""
@@ -235,8 +236,8 @@ class Mirror:
         words = end_tags(record, self._plan.rule.objective)
         del words[RANK]
         log(self._client, run.id, {}, metrics, words)
-        if run.closed:  # else its files follow
-            self._client.log_text(run.id, metrics_file(record), METRICS)
+        if run.filed and run.files is not None:  # else its files follow
+            run.files.write({METRICS: metrics_file(record)})
 
     def end(self, ending: Ending) -> None:
         """Add the report and figures to the sweep's own run, and end it."""
@@ -268,7 +269,7 @@ class Mirror:
 
     def _kill_open_trials(self) -> None:
         for number, run in self._runs.items():
-            if run.id and not (run.closed or run.killed or run.deleted):
+            if run.id and not (run.filed or run.killed or run.deleted):
                 with suppress(RunRefusedError, RunUnansweredError), self._attributed_to(number):
                     self._client.set_terminated(run.id, KILLED)
                     run.killed = True
@@ -291,11 +292,11 @@ class Mirror:
     def _note(self, number: int, run: Any) -> None:
         found = _TrialRun(
             id=run.info.run_id,
-            files_uri=run.info.artifact_uri,
+            files=RunFiles.of(run, self._client.tracking_uri),
             name=run.info.run_name or "",
             params=set(run.data.params),
             found=True,
-            closed=run.info.status in ("FINISHED", "FAILED"),
+            filed=run.info.status in ("FINISHED", "FAILED"),
             killed=run.info.status == KILLED,
             deleted=deleted(run),
         )
@@ -337,7 +338,8 @@ class Mirror:
                 run_name=run.name,
                 tags=run_tags(self._plan, self._sweep_id, record, parent),
             )
-            run.id, run.files_uri = str(made.info.run_id), made.info.artifact_uri
+            run.id = str(made.info.run_id)
+            run.files = RunFiles.of(made, self._client.tracking_uri)
         return run
 
     def _epoch_times(self, run_id: str) -> dict[int, int]:

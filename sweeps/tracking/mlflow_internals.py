@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import re
 import sqlite3
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -22,31 +23,52 @@ _PLACES: Final = {
     "model_versions": ("source", "storage_location"),
     "logged_models": ("artifact_location",),
 }
-_PLACE: Final = re.compile(r"file://(?P<root>/.*)/artifacts/(?P<name>[^/]+)")
+_PLACE: Final = re.compile(
+    r"file://(?P<root>/.*)/artifacts/(?P<name>[^/]+)(?:/[^/]+/artifacts)?"  # experiment, or run
+)
 _SECONDS: Final = 30.0  # to wait for another process that writes
 
 
-def follow_move(database: Path) -> None:
+def place_here(stored: str, database: Path) -> str:
+    """Where files are whose place a SQLite file has stored: next to it, if it was moved.
+
+    The same storage may have other paths on other machines, so the stored path may be another
+    machine's.
+    """
+    here = database.absolute().parent
+    former = _former_root(stored, here)
+    return stored if former is None else here.as_uri() + stored.removeprefix(former)
+
+
+def follow_move(database: Path, is_in_use: Callable[[], bool]) -> bool:
     """Replace the former folder of a database in the places that it stores, if it was moved.
 
-    Only experiments whose artifacts are next to the database are affected, see
-    :func:`~sweeps.tracking.address.artifact_location`. Without the expected tables or permission to
-    write, nothing is changed.
+    MLflow's own UI and client need it. Only experiments whose artifacts are next to the database
+    are affected, see :func:`~sweeps.tracking.address.artifact_location`. Without the expected
+    tables or permission to write, nothing is changed; neither while another sweep `is_in_use`,
+    because the former folder may be the same one on that sweep's machine.
+
+    Returns:
+        Whether the stored places are those of this machine.
     """
     here = database.absolute().parent
     try:
         with closing(sqlite3.connect(database, timeout=_SECONDS)) as connection:
             known = connection.execute("SELECT artifact_location FROM experiments").fetchall()
-            for former in {root for (place,) in known if (root := _former_root(place, here))}:
+            roots = {root for (place,) in known if (root := _former_root(place, here))}
+            if roots and is_in_use():
+                return False
+            for former in roots:
                 with connection:
                     _replace(connection, former, here.as_uri())
                 logger.warning("the files of MLflow's runs are now below %s", here)
     except sqlite3.Error as error:
         logger.warning("%s keeps the places of its files: %s", database, error)
+    return True
 
 
 def _former_root(place: str | None, here: Path) -> str | None:
-    """The URI of the folder that an experiment's artifacts were moved from; None if they stay."""
+    """The URI of the folder that artifacts were moved from; None if they stay."""
     found = _PLACE.fullmatch(place or "")
     if found is None:
         return None

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from sweeps.errors import UserError, first_line
@@ -17,6 +15,7 @@ from sweeps.search.rules import Limit, Rule
 from sweeps.tracking.address import check_answers, make_client
 from sweeps.tracking.experiment import our_experiments, pages
 from sweeps.tracking.run import METRICS
+from sweeps.tracking.run_files import RunFiles
 from sweeps.tracking.sqlite import sqlite_path
 from trainables.contract.setting import Setting
 
@@ -52,10 +51,10 @@ def read_sweep_file(uri: str, parent_id: str) -> str:
     """The resolved sweep file, an artifact of a sweep's own run; UserError if it is unreadable."""
     from mlflow.exceptions import MlflowException
 
+    client = make_client(uri)
     try:
-        with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
-            path = make_client(uri).download_artifacts(parent_id, "sweep.yaml", folder)
-            return Path(path).read_text()
+        run = client.get_run(parent_id)
+        return RunFiles.of(run, client.tracking_uri).read("sweep.yaml").decode()
     except (MlflowException, OSError) as error:
         raise UserError(f"run {parent_id} has no sweep.yaml in {uri}: {error}") from None
 
@@ -91,26 +90,24 @@ def _about(run: Any) -> TrackedSweep:
 def _with_trials(client: Any, sweep: TrackedSweep, experiment: str) -> TrackedSweep:
     found = _runs(client, [experiment], f"tags.mlflow.parentRunId = '{sweep.parent_id}'")
     runs = [run for run in found if "loss" in run.data.params]  # else it is still being written
-    ids = {int(run.data.tags["calsweep.trial"]): run.info.run_id for run in runs}
+    by_number = {int(run.data.tags["calsweep.trial"]): run for run in runs}
     records = sorted((_record(run) for run in runs), key=lambda record: record.number)
     chosen = Ranking(records, sweep.rule).chosen
     for record in chosen.judged if chosen is not None else ():
-        record.history = [{**record.outcome, **_all_metrics(client, ids[record.number])}]
+        record.history = [{**record.outcome, **_all_metrics(client, by_number[record.number])}]
+    ids = {number: run.info.run_id for number, run in by_number.items()}
     return replace(sweep, records=records, run_ids=ids)
 
 
-def _all_metrics(client: Any, run_id: str) -> dict[str, float]:
+def _all_metrics(client: Any, run: Any) -> dict[str, float]:
     """A trial's metrics with the ends of their intervals.
 
     Empty before the trial's files are there.
     """
     from mlflow.exceptions import MlflowException
 
-    with (
-        suppress(MlflowException, OSError),
-        tempfile.TemporaryDirectory(prefix="calsweep-") as folder,
-    ):
-        found = json.loads(Path(client.download_artifacts(run_id, METRICS, folder)).read_text())
+    with suppress(MlflowException, OSError):
+        found = json.loads(RunFiles.of(run, client.tracking_uri).read(METRICS))
         return {name: value for name, value in found.items() if value is not None}
     return {}
 

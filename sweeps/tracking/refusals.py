@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any
 
 from sweeps.errors import first_line
 from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
 from sweeps.tracking.experiment import deleted
-from sweeps.tracking.rights import NoRightError, writes_to
-
-TRIES: Final = 3  # of a run that MLflow refuses
-_SECONDS: Final = 0.5, 1.0, 2.0, 4.0, 8.0  # between tries if a reply is lost
-_NOW: Final = 408, 429  # statuses that only ask to try later
-_MISPLACED: Final = FileExistsError, IsADirectoryError, NotADirectoryError, PermissionError
-
-P = ParamSpec("P")
-T = TypeVar("T")
+from sweeps.tracking.retrying import is_refusal
+from sweeps.tracking.rights import writes_to
 
 
 class RunRefusedError(Exception):
@@ -65,30 +57,6 @@ def blamed(client: Any, experiment: Any, who: str, run_id: str) -> Iterator[None
         if is_refusal(error):
             raise RunRefusedError(f"{who} is refused by MLflow: {first_line(error)}") from error
         raise RunUnansweredError(f"{who} cannot be written now: {first_line(error)}") from error
-
-
-def is_refusal(error: Exception) -> bool:
-    """Whether repeating a request is useless: a status 4xx, or a file in place of a folder."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    if status is None and hasattr(error, "get_http_status_code"):
-        status = error.get_http_status_code()
-    if status is None:
-        return isinstance(error, _MISPLACED)
-    return bool(400 <= status < 500 and status not in _NOW)
-
-
-def persistently(act: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-    """Call a function of MLflow; retry with pauses unless the error is a refusal."""
-    for seconds in _SECONDS:
-        try:
-            return act(*arguments, **options)
-        except (ArtifactError, FilesAwayError, NoRightError, RunRefusedError):
-            raise
-        except Exception as error:
-            if is_refusal(error):
-                raise
-            time.sleep(seconds)
-    return act(*arguments, **options)
 
 
 def _is_gone(client: Any, run_id: str) -> bool:

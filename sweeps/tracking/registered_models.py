@@ -15,8 +15,9 @@ from typing import Any, Literal, get_args
 
 from sweeps.errors import UserError, first_line
 from sweeps.tracking.address import make_client
-from sweeps.tracking.refusals import persistently
+from sweeps.tracking.retrying import persistently
 from sweeps.tracking.rights import NoRightError, needs_right
+from sweeps.tracking.run_files import RunFiles
 from trainables.files.rows import Rows
 
 _CODE = Path(__file__).with_name("served_model.py")
@@ -84,27 +85,28 @@ class Registry:
         from mlflow.exceptions import MlflowException
 
         try:
-            found = persistently(self._client.get_model_version_by_alias, self._name, alias)
+            found = self._client.get_model_version_by_alias(self._name, alias)
         except MlflowException:  # there is none, or the error will recur below
             return None
         return _version(found)
 
     def version_of(self, trial: str) -> Version | None:
         """The version of this trial that the run has added, if there is one."""
-        found = persistently(self._client.search_model_versions, f"run_id = '{self._run_id}'")
+        found = self._client.search_model_versions(f"run_id = '{self._run_id}'")
         own = (each for each in found if each.name == self._name)
         return next((each for each in map(_version, own) if each.trial == trial), None)
 
     def on_test(self, version: Version) -> Rows | None:
         """A version's predictions on the test split; None if there are none, or no right."""
         place = f"{_place(version.trial)}/{_ON_TEST}"
-        with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
-            try:
-                path = persistently(self._client.download_artifacts, version.run_id, place, folder)
-                return Rows.decode(Path(path).read_bytes())
-            except Exception as error:  # each kind of artifact storage raises others
-                logger.warning("no predictions of version %s: %s", version.number, error)
-                return None
+        try:
+            return Rows.decode(self._files(version.run_id).read(place))
+        except Exception as error:  # each kind of artifact storage raises others
+            logger.warning("no predictions of version %s: %s", version.number, error)
+            return None
+
+    def _files(self, run_id: str) -> RunFiles:
+        return RunFiles.of(self._client.get_run(run_id), self._client.tracking_uri)
 
     def add(self, model: ModelToRegister) -> Version:
         """Log a classifier to the run and register it as a new version.
@@ -120,7 +122,7 @@ class Registry:
                 (saved / _ON_TEST).write_bytes(model.on_test.encode())
             # A folder of its own, so that an earlier version of another trial keeps its files.
             place = _place(model.trial)
-            persistently(self._client.log_artifacts, self._run_id, str(saved), place)
+            self._files(self._run_id).add(saved, place)
             return self._add_version(model, place)
 
     def move(self, alias: Alias, version: Version) -> None:
@@ -130,7 +132,7 @@ class Registry:
             UserError: MLflow refuses.
         """
         with self._refusals():
-            persistently(self._client.set_registered_model_alias, self._name, alias, version.number)
+            self._client.set_registered_model_alias(self._name, alias, version.number)
             for other in get_args(Alias):
                 if other != alias and self.at(other) == version:
                     persistently(self._client.delete_registered_model_alias, self._name, other)
@@ -154,7 +156,7 @@ class Registry:
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-        run = persistently(self._client.get_run, self._run_id)
+        run = self._client.get_run(self._run_id)
         own = {_TRIAL: model.trial, _TEST_SPLIT: model.test_split}
         return _version(
             persistently(

@@ -17,7 +17,7 @@ def needs_right(what: str, remedy: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not _is_denied(error):
+        if not is_denied(error):
             raise
         user = os.environ.get("MLFLOW_TRACKING_USERNAME")
         who = f"the user {user!r}" if user else "this user"
@@ -32,7 +32,7 @@ def writes_to(experiment: str) -> AbstractContextManager[None]:
     )
 
 
-def _is_denied(error: Exception) -> bool:
+def is_denied(error: Exception) -> bool:
     """Whether a permission is missing; for files, requests raises the error."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     return status == 403 or getattr(error, "error_code", None) == "PERMISSION_DENIED"

@@ -22,7 +22,7 @@ from sweeps.tracking.address import (
     tracking_uri,
 )
 from sweeps.tracking.experiment import our_experiments
-from sweeps.tracking.mlflow_internals import follow_move
+from sweeps.tracking.kept_address import follow_storage
 from sweeps.tracking.sqlite import sqlite_path
 from sweeps.tracking.view import leaderboard_link
 
@@ -46,8 +46,11 @@ def serve(storage: str, host: str, port: int) -> None:
     if path is not None and not path.exists():
         raise UserError(f"{uri} has no runs yet; `calsweep run quickstart` makes some")
     _check_free(host, port)
-    if path is not None:
-        follow_move(path)
+    if not follow_storage(uri, storage):
+        print(
+            "A sweep of this storage runs where the storage has another path: files of runs are "
+            "shown here once it has ended"
+        )
     print("Starting the MLflow UI ...", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # also ends the server
     command = ["--host", host, "--port", str(port), "--workers", "1"]

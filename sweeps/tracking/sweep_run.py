@@ -18,6 +18,7 @@ from sweeps.store.identity import Identity, read_environment, read_identity
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.run import DESCRIPTION, KILLED, RANK, SWEEP, is_statistic, sweep_parameters
 from sweeps.tracking.run_content import dataset_entity, description, running_description
+from sweeps.tracking.run_files import RunFiles
 
 _COMMIT = "mlflow.source.git.commit"
 
@@ -42,7 +43,7 @@ class SweepRun:
         run = found or self._make(experiment_id, environment or {})
         self.id = str(run.info.run_id)
         self._began = run.info.start_time
-        self._files_left: dict[str, str] | None = None
+        self._run_files = RunFiles.of(run, client.tracking_uri)
         self._describe(run, identity)
         self._has_answer = store.load_answer() is not None
         if run.info.status != "RUNNING" and not self._has_answer:
@@ -71,8 +72,7 @@ class SweepRun:
         parameters = sweep_parameters(self._plan, identity.digest if identity else None)
         log(self._client, self.id, params=missing(parameters, run.data.params))
         skipped = read_skipped(self._store.folder)
-        for name, text in (self.files | ({SKIPPED: skipped} if skipped else {})).items():
-            self._client.log_text(self.id, text, name)
+        self._run_files.write(self.files | ({SKIPPED: skipped} if skipped else {}))
         if identity is not None and not (run.inputs and run.inputs.dataset_inputs):
             data = DatasetInput(dataset_entity(self._plan, identity), [])
             self._client.log_inputs(self.id, datasets=[data])
@@ -114,14 +114,10 @@ class SweepRun:
             tags["verdict"] = summary["verdict"]
         tags["candidates"] = str(summary["candidates"])
         log(self._client, self.id, metrics=metrics, tags=tags)
-        self._client.log_dict(self.id, summary, "selection.json")
+        self._run_files.write({"selection.json": json.dumps(summary, indent=2)})
 
     def end(self, ending: Ending) -> None:
-        if self._files_left is None:
-            self._files_left = dict(ending.files())
-        for name, text in list(self._files_left.items()):
-            self._client.log_text(self.id, text, name)
-            del self._files_left[name]  # after a lost reply, only the others are written again
+        self._run_files.write(ending.files())
         self.terminate(ending)
 
     def terminate(self, ending: Ending) -> None:

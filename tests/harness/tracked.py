@@ -142,12 +142,19 @@ def runs_of(storage: Path, sweep: str) -> dict[str, Run]:
     return runs
 
 
+def write_whole(mirror: Mirror, record: TrialRecord) -> None:
+    """Write a trial, with its files if it has ended."""
+    mirror.show(record)
+    if record.state != "running":
+        mirror.complete(record)
+
+
 def mirrored(store: SweepStore) -> None:
     """Write a stored sweep to its MLflow."""
     sweep, records = store.load_sweep(), store.load_records()
     ended = ending_of(records, sweep, store)
     mirror = Mirror(Plan(sweep), store)
     for record in records:
-        mirror.sync(record)
+        write_whole(mirror, record)
     mirror.answer(ended)
     mirror.end(ended)

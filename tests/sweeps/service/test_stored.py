@@ -12,7 +12,14 @@ from sweeps.service.stored import stored_sweeps
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.reader import tracked_sweeps
 from tests.builders import baseline, new_store, trial
-from tests.harness.tracked import ending_of, make_mirror, make_records, make_store, make_sweep
+from tests.harness.tracked import (
+    ending_of,
+    make_mirror,
+    make_records,
+    make_store,
+    make_sweep,
+    write_whole,
+)
 
 
 def test_the_store_and_mlflow_have_the_same_best(tmp_path: Path) -> None:
@@ -21,7 +28,7 @@ def test_the_store_and_mlflow_have_the_same_best(tmp_path: Path) -> None:
         sweep = make_sweep(name, model={"name": "small_cnn", "width": 8})
         mirror = make_mirror(tmp_path, sweep, records, digest)
         for record in records:
-            mirror.sync(record)
+            write_whole(mirror, record)
         mirror.answer(ending_of(records, sweep))
         mirror.end(ending_of(records, sweep))
     here = best_settings(stored_sweeps(str(tmp_path)))
@@ -38,7 +45,7 @@ def test_mlflow_is_asked_where_others_write_too(
     sweep = make_sweep("theirs", tracking={"uri": uri})
     mirror = make_mirror(elsewhere, sweep, make_records())
     for record in make_records():
-        mirror.sync(record)
+        write_whole(mirror, record)
     make_store(tmp_path, make_sweep("mine"), make_records())
     assert [e["sweep"] for e in find_best(str(tmp_path)).entries] == ["mine"]
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)

@@ -35,6 +35,7 @@ from tests.harness.tracked import (
     make_store,
     make_sweep,
     runs_of,
+    write_whole,
 )
 from trainables.contract.setting import Setting
 from trainables.files.checkpoints import save_checkpoint
@@ -134,8 +135,8 @@ def test_writing_it_all_again_adds_nothing(storage: Path, written: list[TrialRec
     sweep = make_sweep("whole")
     mirror = Mirror(Plan(sweep), SweepStore(str(storage), "whole"))
     for record in written:
-        mirror.sync(record)
-        mirror.sync(record)
+        write_whole(mirror, record)
+        write_whole(mirror, record)
     assert contents(storage, "whole") == before
 
 
@@ -143,15 +144,19 @@ def test_a_writer_continues_where_another_died(storage: Path, written: list[Tria
     sweep, records = make_sweep("crashed"), make_records()[:3]
     store = make_store(storage, sweep, records)
     first = Mirror(Plan(sweep), store)
-    first.sync(records[0])
-    first.sync(replace(records[1], state="running", ended=None, history=records[1].history[:2]))
+    write_whole(first, records[0])
+    write_whole(
+        first, replace(records[1], state="running", ended=None, history=records[1].history[:2])
+    )
     died = runs_of(storage, "crashed")
     # The last checkpoint was damaged, so an epoch was trained again.
     records[1].history[1] |= {"timestamp": 1e9 + 50}
     second = Mirror(Plan(sweep), store)
-    second.sync(replace(records[1], state="running", ended=None, history=records[1].history[:1]))
+    write_whole(
+        second, replace(records[1], state="running", ended=None, history=records[1].history[:1])
+    )
     for record in records:
-        second.sync(record)
+        write_whole(second, record)
     found = contents(storage, "crashed")
     assert sorted(found) == ["", "0", "1", "2"]
     assert all(found[number][0] == run.info.run_id for number, run in died.items())
@@ -209,7 +214,7 @@ def test_a_deleted_experiment_stays_deleted_and_stops_nothing(fresh: Path) -> No
     sweep, records = make_sweep("later"), make_records()[:2]
     mirror = make_mirror(fresh, sweep, records)
     for record in records:
-        mirror.sync(record)
+        write_whole(mirror, record)
     experiment = client.get_experiment(runs_of(fresh, "later")[""].info.experiment_id)
     assert experiment.name == "digits (2)"
     assert [e.name for e in client.search_experiments()] == ["digits (2)", "Default"]
@@ -227,7 +232,7 @@ def test_an_experiment_that_somebody_else_made_is_joined(fresh: Path) -> None:
     sweep, records = make_sweep("guest"), make_records()[:2]
     mirror = make_mirror(fresh, sweep, records)
     for record in records:
-        mirror.sync(record)
+        write_whole(mirror, record)
     assert client.get_experiment(theirs).tags["owner"] == "somebody else"
     (tracked,) = tracked_sweeps(tracking_uri(str(fresh)))
     assert [record.number for record in tracked.records] == [0, 1]
@@ -238,7 +243,7 @@ def test_hyperparameters_are_not_mistaken_for_the_recipe(fresh: Path) -> None:
     losses = [{"name": "focal", "hyperparameters": {"gamma": 1.0}}]
     sweep = make_sweep("own", losses=losses, training={"epochs": 3, "lr": 0.1})
     record = replace(make_records()[0], role="search", setting=Setting("my_losses:Mine", own))
-    make_mirror(fresh, sweep, [record]).sync(record)
+    write_whole(make_mirror(fresh, sweep, [record]), record)
     parameters = runs_of(fresh, "own")["0"].data.params
     assert (parameters["lr"], parameters["loss.lr"]) == ("0.1", "0.33")
     assert (parameters["seed"], parameters["loss.seed"]) == ("0", "7")
@@ -260,7 +265,7 @@ def test_a_run_keeps_the_parameters_that_an_earlier_version_wrote(fresh: Path) -
     run = client.create_run(parent.info.experiment_id, tags=tags)
     client.log_param(run.info.run_id, "gamma", "      0.333333")  # MLflow does not allow changes
     again = Mirror(Plan(sweep), SweepStore(str(fresh), "upgraded"))
-    again.sync(records[1])
+    write_whole(again, records[1])
     parameters = runs_of(fresh, "upgraded")["1"].data.params
     assert parameters["gamma"] == "      0.333333" and parameters["loss"] == "focal"
 
@@ -271,7 +276,7 @@ def test_any_path_may_hold_the_storage(tmp_path: Path, name: str) -> None:
     storage.mkdir(parents=True)
     shutil.copyfile(empty_database(), storage / "mlflow.db")
     sweep, (record, *_) = make_sweep("odd"), make_records()
-    make_mirror(storage, sweep, [record]).sync(record)
+    write_whole(make_mirror(storage, sweep, [record]), record)
     uri = tracking_uri(str(storage))
     (tracked,) = tracked_sweeps(uri)
     assert [r.number for r in tracked.records] == [0]
@@ -309,7 +314,7 @@ def test_metrics_that_a_trial_gets_later_are_added(fresh: Path) -> None:
     sweep, records = make_sweep("later-metrics"), make_records()[:3]
     mirror = make_mirror(fresh, sweep, records)
     for record in records:
-        mirror.sync(record)
+        write_whole(mirror, record)
     records[0].complete({**records[0].outcome, "test_auroc": 0.75, "test_ece_low": 0.01})
     mirror.answer(ending_of(records, sweep))
     run, client = runs_of(fresh, sweep.name)["0"], client_of(fresh)
@@ -430,10 +435,10 @@ def test_a_run_whose_making_was_not_confirmed_is_not_made_again(
 
     monkeypatch.setattr(MlflowClient, "create_run", lose_the_answer)
     with pytest.raises(ConnectionError):  # the run of the sweep
-        mirror.sync(record)
+        write_whole(mirror, record)
     with pytest.raises(RunUnansweredError, match="the response was lost"):
-        mirror.sync(record)
-    mirror.sync(record)
+        write_whole(mirror, record)
+    write_whole(mirror, record)
     assert len(asked) == 2
     assert runs_of(fresh, "lost").keys() == {"", "0"}  # checks that no run exists twice
     assert runs_of(fresh, "lost")["0"].info.status == "FINISHED"
@@ -447,7 +452,7 @@ def test_of_two_runs_of_a_trial_the_empty_one_is_passed_over(fresh: Path) -> Non
     tags = run_tags(Plan(sweep), store.sweep_id(), record, runs[""].info.run_id)
     for start in (1, 2 * int(1000 * record.started)):  # listed before the other run, and after it
         client.create_run(runs["0"].info.experiment_id, start_time=start, tags=tags)
-    Mirror(Plan(sweep), store).sync(record)
+    write_whole(Mirror(Plan(sweep), store), record)
     assert client.get_run(runs["0"].info.run_id).info.status == "FINISHED"
 
 
@@ -459,7 +464,7 @@ def test_any_experiment_has_a_folder_for_each_trial(fresh: Path, label: str, fol
     sweep, records = make_sweep("odd", tracking={"experiment": label}), make_records()[:2]
     mirror = make_mirror(fresh, sweep, records)
     for record in records:
-        mirror.sync(record)
+        write_whole(mirror, record)
     runs, client = runs_of(fresh, "odd"), client_of(fresh)
     assert client.get_experiment(runs[""].info.experiment_id).name == label
     for record in records:
@@ -475,7 +480,7 @@ def test_an_experiment_of_an_earlier_version_keeps_trials_apart(fresh: Path) -> 
     sweep, records = make_sweep("old", tracking={"experiment": "birds#1"}), make_records()[:2]
     mirror = make_mirror(fresh, sweep, records)
     for record in records:
-        mirror.sync(record)
+        write_whole(mirror, record)
     runs = runs_of(fresh, "old")
     for record in records:
         path = client.download_artifacts(runs[str(record.number)].info.run_id, "reliability.svg")

@@ -13,14 +13,26 @@ from mlflow import MlflowClient
 from mlflow.tracking._tracking_service import utils
 
 from sweeps.errors import UserError
+from sweeps.search.plan import Plan
 from sweeps.service.running import resume_sweep
 from sweeps.service.upkeep import sync_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import tracking_uri
-from sweeps.tracking.kept_address import address_files, tracking_uri_of
+from sweeps.tracking.kept_address import address_files, follow_storage, tracking_uri_of
+from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
 from tests.builders import new_store
-from tests.harness.tracked import client_of, keep_answer, make_records, make_store, make_sweep
+from tests.harness.tracked import (
+    client_of,
+    ending_of,
+    keep_answer,
+    make_records,
+    make_store,
+    make_sweep,
+    runs_of,
+    write_whole,
+)
 
 SERVER = "http://127.0.0.1:9"
 
@@ -121,6 +133,54 @@ def test_a_moved_storage_takes_its_runs_along(
     assert version.source.startswith(f"{there.as_uri()}/artifacts/")
 
 
+def test_two_paths_of_one_storage_share_the_files_of_their_runs(
+    fresh: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a container and its host: at the other path, the stored one does not exist."""
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    sweep, other, records = make_sweep("running"), make_sweep("other"), make_records()[:3]
+    store = make_store(fresh, sweep, records)
+    make_store(fresh, other, records[:1])
+    ending = ending_of(records, sweep, store)
+    elsewhere = f"file://{fresh.parent}/elsewhere"
+
+    def as_seen_from_elsewhere() -> None:
+        with sqlite3.connect(fresh / "mlflow.db") as connection:
+            for table, place in (("experiments", "artifact_location"), ("runs", "artifact_uri")):
+                connection.execute(
+                    f"UPDATE {table} SET {place} = replace({place}, ?, ?)",
+                    (fresh.as_uri(), elsewhere),
+                )
+
+    mirror = Mirror(Plan(sweep), store)
+    write_whole(mirror, records[0])
+    as_seen_from_elsewhere()
+    with store.locked():
+        sync_sweep("other", str(fresh))
+        uris = {run.info.artifact_uri for run in runs_of(fresh, "running").values()}
+        assert all(uri.startswith(elsewhere) for uri in uris)  # it runs: nothing is rewritten
+        for record in records[1:]:
+            write_whole(mirror, record)
+        mirror.answer(ending)
+        mirror.end(ending)
+        (tracked, _) = tracked_sweeps(tracking_uri(str(fresh)))
+        assert "name: " in read_sweep_file(tracking_uri(str(fresh)), str(tracked.parent_id))
+    assert not (fresh.parent / "elsewhere").exists()
+    keep_answer(store, records, sweep)
+    places = {
+        n: fresh / "artifacts/digits" / r.info.run_id / "artifacts"
+        for n, r in runs_of(fresh, "running").items()
+    }
+    before = {number: set(place.rglob("*")) for number, place in places.items()}
+    assert all(before.values())
+    shutil.rmtree(places["1"].parent)  # it was in a container that is gone
+    shutil.rmtree(places[""].parent)
+    assert sync_sweep("running", str(fresh)).trials == 3
+    assert {number: set(place.rglob("*")) for number, place in places.items()} == before
+    uris = {run.info.artifact_uri for run in runs_of(fresh, "running").values()}
+    assert all(uri.startswith(fresh.as_uri()) for uri in uris)
+
+
 def test_places_of_others_stay(fresh: Path) -> None:
     client = client_of(fresh)
     (elsewhere := fresh.parent / "theirs" / "artifacts" / "mine").mkdir(parents=True)
@@ -131,21 +191,25 @@ def test_places_of_others_stay(fresh: Path) -> None:
     }
     for name, place in places.items():
         client.create_experiment(name, place)
-    (experiments := client_of(fresh)).search_experiments()
+    assert follow_storage(tracking_uri(str(fresh)), str(fresh))
+    experiments = client_of(fresh)
     assert {n: experiments.get_experiment_by_name(n).artifact_location for n in places} == places
 
 
 def test_a_file_that_is_no_database_is_left_to_mlflow(tmp_path: Path) -> None:
     from sweeps.tracking.mlflow_internals import follow_move
 
+    def is_in_use() -> bool:
+        return False
+
     for content in (b"no database", b""):
         (tmp_path / "mlflow.db").write_bytes(content)
-        follow_move(tmp_path / "mlflow.db")
+        follow_move(tmp_path / "mlflow.db", is_in_use)
         assert (tmp_path / "mlflow.db").read_bytes() == content
     with sqlite3.connect(tmp_path / "mlflow.db") as connection:  # of a future MLflow
         connection.execute("CREATE TABLE experiments (artifact_location TEXT)")
         connection.execute("INSERT INTO experiments VALUES ('file:///gone/artifacts/x')")
-    follow_move(tmp_path / "mlflow.db")
+    follow_move(tmp_path / "mlflow.db", is_in_use)
     with sqlite3.connect(tmp_path / "mlflow.db") as connection:
         ((place,),) = connection.execute("SELECT * FROM experiments").fetchall()
     assert place == f"{tmp_path.as_uri()}/artifacts/x"

@@ -29,6 +29,7 @@ from tests.harness.tracked import (
     make_store,
     make_sweep,
     runs_of,
+    write_whole,
 )
 
 
@@ -38,7 +39,7 @@ def test_two_sweeps_of_one_name_are_kept_apart(
     uri = tracking_uri(str(storage))
     sweep = make_sweep("whole", tracking={"uri": uri}, model={"name": "resnet18_cifar"})
     record = replace(make_records()[0], history=[])
-    Mirror(Plan(sweep), make_store(tmp_path, sweep, [record])).sync(record)
+    write_whole(Mirror(Plan(sweep), make_store(tmp_path, sweep, [record])), record)
     found = [s for s in tracked_sweeps(uri) if s.name == "whole"]
     assert sorted(len(s.records) for s in found) == [1, len(written)]
     assert len({s.parent_id for s in found}) == 2
@@ -104,7 +105,7 @@ def test_any_name_of_a_model_is_found(fresh: Path, name: str) -> None:
     for number, model in enumerate((name, "small_cnn")):
         sweep = make_sweep(f"named{number}", model={"name": model})
         record = make_records()[0]
-        make_mirror(fresh, sweep, [record]).sync(record)
+        write_whole(make_mirror(fresh, sweep, [record]), record)
     (found,) = tracked_sweeps(tracking_uri(str(fresh)), model=name)
     assert (found.name, found.model) == ("named0", name)
 
@@ -118,7 +119,7 @@ def test_sweeps_are_reported_apart_by_data_and_options(fresh: Path) -> None:
         ("split", "bbbbbbbbbbbb", "small_cnn"),
         ("wide", "aaaaaaaaaaaa", wide),
     ):
-        make_mirror(fresh, make_sweep(name, model=model), [first], digest).sync(first)
+        write_whole(make_mirror(fresh, make_sweep(name, model=model), [first], digest), first)
     uri, client = tracking_uri(str(fresh)), client_of(fresh)
     names = {e.experiment_id: e.name for e in client.search_experiments()}
     assert set(names.values()) == {"Default", "digits-aaaaaa", "digits-bbbbbb"}
@@ -136,19 +137,19 @@ def test_sweeps_are_reported_apart_by_data_and_options(fresh: Path) -> None:
 def test_sweeps_without_a_digest_are_not_compared_with_others(fresh: Path) -> None:
     first, *_ = make_records()
     for name in ("one", "same"):
-        make_mirror(fresh, make_sweep(name), [first]).sync(first)
+        write_whole(make_mirror(fresh, make_sweep(name), [first]), first)
     assert len(best_settings(tracked_sweeps(tracking_uri(str(fresh))))) == 2
 
 
 def test_a_sweep_from_before_that_continues_stays_in_its_experiment(fresh: Path) -> None:
     sweep, (first, second, *_) = make_sweep("old"), make_records()
-    make_mirror(fresh, sweep, [first]).sync(first)
+    write_whole(make_mirror(fresh, sweep, [first]), first)
     store = SweepStore(str(fresh), "old")
     for name, data in identity_files(Identity("aaaaaaaaaaaa", {}, 10, {})).items():
         store.folder.write(name, data)
     again = Mirror(Plan(sweep), store)
-    again.sync(first)
-    again.sync(second)
+    write_whole(again, first)
+    write_whole(again, second)
     runs = runs_of(fresh, "old")
     assert sorted(runs) == ["", "0", "1"]
     (tracked,) = tracked_sweeps(tracking_uri(str(fresh)))

@@ -18,8 +18,8 @@ from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from sweeps.errors import UserError
 from sweeps.service.upkeep import sync_sweep
 from sweeps.store.sweep_store import SweepStore
-from sweeps.tracking import address, refusals
-from sweeps.tracking.refusals import is_refusal
+from sweeps.tracking import address, retrying
+from sweeps.tracking.retrying import is_refusal
 from sweeps.tracking.writer import MlflowWriter
 from tests.harness.tracked import (
     ending_of,
@@ -29,11 +29,12 @@ from tests.harness.tracked import (
     make_store,
     make_sweep,
     runs_of,
+    write_whole,
 )
 
 CALLS = [
-    *("create_experiment", "create_run", "get_experiment", "get_run", "log_artifacts", "log_batch"),
-    *("log_dict", "log_inputs", "log_text", "search_experiments", "search_runs", "set_tag"),
+    *("create_experiment", "create_run", "get_experiment", "get_run", "log_artifact", "log_batch"),
+    *("log_inputs", "search_experiments", "search_runs", "set_tag"),
     *("set_experiment_tag", "set_terminated", "update_run", "get_metric_history"),
 ]
 LOST = "API request failed with exception ('Connection aborted.', RemoteDisconnected())"
@@ -44,7 +45,7 @@ def failing(
 ) -> None:
     """Let calls of MLflow's client, or of its folder of files, fail after they were carried out."""
     for name in names or CALLS:
-        place = LocalArtifactRepository if name == "log_artifacts" else MlflowClient
+        place = LocalArtifactRepository if name == "log_artifact" else MlflowClient
         whole = getattr(place, name)
 
         def call(*arguments: Any, name: str = name, whole: Any = whole, **options: Any) -> Any:
@@ -60,7 +61,7 @@ def failing(
 def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweeps.tracking.writer._PAUSE_SECONDS", 0.01)
     monkeypatch.setattr("sweeps.tracking.writer._LONGEST_PAUSE_SECONDS", 0.02)
-    monkeypatch.setattr(refusals, "_SECONDS", (0.0,) * 30)
+    monkeypatch.setattr(retrying, "_PAUSES", (0.0,) * 2)
     monkeypatch.setattr(address, "_PAUSES", (0.0, 0.0))
 
 
@@ -95,15 +96,13 @@ def test_sync_retries_lost_replies(fresh: Path, monkeypatch: pytest.MonkeyPatch)
     assert {run.info.status for run in runs_of(fresh, "synced").values()} == {"FINISHED"}
 
 
-@pytest.mark.parametrize(
-    ("name", "refused"), [("log_text", False), ("set_terminated", True), ("log_dict", False)]
-)
+@pytest.mark.parametrize(("name", "refused"), [("log_artifact", False), ("set_terminated", True)])
 def test_the_sweeps_own_run_gets_as_many_tries_as_a_trial(
     fresh: Path, monkeypatch: pytest.MonkeyPatch, name: str, refused: bool
 ) -> None:
     sweep, records = make_sweep("own"), make_records()[:1]
     mirror = make_mirror(fresh, sweep, records)
-    mirror.sync(records[0])
+    write_whole(mirror, records[0])
     code = codes.INVALID_PARAMETER_VALUE if refused else codes.INTERNAL_ERROR
     faults = [MlflowException(LOST, code) for _ in range(2)]
     with monkeypatch.context() as patch:
@@ -121,7 +120,7 @@ def test_refusals_are_counted_from_the_last_success(
     """Two refusals while a run is shown and two while its files are added are not four."""
     sweep, records = make_sweep("counted"), make_records()[:1]
     mirror = make_mirror(fresh, sweep, records)
-    left = {"log_batch": 2, "log_artifacts": 2}
+    left = {"log_batch": 2, "log_artifact": 2}
 
     def refuses(name: str) -> Exception | None:
         left[name] -= 1

@@ -19,7 +19,6 @@ from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import tracked_sweeps
 from sweeps.tracking.writer import MlflowWriter
-from tests.builders import Noted
 from tests.harness.tracked import (
     client_of,
     ending_of,
@@ -29,6 +28,7 @@ from tests.harness.tracked import (
     make_store,
     make_sweep,
     runs_of,
+    write_whole,
 )
 
 
@@ -74,18 +74,14 @@ def test_a_trial_whose_files_are_damaged_holds_up_no_other(
     with caplog.at_level("ERROR", logger="calsweep"):
         assert writer.close(patience=60) == 1
     assert re.search(r"trial 1: its files in .*damaged/trials/00001: .*[Pp]arquet", caplog.text)
-    assert writer.behind == 0
+    assert writer.outbox.trials == 0
     statuses = {n: run.info.status for n, run in runs_of(storage, "damaged").items()}
     assert statuses == {"": "KILLED", "0": "FINISHED", "1": "KILLED", "2": "FINISHED"}
     with pytest.raises(SweepFailedError, match=r"not in MLflow in full:\ntrial 1: its files in"):
         sync_sweep("damaged", str(storage))
     store.trial_folder(1).write("predictions_test.parquet", whole)
     keep_answer(store, records, sweep)
-    left: list[str] = []
-    assert sync_sweep("damaged", str(storage), Noted(left)).trials == 3
-    assert left == [
-        f"Writing to MLflow, {trials} left" for trials in ("3 trials", "2 trials", "1 trial")
-    ]
+    assert sync_sweep("damaged", str(storage)).trials == 3
     statuses = {n: run.info.status for n, run in runs_of(storage, "damaged").items()}
     assert set(statuses.values()) == {"FINISHED"}
 
@@ -116,8 +112,10 @@ def test_a_deleted_run_stops_no_other(fresh: Path, caplog: pytest.LogCaptureFixt
     sweep, records = make_sweep("pruned"), make_records()[:3]
     store = make_store(fresh, sweep, records)
     mirror = Mirror(Plan(sweep), store)
-    mirror.sync(replace(records[1], state="running", ended=None, history=records[1].history[:1]))
-    mirror.sync(replace(records[0], state="running", ended=None, history=[]))
+    write_whole(
+        mirror, replace(records[1], state="running", ended=None, history=records[1].history[:1])
+    )
+    mirror.show(replace(records[0], state="running", ended=None, history=[]))
     client, runs = client_of(fresh), runs_of(fresh, "pruned")
     client.delete_run(runs["1"].info.run_id)
     writer = MlflowWriter(mirror)
@@ -141,7 +139,7 @@ def test_a_run_that_cannot_be_uploaded_stops_no_other(
 ) -> None:
     sweep, records = make_sweep("uploaded"), make_records()[:3]
     mirror = make_mirror(fresh, sweep, records)
-    mirror.sync(replace(records[0], state="running", ended=None))
+    mirror.show(replace(records[0], state="running", ended=None))
     run_id = runs_of(fresh, "uploaded")["0"].info.run_id
     place = fresh / "artifacts" / "digits" / run_id
     place.parent.mkdir(exist_ok=True, parents=True)
@@ -165,7 +163,7 @@ def test_a_run_that_cannot_be_uploaded_stops_no_other(
 def test_a_deleted_parent_ends_no_sweep_and_comes_back_with_sync(fresh: Path) -> None:
     sweep, records = make_sweep("orphaned"), make_records()[:3]
     mirror = make_mirror(fresh, sweep, records)
-    mirror.sync(records[0])
+    write_whole(mirror, records[0])
     client, parent = client_of(fresh), runs_of(fresh, "orphaned")[""].info.run_id
     client.delete_run(parent)
     writer = MlflowWriter(mirror)
@@ -185,7 +183,7 @@ def test_a_deleted_parent_ends_no_sweep_and_comes_back_with_sync(fresh: Path) ->
 def test_an_experiment_deleted_while_a_sweep_runs_is_written_anew_by_sync(fresh: Path) -> None:
     sweep, records = make_sweep("swept"), make_records()[:3]
     mirror = make_mirror(fresh, sweep, records)
-    mirror.sync(records[0])
+    write_whole(mirror, records[0])
     (experiment,) = client_of(fresh).search_experiments(filter_string="tags.calsweep = '1'")
     client_of(fresh).delete_experiment(experiment.experiment_id)
     writer = MlflowWriter(mirror)
@@ -213,7 +211,7 @@ def test_what_is_shown_comes_first_and_files_last(
     sweep, records = make_sweep("ordered"), make_records()[:3]
     writer = MlflowWriter(make_mirror(fresh, sweep, records))
     for record in records:
-        writer._pending[record.number] = record  # all together, as after a resume
+        writer.outbox.put(record)  # all together, as after a resume
     assert writer.close(60, ending_of(records, sweep)) == 0
     assert order == [*["show"] * 3, "answer", *["complete"] * 3, "end"]
     assert {run.info.status for run in runs_of(fresh, "ordered").values()} == {"FINISHED"}
@@ -253,7 +251,7 @@ def test_runs_of_an_interrupted_sweep_are_killed_and_reopened(fresh: Path) -> No
     mirror = Mirror(Plan(sweep), store)
     mirror.show(running)
     assert statuses() == {"": "RUNNING", "0": "FINISHED", "1": "RUNNING"}
-    mirror.sync(records[1])
+    write_whole(mirror, records[1])
     mirror.suspend()
     assert statuses() == {"": "KILLED", "0": "FINISHED", "1": "FINISHED"}
 

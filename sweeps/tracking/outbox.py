@@ -1,0 +1,183 @@
+"""What MLflow still lacks of a sweep."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from sweeps.results.result import Ending
+from sweeps.search.record import TrialRecord
+from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
+from sweeps.tracking.refusals import RunDeletedError, RunRefusedError, RunUnansweredError
+
+logger = logging.getLogger("calsweep")
+
+_TRIES: Final = 3  # of a run that MLflow refuses
+_OWN: Final = -1  # instead of a trial number: the sweep's own run
+
+
+class Lacking(NamedTuple):
+    """How many trials are to be shown and to be filed, and what is to come of the sweep's end."""
+
+    shown: int
+    filed: int
+    answer: bool
+    end: bool
+
+
+class Outbox:
+    """What MLflow lacks of a sweep.
+
+    A trial is shown (parameters, metrics, state) whenever it changes, and filed once it has ended.
+    The sweep is answered when all trials are shown, and ended when all are filed. What is refused
+    several times in a row, or was deleted in MLflow, is given up. All methods are thread-safe.
+
+    Attributes:
+        refused: Trials that were given up, and why; -1 is the sweep's own run.
+        deleted: Trials whose runs a user deleted in MLflow.
+        later: Why something is tried again; None after a pass without such a reason.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._to_show: dict[int, TrialRecord] = {}
+        self._to_file: dict[int, TrialRecord] = {}
+        self._ending: Ending | None = None
+        self._answered = False
+        self._refusals: Counter[int] = Counter()
+        self.refused: dict[int, str] = {}
+        self.deleted: set[int] = set()
+        self.later: Exception | None = None
+
+    def put(self, record: TrialRecord) -> None:
+        """A trial has changed."""
+        with self._lock:
+            if record.number not in self.refused and record.number not in self.deleted:
+                self._to_show[record.number] = record
+
+    def finish(self, ending: Ending) -> None:
+        """The sweep has ended."""
+        self._ending = ending
+
+    @property
+    def lacking(self) -> Lacking:
+        with self._lock:
+            ends = self._ending is not None
+            answer = ends and not self._answered
+            return Lacking(len(self._to_show), len(self._to_file), answer, ends)
+
+    @property
+    def trials(self) -> int:
+        """Number of trials that MLflow lacks, and may still get."""
+        with self._lock:
+            return len(self._to_show.keys() | self._to_file.keys())
+
+    @property
+    def refused_trials(self) -> int:
+        """Number of trials that MLflow lacks, and will not get."""
+        return len(self.refused.keys() - {_OWN})
+
+    @property
+    def fault(self) -> str | None:
+        """Why the last one was given up; None if none was."""
+        return next(reversed(self.refused.values()), None)
+
+    def to_show(self) -> list[TrialRecord]:
+        with self._lock:
+            return list(self._to_show.values())
+
+    def to_file(self) -> list[TrialRecord]:
+        with self._lock:
+            return list(self._to_file.values())
+
+    def show(self, record: TrialRecord, show: Callable[[TrialRecord], None]) -> None:
+        """Show a trial, which may change meanwhile."""
+        before = _stage(record)
+        if self._attempt(record, show):
+            with self._lock:
+                if before.state != "running":
+                    self._to_file[record.number] = record
+                if _stage(record) == before:
+                    self._to_show.pop(record.number, None)
+
+    def file(self, record: TrialRecord, complete: Callable[[TrialRecord], None]) -> None:
+        """Add the files of a trial that has ended."""
+        if self._attempt(record, complete):
+            with self._lock:
+                self._to_file.pop(record.number, None)
+
+    def answer(self, answer: Callable[[Ending], None]) -> None:
+        """Write the result, if the sweep has ended and all trials are shown."""
+        if self._ending is not None and not self._answered and not self.lacking.shown:
+            self._answered = self._attempt_own(answer)
+
+    def end(self, end: Callable[[Ending], None]) -> None:
+        """End the sweep's own run, if nothing else is lacking."""
+        if self.lacking == (0, 0, False, True) and self._attempt_own(end):
+            self._ending = None
+
+    def _attempt_own(self, act: Callable[[Ending], None]) -> bool:
+        """Call a function on the sweep's own run; returns whether MLflow has taken it."""
+        assert self._ending is not None
+        try:
+            act(self._ending)
+        except RunUnansweredError as error:
+            self.later = error
+        except RunRefusedError as error:
+            if isinstance(error, RunDeletedError) or self._is_refused_again(_OWN):
+                self._ending = None
+                self._give_up(_OWN, error)
+            else:
+                self.later = error
+        else:
+            return True
+        return False
+
+    def _attempt(self, record: TrialRecord, act: Callable[[TrialRecord], None]) -> bool:
+        """Call a function on a trial's run; returns whether MLflow has taken it."""
+        number = record.number
+        try:
+            act(record)
+        except RunDeletedError as error:
+            logger.warning("%s, and stays so until it is restored there", error)
+            self.deleted.add(number)
+            self._drop(number)
+        except ArtifactError as error:
+            self._give_up(number, error)
+        except (FilesAwayError, RunUnansweredError) as error:
+            self.later = error
+        except RunRefusedError as error:
+            if self._is_refused_again(number):
+                self._give_up(number, error)
+            else:
+                self.later = error
+        else:
+            self._refusals.pop(number, None)
+            return True
+        return False
+
+    def _is_refused_again(self, number: int) -> bool:
+        self._refusals[number] += 1
+        return self._refusals[number] >= _TRIES
+
+    def _give_up(self, number: int, error: Exception) -> None:
+        logger.error("not in MLflow in full: %s", error)
+        self.refused[number] = str(error)
+        self._drop(number)
+
+    def _drop(self, number: int) -> None:
+        with self._lock:
+            self._to_show.pop(number, None)
+            self._to_file.pop(number, None)
+
+
+class _Stage(NamedTuple):
+    epochs: int
+    state: str
+
+
+def _stage(record: TrialRecord) -> _Stage:
+    return _Stage(len(record.history), record.state)
