@@ -7,46 +7,49 @@ import re
 import sys
 import threading
 import traceback
-from urllib.parse import urlsplit, urlunsplit
 
 REDACTED = "***"
 
 # Everything before the last @, because passwords may contain unquoted @ and /.
-_NAME_AND_PASSWORD = re.compile(r"://[^\s/?#@:\"<>]*:[^\s\"<>]*@")
+_NAME_AND_PASSWORD = re.compile(r"://[^\s/?#@:\"<>]*:(?:\"[^\"]*\"|[^\s\"<>]*)@")
 _TOKEN = re.compile(r"\b(https?)://[^\s/?#@:\"'<>]+@", re.IGNORECASE)
 _OPTION = re.compile(
-    r"([?&;][\w.-]*(?:password|passwd|pwd|secret|token|credential|signature|access_?key"
-    r"|account_?key|api_?key)[\w.-]*=)[^\s&;#\"'<>]+",
+    r"([?&;](?:[\w.-]*(?:password|passwd|pwd|secret|token|credential|signature|access_?key"
+    r"|account_?key|api_?key)[\w.-]*|sig|key|auth|code)=)[^\s&;#\"'<>]+",
     re.IGNORECASE,
 )
-# A connection string of the form `host=db user=me password=...`.
 # The path of a webhook is its password.
 _WEBHOOK = re.compile(r"(\bnotify[\"']?\s*[:=]\s*[\"']?https?://[^\s/\"']+/)[^\s\"'},]+")
-_SETTING = re.compile(r"((?:^|\s)(?:password|passwd|pwd)\s*=\s*)[^\s;&\"'<>]+", re.IGNORECASE)
+# A connection string of the form `host=db user=me password=...`.
+_SETTING = re.compile(
+    r"((?:^|\s)[\w.-]*(?:password|passwd|pwd)\s*=\s*)[^\s;&\"'<>]+", re.IGNORECASE
+)
+_QUOTED = re.compile(
+    r"((?:password|passwd|pwd)[\w.-]*[\"']?\s*[:=]\s*([\"']))(?:(?!\2)[^\n])+(?=\2)", re.IGNORECASE
+)
 
 
 def redact(text: str) -> str:
     """A text without the credentials in its addresses.
 
     ``s3://KEY:SECRET@bucket`` becomes ``s3://***@bucket``; the values of options such as
-    ``?secret_key=…``, and of ``password=…`` in a connection string, become ``***`` too, and the
-    path of a webhook, ``notify: https://host/***``.
+    ``?secret_key=…``, and of ``password=…`` in a connection string or ``"password": "…"``, become
+    ``***`` too, and the path of a webhook, ``notify: https://host/***``.
     """
     text = _NAME_AND_PASSWORD.sub(f"://{REDACTED}@", text)
     text = _TOKEN.sub(rf"\1://{REDACTED}@", text)
     text = _WEBHOOK.sub(rf"\1{REDACTED}", text)
+    text = _QUOTED.sub(rf"\1{REDACTED}", text)
     return _SETTING.sub(rf"\1{REDACTED}", _OPTION.sub(rf"\1{REDACTED}", text))
 
 
 def without_credentials(uri: str) -> str:
     """The same address without ``user:password@`` and options."""
-    if "://" not in uri:
+    scheme, mark, place = _NAME_AND_PASSWORD.sub("://", uri).partition("://")
+    if not mark:
         return uri
-    try:
-        parts = urlsplit(uri)
-    except ValueError:  # malformed addresses are reported elsewhere
-        return redact(uri)
-    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+    host, slash, path = re.split("[?#]", place)[0].partition("/")
+    return f"{scheme}://{host.rpartition('@')[2]}{slash}{path}"
 
 
 class RedactingFormatter(logging.Formatter):
@@ -70,4 +73,5 @@ def print_traceback(error: BaseException) -> None:
 
 def is_redacted(text: str) -> bool:
     """Whether credentials were left out of a text."""
-    return f"://{REDACTED}@" in text or f"={REDACTED}" in text or text.endswith(f"/{REDACTED}")
+    places = f"://{REDACTED}@", f"={REDACTED}", f'"{REDACTED}"', f"'{REDACTED}'"
+    return any(place in text for place in places) or text.endswith(f"/{REDACTED}")

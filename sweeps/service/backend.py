@@ -15,7 +15,7 @@ from sweeps.planning.devices import Machines
 from sweeps.search import clock
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from sweeps.search.trial_queue import TrialQueue
+from sweeps.search.trial_queue import Listener, TrialQueue
 from sweeps.store.sweep_store import SweepStore
 from sweeps.terminal.progress import Progress
 from trainables.contract.config import EncoderSetup, TrialSetup, trial_setting
@@ -52,7 +52,12 @@ class Backend(Machines, Protocol):
 
 @dataclass(frozen=True)
 class RunningSweep:
-    """A sweep that runs, and what it works with; ``code`` is the digest of the user's."""
+    """A sweep that runs, and what it works with.
+
+    Attributes:
+        code: The digest of the user's code.
+        listeners: Called with a record whenever it has changed.
+    """
 
     plan: Plan
     store: SweepStore
@@ -60,6 +65,7 @@ class RunningSweep:
     backend: Backend
     progress: Progress
     code: str
+    listeners: tuple[Listener, ...] = ()
 
 
 def train(running: RunningSweep, queue: TrialQueue, encoder: EncoderSetup | None) -> None:

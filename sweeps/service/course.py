@@ -85,6 +85,7 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
             progress.tick,
             Rehearsal(plan, dataset, progress, running.backend.nodes).take,
             first_epochs.take,
+            *running.listeners,
         ),
         take_look=partial(take_look, plan, store),
     )
@@ -179,13 +180,17 @@ def _register(running: RunningSweep, ranking: Ranking, fault: str | None) -> Non
     sweep = StoredSweep(running.store, running.plan, ranking)
     assert isinstance(dataset, Dataset)  # custom loops are refused
     progress.stage("Registering the recommended classifier in MLflow")
+    again = calsweep_command(f"export {sweep.plan.name} --register", sweep.store.storage)
     try:
         if fault is not None:
             raise UserError("MLflow is not up to date")
         registered = register_recommended(sweep, lambda: dataset)
+    except KeyboardInterrupt:
+        raise SweepInterruptedError(
+            f"interrupted; the sweep has finished, and {again} registers its classifier"
+        ) from None
     except Exception as error:  # the model cannot be traced, or MLflow fails
         logger.error("the recommended classifier is not registered", exc_info=error)
-        again = calsweep_command(f"export {sweep.plan.name} --register", sweep.store.storage)
         progress.notice(f"not registered in MLflow: {first_line(error)}; {again} tries again")
     else:
         progress.notice(f"registered: {registered}")

@@ -1,61 +1,212 @@
-"""A message to a webhook when a sweep has ended."""
+"""Messages to a webhook: a sweep has ended, makes no progress, or many of its trials fail."""
 
 from __future__ import annotations
 
+import os
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
-from urllib.parse import urlsplit
+from dataclasses import asdict, dataclass
+from typing import Final
+from urllib.parse import urljoin, urlsplit
 
+from sweeps.errors import UserError
+from sweeps.messages.formatting import counted
 from sweeps.messages.redaction import redact
 from sweeps.messages.reporter import Reporter
+from sweeps.results.so_far import SweepState
+from sweeps.search.record import TrialRecord
 from sweeps.service.stored import StoredSweep
 from sweeps.store.state import ended_state, failure_of
-from sweeps.store.sweep_store import SweepStore
+from sweeps.store.sweep_store import SweepStore, storage_faults
+from sweeps.sweep_file.sections.resources import TrackingSection
 
-_SECONDS = 10.0
-_ENDED = {"finished": "has finished", "failed": "has failed", "stopped": "was stopped"}
+_SECONDS: Final = 10.0  # for all tries of one message
+_PAUSES: Final = 0.5, 1.5  # seconds between tries
+_REDIRECTIONS: Final = 5
+_SAME_REQUEST: Final = 301, 302, 307, 308  # redirections, after which a webhook expects a POST
+_ENDED: Final[dict[SweepState, str]] = {
+    "finished": "has finished",
+    "failed": "has failed",
+    "stopped": "was stopped",
+}
+_SENT: Final = "announced"  # in the sweep's folder: the end that was announced
+HEADERS: Final = "CALSWEEP_NOTIFY_HEADERS"
+"""The variable with headers of messages, ``Name: value``, one a line. They are stored nowhere."""
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a webhook gets, as JSON; ``text`` says it in words, which chat services show."""
+
+    sweep: str
+    state: SweepState
+    storage: str
+    reason: str | None
+    recommended: str | None
+    text: str
 
 
 @contextmanager
-def notified(url: str | None, store: SweepStore, reporter: Reporter) -> Iterator[None]:
-    """Context: at its end, however that comes about, ``tracking.notify`` gets a message.
+def notified(
+    tracking: TrackingSection, store: SweepStore, reporter: Reporter
+) -> Iterator[Watchman | None]:
+    """Context: ``tracking.notify`` gets a message at its end, however that comes about.
 
-    A webhook that does not take it is a notice, never an error.
+    It also gets one while the sweep runs, when the yielded watchman says so. A webhook that does
+    not take a message is a notice, never an error. A finished sweep is announced once.
     """
+    if tracking.notify is None:
+        yield None
+        return
+    webhook = Webhook(tracking.notify, reporter)
+    watchman = Watchman(tracking, store, webhook)
     try:
-        yield
+        with watchman.on_duty():
+            yield watchman
     finally:
-        if url is not None:
-            _post(url, store, reporter)
+        try:
+            _announce_end(webhook, store)
+        except UserError as error:  # the storage does not answer
+            reporter.notice(f"tracking.notify: {error}")
 
 
-def _post(url: str, store: SweepStore, reporter: Reporter) -> None:
-    import requests
+class Watchman:
+    """Sends a message when no epoch has ended for some time, and when many trials have failed."""
 
-    try:
-        requests.post(url, json=message_of(store), timeout=_SECONDS).raise_for_status()
-    except (OSError, ValueError) as error:  # among them all errors of `requests` and the storage
-        status = getattr(getattr(error, "response", None), "status_code", None)
-        reason = f"status {status}" if status else type(error).__name__
-        host = urlsplit(url).hostname  # the rest may be a secret
-        reporter.notice(f"tracking.notify: {host} did not take the message: {reason}")
+    def __init__(self, tracking: TrackingSection, store: SweepStore, webhook: Webhook) -> None:
+        minutes = tracking.notify_after_minutes
+        self._seconds = None if minutes is None else 60 * minutes
+        self._failures = tracking.notify_after_failures
+        self._store = store
+        self._webhook = webhook
+        self._failed: set[int] = set()
+        self._progress = threading.Event()
+        self._ended = False
+
+    def take(self, record: TrialRecord) -> None:
+        """Called when a record has changed."""
+        self._progress.set()
+        if record.state == "failed" and record.number not in self._failed:
+            self._failed.add(record.number)
+            if len(self._failed) == self._failures:
+                failed = f"{counted(self._failures, 'trial')} failed, the last by: {record.reason}"
+                threading.Thread(target=self._send, args=(failed,), daemon=True).start()
+
+    @contextmanager
+    def on_duty(self) -> Iterator[None]:
+        """Context: watches for progress."""
+        if self._seconds is not None:
+            threading.Thread(target=self._watch, args=(self._seconds,), daemon=True).start()
+        try:
+            yield
+        finally:
+            self._ended = True
+            self._progress.set()
+
+    def _watch(self, seconds: float) -> None:
+        while not self._ended:
+            if not self._progress.wait(seconds):
+                self._send(f"no epoch has ended for {seconds / 60:g} minutes")
+                self._progress.wait()  # one message each time
+            self._progress.clear()
+
+    def _send(self, reason: str) -> None:
+        name, storage = self._store.name, redact(self._store.storage)
+        text = redact(f"Sweep {name}: {reason}")
+        self._webhook.send(Message(name, "running", storage, redact(reason), None, text))
 
 
-def message_of(store: SweepStore) -> dict[str, Any]:
-    """How a sweep has ended; ``text`` says it in words, which chat services show."""
-    state = ended_state(store)
+class Webhook:
+    """An address that takes messages."""
+
+    def __init__(self, url: str, reporter: Reporter) -> None:
+        self._url = url
+        self._reporter = reporter
+
+    def send(self, message: Message) -> bool:
+        """Post a message, with two more tries; returns whether it was taken."""
+        outcome: list[str | None] = []
+        # In a thread, because a server may send its reply a byte at a time.
+        thread = threading.Thread(
+            target=lambda: outcome.append(self._try_to_send(message)), daemon=True
+        )
+        thread.start()
+        thread.join(_SECONDS)
+        fault = outcome[0] if outcome else f"no reply within {_SECONDS:.0f} s"
+        if fault is not None:
+            host = urlsplit(self._url).hostname  # the rest may be a secret
+            self._reporter.notice(f"tracking.notify: {host} did not take the message: {fault}")
+        return fault is None
+
+    def _try_to_send(self, message: Message) -> str | None:
+        """Returns why it was not taken."""
+        fault = None
+        for pause in (0.0, *_PAUSES):
+            time.sleep(pause)
+            fault, is_final = self._post(message)
+            if fault is None or is_final:
+                break
+        return fault
+
+    def _post(self, message: Message) -> tuple[str | None, bool]:
+        """Post it, also after redirections; returns why it was not taken, and whether for good."""
+        import requests
+
+        url, headers = self._url, _own_headers()
+        for _ in range(_REDIRECTIONS):
+            try:
+                with requests.post(
+                    url,
+                    json=asdict(message),
+                    headers=headers,
+                    timeout=_SECONDS,
+                    allow_redirects=False,  # it would repeat the request as a GET
+                    stream=True,  # its content is not read
+                ) as reply:
+                    status = reply.status_code
+                    place = reply.headers.get("Location")
+            except (OSError, ValueError) as error:  # among them all errors of `requests`
+                return type(error).__name__, False
+            if status not in _SAME_REQUEST or place is None:
+                is_fine = 200 <= status < 300
+                is_final = 300 <= status < 500 and status not in (408, 429)
+                return (None if is_fine else f"status {status}"), is_final
+            before, url = urlsplit(url), urljoin(url, place)
+            if urlsplit(url)[:2] != before[:2]:
+                headers = {}  # they are for the first server
+        return "too many redirections", True
+
+
+def _own_headers() -> dict[str, str]:
+    lines = os.environ.get(HEADERS, "").splitlines()
+    pairs = (line.partition(":") for line in lines if ":" in line)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _announce_end(webhook: Webhook, store: SweepStore) -> None:
+    with storage_faults(store.storage):
+        state = ended_state(store)
+        if state == "finished" and store.folder.exists(_SENT):
+            return
+        is_sent = webhook.send(message_of(store, state))
+        if is_sent and state == "finished":
+            store.folder.write(_SENT, b"{}")
+
+
+def message_of(store: SweepStore, state: SweepState) -> Message:
+    """How a sweep has ended."""
     reason = failure_of(store) or ""
     recommended = None
     if state == "finished":
         recommended = StoredSweep.read(store.name, store.storage).result.recommended
     further = recommended.text if recommended else reason
-    text = f"Sweep {store.name} {_ENDED[state]}. {further}"
-    return {
-        "sweep": store.name,
-        "state": state,
-        "storage": redact(store.storage),
-        "reason": reason or None,
-        "recommended": recommended.name if recommended else None,
-        "text": redact(text.strip()),
-    }
+    return Message(
+        sweep=store.name,
+        state=state,
+        storage=redact(store.storage),
+        reason=redact(reason) or None,
+        recommended=recommended.name if recommended else None,
+        text=redact(f"Sweep {store.name} {_ENDED[state]}. {further}".strip()),
+    )

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from sweeps.cluster.ray_tune import RayTune
@@ -216,11 +216,13 @@ def _logged(running: RunningSweep, resumed: Identity | None, on_answer: OnAnswer
     store, progress = running.store, running.progress
     with (
         driver_log(store) as log,
-        notified(running.plan.sweep.tracking.notify, store, progress),
+        notified(running.plan.sweep.tracking, store, progress) as watchman,
         failure_noted(store),
     ):
         known = running.plan.name, store.folder
         for line in changes_since_start(*known, resumed) if resumed else ():
             progress.notice(line)
             logger.warning(line)
+        if watchman is not None:
+            running = replace(running, listeners=(watchman.take,))
         return carry_out(running, log, on_answer)

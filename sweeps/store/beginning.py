@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from sweeps.errors import UserError
 from sweeps.search.record import TrialRecord
 from sweeps.store.identity import read_identity
-from sweeps.store.sweep_store import SweepStore, read_json, tells_storage_faults
+from sweeps.store.sweep_store import SweepStore, read_json, tells_storage_faults, write_guarded
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.sweep_file.sections.search import SelectedFromSection
@@ -86,7 +86,7 @@ def keep_given(folder: Folder, sweep: SweepFile) -> None:
     """Replace the given sweep file in a sweep's folder."""
     for name, data in given_files(sweep).items():
         if folder.read_if_exists(name) != data:
-            folder.write(name, data)
+            write_guarded(folder, name, data)
 
 
 def read_given(folder: Folder) -> SweepFile | None:

@@ -23,6 +23,7 @@ from filelock import FileLock, Timeout
 
 from sweeps.errors import NameTakenError, UserError, first_line
 from sweeps.messages.formatting import finite, resume_command
+from sweeps.messages.redaction import redact
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord, flat, known_fields
@@ -149,8 +150,8 @@ class SweepStore:
                 trials = [flat(trial) for trial in earlier]
                 self.folder.write("warm_start.json", json.dumps(trials, indent=1).encode())
             for name, data in (files or {}).items():
-                self.folder.write(name, data)
-            self.folder.write("sweep.yaml", dump_sweep(sweep).encode())  # now the sweep exists
+                write_guarded(self.folder, name, data)
+            write_guarded(self.folder, "sweep.yaml", dump_sweep(sweep).encode())  # now it exists
 
     def check_free(self) -> None:
         """Raise NameTakenError if a sweep has this name, or its folder holds other files."""
@@ -175,7 +176,7 @@ class SweepStore:
         """Rewrite the resolved sweep file if it has changed; UserError if that fails."""
         with storage_faults(self.storage):
             if sweep != self.load_sweep():
-                self.folder.write("sweep.yaml", dump_sweep(sweep).encode())
+                write_guarded(self.folder, "sweep.yaml", dump_sweep(sweep).encode())
 
     def load_plan(self) -> Plan:
         """The plan of the sweep; errors are those of :meth:`load_sweep`."""
@@ -486,6 +487,12 @@ def read_json(
     except (IsADirectoryError, ValueError, TypeError, KeyError):
         logger.warning("%s/%s is damaged; %s", folder.uri, name, without)
         return missing
+
+
+def write_guarded(folder: Folder, name: str, data: bytes) -> None:
+    """Write a file of text, for this user alone if it holds credentials."""
+    text = data.decode(errors="replace")
+    folder.write(name, data, private=redact(text) != text)
 
 
 def is_name(name: str) -> bool:

@@ -52,6 +52,9 @@ def tracking_uri(storage: str, own: str | None = None) -> str:
                 f"tracking.uri = {given!r} is not allowed; allowed: an address that begins with "
                 f"{', '.join(f'{s}:' for s in _SCHEMES)}"
             )
+        path = sqlite_path(given)
+        if path is not None and not path.is_absolute():  # other commands run in other folders
+            return given.replace(f":///{path}", f":///{path.absolute()}")
         return given
     folder = Folder(storage)
     if not folder.is_local:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,7 +45,7 @@ def tracking_uri_of(store: SweepStore, own: str | None) -> str:
         store.folder, _FILE, dict, {}, "MLflow's address is asked for anew"
     )
     began = _began(kept, store.storage)
-    if began is None or (own and not ("in_storage" in kept and sqlite_path(own))):
+    if began is None or (own and not _is_kept(own, kept)):
         return tracking_uri(store.storage, own)  # it is damaged; or the sweep file decides
     given = None if own else os.environ.get(_VARIABLE)
     if given and _same(given, began):
@@ -78,8 +79,17 @@ def follow_storage(uri: str, storage: str, own: str | None = None) -> bool:
     return path is None or not path.exists() or follow_move(path, is_in_use)
 
 
+def _is_kept(own: str, kept: dict[str, Any]) -> bool:
+    """Whether the stored address is that of the sweep file, wherever its file is by now."""
+    path = sqlite_path(own)
+    return path is not None and ("in_storage" in kept or not path.is_absolute())
+
+
 def _same(one: str, other: str) -> bool:
-    first, second = (without_credentials(uri).rstrip("/") for uri in (one, other))
+    # An earlier version dropped slashes of SQLite addresses.
+    first, second = (
+        re.sub("/+", "/", without_credentials(uri).rstrip("/")) for uri in (one, other)
+    )
     return first == second
 
 

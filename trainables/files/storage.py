@@ -97,8 +97,11 @@ class Folder:
         info = self._filesystem.get_file_info(self._child(name))
         return bool(info.type != FileType.NotFound)
 
-    def write(self, name: str, data: bytes) -> None:
-        """Writes a file atomically; after an error, an existing one is kept."""
+    def write(self, name: str, data: bytes, *, private: bool = False) -> None:
+        """Writes a file atomically; after an error, an existing one is kept.
+
+        A `private` one in a local folder is for this user alone.
+        """
         if not self.is_local:
             self._publish(name, data)
             return
@@ -107,7 +110,7 @@ class Folder:
         os.makedirs(folder, exist_ok=True)
         temporary = f"{folder}/{_TEMPORARY}{uuid.uuid4().hex}"
         try:
-            with open(temporary, "xb") as stream:
+            with open(temporary, "xb", opener=_private if private else None) as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -211,6 +214,10 @@ class Folder:
 
     def _child(self, name: str) -> str:
         return f"{self.path.rstrip('/')}/{name}" if name else self.path
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, mode=0o600)
 
 
 def new_digest() -> hashlib.blake2b:

@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from typing import Annotated
+from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from sweeps.sweep_file.sections.fields import Count, Gpus, Resources, Section
+from sweeps.sweep_file.yaml_text import shortened
+
+
+def _check_url(value: str) -> str:
+    try:
+        parts = urlsplit(value)
+        is_url = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # a bracket or the port
+        is_url = False
+    if not is_url or not value.isprintable() or " " in value:
+        raise ValueError(
+            f"{shortened(value)} is not allowed; allowed: an address such as https://host/path"
+        )
+    return value
 
 
 class ScalingSection(Section):
@@ -50,9 +65,20 @@ class TrackingSection(Section):
         register_model: Whether the recommended classifier is registered at the end. It becomes the
             ``champion`` of the dataset if the evidence allows, else ``challenger``.
         notify: A URL that gets a message (POST, JSON) when the sweep has ended: a webhook.
+        notify_after_minutes: It also gets one when no epoch has ended for so long.
+        notify_after_failures: It also gets one when so many trials have failed.
     """
 
     uri: str | None = None
     experiment: Annotated[str, Field(min_length=1)] | None = None
     register_model: bool = False
-    notify: Annotated[str, Field(pattern="^https?://[^/]+")] | None = None
+    notify: Annotated[str, AfterValidator(_check_url)] | None = None
+    notify_after_minutes: Annotated[float, Field(gt=0, le=100_000)] | None = None
+    notify_after_failures: Count | None = None
+
+    @model_validator(mode="after")
+    def _a_url_for_messages(self) -> TrackingSection:
+        for key in ("notify_after_minutes", "notify_after_failures"):
+            if self.notify is None and getattr(self, key) is not None:
+                raise ValueError(f"{key} is not allowed without notify, the URL of a webhook")
+        return self

@@ -9,19 +9,21 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 from mlflow import MlflowClient
 
 from sweeps.errors import SweepFailedError, UserError
-from sweeps.messages.redaction import is_redacted, redact
+from sweeps.messages.redaction import is_redacted, redact, without_credentials
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.portability import check_reachable
 from sweeps.search.plan import Plan
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.service.reading import write_report
 from sweeps.service.upkeep import sync_sweep
+from sweeps.store.beginning import given_files, keep_given
 from sweeps.store.driver_log import driver_log
 from sweeps.store.identity import Identity, identity_files
 from sweeps.sweep_file.loading import load_sweep
@@ -54,6 +56,14 @@ from tests.harness.scene import MlflowServer
             "https://account/x?sv=1&X-Amz-Signature=***",
         ),
         ("host=db user=me password=HUSH port=1", "host=db user=me password=*** port=1"),
+        (
+            "https://h/a?sig=HUSH&key=HUSH&auth=HUSH&code=HUSH&x=1",
+            "https://h/a?sig=***&key=***&auth=***&code=***&x=1",
+        ),
+        ("user=me password='HU SH' port=1", "user=me password='***' port=1"),
+        ('{"password": "HU SH", "a": 1}', '{"password": "***", "a": 1}'),
+        ('mysql://u:"HU SH"@a/x', "mysql://***@a/x"),
+        ("MLFLOW_TRACKING_PASSWORD=HUSH", "MLFLOW_TRACKING_PASSWORD=***"),
         ("mysql://u:HUSH@a/x, mysql://u:HUSH@b/y", "mysql://***@a/x, mysql://***@b/y"),
     ],
 )
@@ -68,6 +78,7 @@ def test_credentials_are_left_out(text: str, shown: str) -> None:
     [
         "http://127.0.0.1:5000/#/experiments/1?viewStateShareKey=calsweep",
         "sqlite:////data/mlflow.db",
+        "https://host/x?hotkey=1&monkey=2 and keys: code=3",
         "postgresql://mlflow@127.0.0.1:5432/mlflow",
         "abfss://container@account.dfs.core.windows.net/x",
         "s3://bucket/x?endpoint_override=http://127.0.0.1:9000 and me@example.org",
@@ -78,6 +89,20 @@ def test_credentials_are_left_out(text: str, shown: str) -> None:
 def test_other_text_is_unchanged(text: str) -> None:
     assert redact(text) == text
     assert not is_redacted(text)
+
+
+@pytest.mark.parametrize(
+    ("uri", "shown"),
+    [
+        ("http://me:HUSH@host:5000/x?token=HUSH#a", "http://host:5000/x"),
+        ("postgresql://me:HU/S@H@host/runs", "postgresql://host/runs"),
+        ("sqlite:////data/x.db", "sqlite:////data/x.db"),
+        ("sqlite:///x.db?timeout=5", "sqlite:///x.db"),
+        ("/a/b", "/a/b"),
+    ],
+)
+def test_an_address_without_credentials_keeps_its_place(uri: str, shown: str) -> None:
+    assert without_credentials(uri) == shown
 
 
 @pytest.mark.parametrize("kind", [UserError, SweepFailedError])
@@ -143,6 +168,23 @@ def test_sweep_file_errors_have_no_credentials(tmp_path: Path) -> None:
     with pytest.raises(UserError) as caught:
         load_sweep(str(path), ["training=http://u:HUSH@host"])
     assert "HUSH" not in str(caught.value)
+
+
+def test_files_with_credentials_are_for_their_user_alone(tmp_path: Path) -> None:
+    secrets = (
+        {"tracking": {"notify": "https://hooks.example.org/T0/HUSH"}},
+        {"tracking": {"uri": "http://me:HUSH@host:5000"}},
+        {"dataset": {"name": "parquet", "train": "s3://K:HUSH@b/x", "test": "/y"}},
+    )
+    for number, sections in enumerate(({}, *secrets)):
+        sweep = make_sweep(f"s{number}", **sections)
+        store = new_store(tmp_path, sweep, files=given_files(sweep))
+        other = sweep.model_copy(update={"search": sweep.search.model_copy(update={"trials": 9})})
+        for act in (lambda _: None, store.change, partial(keep_given, store.folder)):
+            act(other)
+            for name in ("sweep.yaml", "given.json"):
+                mode = (Path(store.folder.path) / name).stat().st_mode & 0o077
+                assert bool(mode) == (not sections), (name, sections)
 
 
 @pytest.mark.parametrize("place", ["s3://b/x?secret_key=HUSH", "s3://K:HUSH@b/x"])

@@ -2,13 +2,14 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from dataclasses import asdict
+from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from pydantic import ValidationError
 
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.messages.redaction import redact
@@ -17,8 +18,9 @@ from sweeps.results.explanation import result_of
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
-from sweeps.service.notifying import notified
-from sweeps.service.running import run_sweep
+from sweeps.service import notifying
+from sweeps.service.notifying import Message, notified
+from sweeps.service.running import resume_sweep, run_sweep
 from sweeps.store.state import failure_noted
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import Noted, baseline, make_sweep, new_store, trial
@@ -28,12 +30,17 @@ class Webhook(BaseHTTPRequestHandler):
     """Keeps the messages, and answers with a status."""
 
     received: ClassVar[list[dict[str, Any]]]
-    status: ClassVar[int]
+    statuses: ClassVar[list[int]]  # of the next replies; then 200
+    headers_of: ClassVar[list[str | None]]
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.received.append(json.loads(body))
-        self.send_response(self.status)
+        self.headers_of.append(self.headers["Authorization"])
+        status = self.statuses.pop(0) if self.statuses else 200
+        if status in (200, 403):
+            self.received.append(json.loads(body))
+        self.send_response(status)
+        self.send_header("Location", "/elsewhere")
         self.end_headers()
 
     def log_message(self, *_: object) -> None: ...
@@ -41,7 +48,7 @@ class Webhook(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def webhook() -> Iterator[tuple[str, type[Webhook]]]:
-    Webhook.received, Webhook.status = [], 200
+    Webhook.received, Webhook.statuses, Webhook.headers_of = [], [], []
     with HTTPServer(("127.0.0.1", 0), Webhook) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/T0/secret", Webhook
@@ -55,7 +62,7 @@ def test_a_finished_sweep_sends_its_recommendation(
     sweep = make_sweep("birds", tracking={"notify": url})
     records = [baseline(val_ece=0.05), trial(1, val_ece=0.02)]
     store = new_store(tmp_path, sweep, records)
-    with notified(url, store, Noted([])), failure_noted(store):
+    with notified(sweep.tracking, store, Noted([])), failure_noted(store):
         store.save_answer(result_of(Ranking(records, rule_of(sweep)), Plan(sweep)).to_json())
     (message,) = server.received
     assert (message["sweep"], message["state"]) == ("birds", "finished")
@@ -83,7 +90,7 @@ def test_other_ends_are_sent_too(
     store = new_store(tmp_path, sweep, [baseline()])
     with (
         pytest.raises(type(error)),
-        notified(url, store, Noted([])),
+        notified(sweep.tracking, store, Noted([])),
         failure_noted(store),
     ):
         raise error
@@ -96,13 +103,11 @@ def test_a_webhook_that_fails_is_a_notice_without_its_path(
     tmp_path: Path, webhook: tuple[str, type[Webhook]]
 ) -> None:
     url, server = webhook
-    server.status = 403
+    server.statuses = [403]
     said: list[str] = []
     for address in (url, "http://127.0.0.1:9/T0/secret"):  # no process listens there
         sweep = make_sweep("birds", tracking={"notify": address})
-        with notified(
-            sweep.tracking.notify, new_store(tmp_path / str(len(said)), sweep), Noted(said)
-        ):
+        with notified(sweep.tracking, new_store(tmp_path / str(len(said)), sweep), Noted(said)):
             pass
     refused, unheard = said
     assert refused == "tracking.notify: 127.0.0.1 did not take the message: status 403"
@@ -126,14 +131,105 @@ def test_a_run_sends_it_at_its_end(tmp_path: Path, webhook: tuple[str, type[Webh
     (message,) = server.received
     assert message["state"] == "finished"
     assert message["storage"] == str(tmp_path)
+    resume_sweep("birds", str(tmp_path), debug=True)
+    assert len(server.received) == 1  # as --or-resume does in a loop
     stored = SweepStore(str(tmp_path), "birds").folder.read("sweep.yaml").decode()
     assert "notify: http://127.0.0.1:" in redact(stored)
     assert "secret" not in redact(stored)
 
 
+@pytest.mark.parametrize("statuses", [[301], [302, 307, 308], [503, 500], [503, 302]])
+def test_a_message_survives_redirections_and_overload(
+    webhook: tuple[str, type[Webhook]], monkeypatch: pytest.MonkeyPatch, statuses: list[int]
+) -> None:
+    url, server = webhook
+    monkeypatch.setattr(notifying, "_PAUSES", (0.0, 0.0))
+    monkeypatch.setenv(notifying.HEADERS, "Authorization: Bearer HUSH\nX-A: b")
+    server.statuses = statuses
+    message = Message("birds", "running", "/store", None, None, "text")
+    assert notifying.Webhook(url, Noted([])).send(message)
+    assert server.received == [asdict(message)]
+    assert set(server.headers_of) == {"Bearer HUSH"}
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (b"HTTP/1.1 307 Moved\r\nContent-Length: 0\r\nLocation: /x\r\n\r\n", "redirections"),
+        (b"HTTP/1.1 303 See\r\nContent-Length: 0\r\nLocation: /x\r\n\r\n", "status 303"),
+        (b"HTTP/1.1 200 OK\r\n", "no reply within"),  # and then nothing
+        (b"", "no reply within"),
+    ],
+)
+def test_a_server_that_does_not_answer_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch, reply: bytes, reason: str
+) -> None:
+    monkeypatch.setattr(notifying, "_SECONDS", 0.5)
+    said: list[str] = []
+
+    class Slow(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.wfile.write(reply)
+            self.wfile.flush()
+            if not reply.endswith(b"\r\n\r\n"):
+                over.wait(60)
+
+        def log_message(self, *_: object) -> None: ...
+
+    over = threading.Event()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}/secret"
+        message = Message("birds", "running", "/store", None, None, "text")
+        assert not notifying.Webhook(address, Noted(said)).send(message)
+        over.set()
+        server.shutdown()
+    assert len(said) == 1 and reason in said[0] and "secret" not in said[0]
+
+
+def test_failures_and_a_standstill_are_announced(
+    tmp_path: Path, webhook: tuple[str, type[Webhook]]
+) -> None:
+    url, server = webhook
+    keys = {"notify_after_failures": 2, "notify_after_minutes": 0.005}
+    sweep = make_sweep("birds", tracking={"notify": url, **keys})
+    store = new_store(tmp_path, sweep, [baseline()])
+
+    def wait_for(text: str) -> dict[str, Any]:
+        until = time.monotonic() + 60
+        while True:
+            for message in list(server.received):
+                if text in message["text"]:
+                    return message
+            assert time.monotonic() < until
+            time.sleep(0.02)
+
+    with notified(sweep.tracking, store, Noted([])) as watchman:
+        assert watchman is not None
+        for number in (1, 2, 3):
+            watchman.take(trial(number, state="failed", reason="no memory", history=[]))
+        failed = wait_for("Sweep birds: 2 trials failed, the last by: no memory")
+        assert failed["state"] == "running"
+        wait_for("Sweep birds: no epoch has ended for 0.005 minutes")
+    texts = [message["text"] for message in server.received]
+    assert sum("failed, the last" in text for text in texts) == 1
+    assert texts[-1].startswith("Sweep birds was stopped.")
+
+
 def test_a_url_that_cannot_be_one_or_was_redacted_is_refused() -> None:
-    for url in ("hooks.example.org", "ftp://x/y", "https:///x"):
-        with pytest.raises((UserError, ValidationError), match="notify"):
+    wrong = (
+        "hooks.example.org",
+        "ftp://x/y",
+        "https:///x",
+        "http://[::1/x",
+        "http://h:9x/y",
+        "http://a b",
+    )
+    for url in wrong:
+        with pytest.raises(UserError, match=r"notify: .* is not allowed; allowed: an address such"):
             make_sweep(tracking={"notify": url})
+    with pytest.raises(UserError, match="notify_after_failures is not allowed without notify"):
+        make_sweep(tracking={"notify_after_failures": 3})
     with pytest.raises(UserError, match=r"tracking\.notify = .* lacks the credentials"):
         check_sweep(make_sweep(tracking={"notify": "https://hooks.example.org/***"}))

@@ -97,6 +97,32 @@ def test_the_sweep_file_decides_before_the_environment(
     assert tracking_uri_of(begun(tmp_path, sweep), sweep.tracking.uri) == SERVER
 
 
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize(
+    "given", ["sqlite:///runs.db", "sqlite:////data/a%20b.db", "sqlite:///a b.db"]
+)
+def test_a_sqlite_file_is_the_same_in_every_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool, given: str
+) -> None:
+    for folder in ("here", "elsewhere"):
+        (tmp_path / folder).mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    if not own:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", given)
+    sweep = make_sweep("kept", tracking={"uri": given} if own else {})
+    store = begun(tmp_path / "store", sweep)
+    expected = given if ":////" in given else f"sqlite:///{tmp_path}/here/{given[10:]}"
+    for folder in ("here", "elsewhere"):
+        monkeypatch.chdir(tmp_path / folder)
+        monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        assert tracking_uri_of(store, sweep.tracking.uri) == expected
+    if not own and ":////" not in given:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", given)  # in another folder, it is another file
+        with pytest.raises(UserError, match="the runs of sweep 'kept' are at"):
+            tracking_uri_of(store, None)
+
+
 @pytest.mark.parametrize(("own", "copied"), [(False, False), (True, True)])
 def test_a_moved_storage_takes_its_runs_along(
     fresh: Path, monkeypatch: pytest.MonkeyPatch, own: bool, copied: bool
