@@ -19,6 +19,7 @@ from sweeps.store.sweep_store import SweepStore, read_json, tells_storage_faults
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.sweep_file.sections.search import SelectedFromSection
+from sweeps.sweep_file.upgrading import with_present_keys
 from trainables.files.storage import Folder
 
 if TYPE_CHECKING:
@@ -94,6 +95,6 @@ def read_given(folder: Folder) -> SweepFile | None:
     without = "changes of the sweep file are not noticed"
     tree = read_json(folder, _GIVEN, dict, None, without)
     try:
-        return None if tree is None else parse_sweep(tree)
+        return None if tree is None else parse_sweep(with_present_keys(tree))
     except UserError:  # a key that this version lacks
         return None

@@ -35,6 +35,7 @@ from sweeps.store.lease import Lease, lease
 from sweeps.sweep_file.loading import dump_sweep, read_resolved
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.sweep_file.sections.fields import NAME_ALLOWED, NAME_LENGTH, NAME_PATTERN
+from sweeps.sweep_file.upgrading import FORMAT
 from trainables.contract.config import trial_folder
 from trainables.files.storage import Folder, absolute
 from trainables.plugins.arguments import did_you_mean, few
@@ -48,7 +49,6 @@ _TRIALS = "trials"
 _PILOT = "pilot"
 LOCK = "driver.lock"
 _LOCK_SECONDS = 0.2  # a process that looks whether it is free holds it for a moment
-_FORMAT = b"1"  # of a sweep's files; raised when an older calsweep would misread them
 _SWEEP_ID = re.compile("[0-9a-f]{32}")
 _MARKS = ("format", "sweep_id")  # the first files of a sweep, and the last that are deleted
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
@@ -144,7 +144,7 @@ class SweepStore:
         with storage_faults(self.storage):
             self.folder.create()
             self.folder.clear(besides=(LOCK, LEASE, *_MARKS))
-            self.folder.write("format", _FORMAT)
+            self.folder.write("format", str(FORMAT).encode())
             self.folder.write("sweep_id", uuid.uuid4().hex.encode())
             if earlier:
                 trials = [flat(trial) for trial in earlier]
@@ -173,10 +173,13 @@ class SweepStore:
             )
 
     def change(self, sweep: SweepFile) -> None:
-        """Rewrite the resolved sweep file if it has changed; UserError if that fails."""
+        """Rewrite the resolved sweep file if it or its format has changed; UserError if not."""
         with storage_faults(self.storage):
-            if sweep != self.load_sweep():
+            old = self._format() < FORMAT
+            if old or sweep != self.load_sweep():
                 write_guarded(self.folder, "sweep.yaml", dump_sweep(sweep).encode())
+            if old:
+                self.folder.write("format", str(FORMAT).encode())
 
     def load_plan(self) -> Plan:
         """The plan of the sweep; errors are those of :meth:`load_sweep`."""
@@ -186,7 +189,8 @@ class SweepStore:
         """The resolved sweep file.
 
         Raises:
-            UserError: There is no sweep of this name, or a newer calsweep wrote it.
+            UserError: There is no sweep of this name, or this calsweep cannot read it; the message
+                names the version that wrote it.
         """
         try:
             self._check_format()
@@ -201,14 +205,30 @@ class SweepStore:
             ) from None
         except (OSError, ValueError) as error:
             raise UserError(storage_fault(self.storage, error)) from None
-        return read_resolved(text, self.name)
+        try:
+            return read_resolved(text, self.name)
+        except UserError as error:
+            raise UserError(f"{error}\n{self._written_by()}") from None
+
+    def _format(self) -> int:
+        """The number of the format of its files; 1 if it is damaged."""
+        found = (self.folder.read_if_exists("format") or b"").strip()
+        return int(found) if found.isdigit() else 1
+
+    def _written_by(self) -> str:
+        def version(kept: Any) -> str:
+            return str(kept["packages"]["calsweep"])
+
+        writer = read_json(self.folder, "environment.json", version, "", "it names no version")
+        return (
+            f"sweep {self.name!r} in {self.storage} was written by calsweep "
+            f"{writer or 'of an unknown version'} (format {self._format()})"
+        )
 
     def _check_format(self) -> None:
-        found = (self.folder.read_if_exists("format") or b"").strip()
-        if found.isdigit() and int(found) > int(_FORMAT):
+        if self._format() > FORMAT:
             raise UserError(
-                f"sweep {self.name!r} in {self.storage} was written by a newer calsweep (format "
-                f"{int(found)}; this one reads up to {int(_FORMAT)}): update calsweep"
+                f"{self._written_by()}; this calsweep reads formats up to {FORMAT}: update calsweep"
             )
 
     def load_earlier(self) -> list[EarlierTrial]:

@@ -16,6 +16,7 @@ from sweeps.errors import UserError
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.sweep_file.sections.fields import NAME_ALLOWED
 from sweeps.sweep_file.sections.search import BUDGETS, SelectionSection
+from sweeps.sweep_file.upgrading import KEYS, upgraded
 from sweeps.sweep_file.yaml_text import LONGEST_SHOWN, Location, YamlTextError, read_yaml, shortened
 from trainables.contract.setting import BASELINE_LOSS
 from trainables.plugins.arguments import did_you_mean
@@ -204,11 +205,11 @@ def read_sweep(text: str, origin: str) -> SweepFile:
 
 
 def read_resolved(text: str, origin: str) -> SweepFile:
-    """The sweep in the text of :func:`dump_sweep`; UserError if it is damaged."""
+    """The sweep in the text of :func:`dump_sweep`, of any version; UserError if it is damaged."""
     tree = _read(text, origin)[0]
     if "tracking" not in tree:  # the last section; missing sections would get defaults
         raise UserError(f"{origin}: the sweep file is cut short")
-    return parse_sweep(tree, default_origin=origin)
+    return parse_sweep(upgraded(tree), default_origin=origin)
 
 
 def parse_sweep(
@@ -339,10 +340,7 @@ def _describe(fault: Any) -> str:
     location, context = fault["loc"], fault.get("ctx", {})
     key, found = _dotted(location), shortened(fault["input"])
     if fault["type"] == "extra_forbidden":
-        known = list(_section_at(location[:-1]).model_fields)
-        where = f" in {_dotted(location[:-1])}" if location[:-1] else ""
-        hint = did_you_mean(str(location[-1]), known)
-        return f"unknown key {shortened(location[-1])}{where}{hint}; allowed: {', '.join(known)}"
+        return _describe_unknown(key, location)
     if fault["type"] == "missing":
         return f"{key} is missing"
     if fault["type"] == "value_error":
@@ -364,6 +362,16 @@ def _describe(fault: Any) -> str:
         return f"{key} is too long; allowed: at most {context['max_length']} entries"
     allowed = fault["msg"].removeprefix("Input should be ").removeprefix("String should have ")
     return f"{key} = {found} is not allowed; allowed: {allowed}"
+
+
+def _describe_unknown(key: str, location: Sequence[str | int]) -> str:
+    if key in KEYS:
+        use = "leave it out" if KEYS[key] is None else f"its name is now {KEYS[key]}"
+        return f"{key} no longer exists: {use}"
+    known = list(_section_at(location[:-1]).model_fields)
+    where = f" in {_dotted(location[:-1])}" if location[:-1] else ""
+    hint = did_you_mean(str(location[-1]), known)
+    return f"unknown key {shortened(location[-1])}{where}{hint}; allowed: {', '.join(known)}"
 
 
 def _dotted(location: Sequence[str | int]) -> str:

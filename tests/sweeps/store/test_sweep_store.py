@@ -28,6 +28,7 @@ from sweeps.service.upkeep import delete_sweep, sync_sweep
 from sweeps.store import lease
 from sweeps.store.driver_log import driver_log
 from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
+from sweeps.sweep_file.upgrading import FORMAT
 from tests.builders import Noted, baseline, make_sweep, new_store, trial
 from trainables.contract.setting import Setting
 from trainables.files.storage import Folder
@@ -361,12 +362,12 @@ def test_fields_of_newer_versions_are_ignored(tmp_path: Path) -> None:
 
 def test_a_sweep_of_a_newer_version_is_refused_in_one_sentence(tmp_path: Path) -> None:
     store = new_store(tmp_path, make_sweep("kept"), [baseline()])
-    assert store.folder.read("format") == b"1"
-    store.folder.write("format", b"2")
+    assert store.folder.read("format") == str(FORMAT).encode()
+    store.folder.write("format", str(FORMAT + 1).encode())
     store.folder.write("sweep.yaml", b"of: another kind")
     message = (
-        rf"^sweep 'kept' in {tmp_path} was written by a newer calsweep \(format 2; this one reads "
-        r"up to 1\): update calsweep$"
+        rf"^sweep 'kept' in {tmp_path} was written by calsweep of an unknown version \(format "
+        rf"{FORMAT + 1}\); this calsweep reads formats up to {FORMAT}: update calsweep$"
     )
     with pytest.raises(UserError, match=message):
         store.load_sweep()

@@ -1,0 +1,46 @@
+"""Sweep files that earlier versions of calsweep stored, and what has become of their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any, Final
+
+FORMAT: Final = 2
+"""Of a sweep's files. It rises with each change that earlier versions would misread or refuse."""
+
+KEYS: Final[Mapping[str, str | None]] = {
+    "search.stop_at_noise": None,  # until format 1
+    "tracking.system_metrics": None,  # until format 1
+}
+"""The present name of each key that stored files may have; None if it has no effect any more."""
+
+_BEFORE: Final[Mapping[str, Any]] = {
+    "scaling_method": {"criterion": "nll_unpenalised"},  # until format 1, there was no other
+}
+"""Sections that older files lack, with the values that had the same effect."""
+
+
+def upgraded(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """The values of a complete stored sweep file, with their meaning, under the present keys."""
+    return {**_BEFORE, **with_present_keys(tree)}
+
+
+def with_present_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a sweep file under the present keys, without those that have no effect."""
+    found = deepcopy(dict(tree))
+    for old, new in KEYS.items():
+        *sections, key = old.split(".")
+        section: Any = found
+        for name in sections:
+            section = section.get(name) if isinstance(section, dict) else None
+        if not isinstance(section, dict) or key not in section:
+            continue
+        value = section.pop(key)
+        if new is not None:
+            *sections, key = new.split(".")
+            section = found
+            for name in sections:
+                section = section.setdefault(name, {})
+            section.setdefault(key, value)
+    return found
