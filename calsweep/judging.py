@@ -32,9 +32,10 @@ class Judgement:
         return found
 
     @property
-    def recommended(self) -> str:
-        """The recommended post-hoc scaling for the first model."""
-        return str(self.facts["models"][0]["recommended"])
+    def recommended(self) -> str | None:
+        """The recommended post-hoc scaling for the first model; None for soft labels."""
+        scaling = self._found.models[0].scaling
+        return None if scaling is None else scaling.recommended
 
     def html(self) -> str:
         """The page that ``calsweep judge --format html`` writes; needs ``calsweep[sweeps]``."""
@@ -98,9 +99,13 @@ def judge(
     """
     given = probs if isinstance(probs, Mapping) else {"predictions": probs}
     models = []
+    first = next(iter(given), "")
     for name, each in given.items():
         columns = () if classes else frame_classes(each)
-        _check_order(str(name), each, labels)
+        what = f"{name}: predictions and labels"
+        _check_order(what, each, labels, "labels.loc[predictions.index]")
+        advice = f"{name}.loc[{first}.index]"
+        _check_order(f"predictions of {name} and {first}", each, given[first], advice)
         models.append(
             check_predicted(
                 str(name),
@@ -132,19 +137,16 @@ def frame_classes(scores: Any) -> tuple[str, ...]:
     return tuple(part[1] for part in parts if part) if alike and all(parts) else columns
 
 
-def _check_order(name: str, scores: Any, labels: Any) -> None:
-    """Check that pandas' indexes of scores and labels do not contradict their order.
+def _check_order(what: str, scores: Any, others: Any, advice: str) -> None:
+    """Check that the indexes of two of pandas' objects do not contradict their order.
 
     Raises:
         UserError: They are the same rows in another order.
     """
     ours, theirs = (
-        getattr(getattr(each, "index", None), "values", None) for each in (scores, labels)
+        getattr(getattr(each, "index", None), "values", None) for each in (scores, others)
     )
     if ours is None or theirs is None or np.shape(ours) != np.shape(theirs):
         return
     if (ours != theirs).any() and {*ours.tolist()} == {*theirs.tolist()}:
-        raise UserError(
-            f"{name}: predictions and labels have the same index in another order; pass "
-            "labels.loc[predictions.index]"
-        )
+        raise UserError(f"{what} have the same index in another order; pass {advice}")

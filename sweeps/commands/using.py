@@ -60,7 +60,15 @@ def judge(
         ),
     ] = None,
     model: Annotated[
-        str | None, typer.Option(help="Key or column that names the model; default model.")
+        str | None,
+        typer.Option(help='Key or column that names the model; default model, "" for none.'),
+    ] = None,
+    id_column: Annotated[
+        str | None,
+        typer.Option(
+            "--id",
+            help='Column by which rows of several files are matched; "" for rows in order.',
+        ),
     ] = None,
     output: Annotated[
         str | None, typer.Option(help="The file; default judgement.html for html, else printed.")
@@ -85,6 +93,7 @@ def judge(
         cluster=cluster,
         model=model,
         ignore_label=ignore_label,
+        id=id_column,
     )
     models = read_predictions(files, asked)
     found = judge_models(models)

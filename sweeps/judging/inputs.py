@@ -24,6 +24,7 @@ _ROUNDING = 1e-3  # how far the sum of a row may be from 1, as in the metrics
 _TOLERANCE = 1e-2  # tolerance of a row's sum, because files often have two or three decimals
 _MOST_ROUNDING = 0.05  # tolerance of the sum of many probabilities with two decimals
 _FEWEST = 2
+_MOST_VOTES = 4  # how often more votes one sample may have than another
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,7 @@ class Read:
     """What was read as what: the kind of scores, and of what.
 
     `scores` and `labels` are where they come from, empty for arrays in memory; `samples` are those
-    that are judged; `ignored` are the columns that were not used.
+    that are judged; `ignored` are the columns that were not used; `first` is what contradicts.
     """
 
     what: str
@@ -40,11 +41,13 @@ class Read:
     samples: int
     notes: tuple[str, ...] = ()
     ignored: tuple[str, ...] = ()
+    first: str = ""
 
     def __str__(self) -> str:
         """One line: ``probabilities of 3 classes from prob_0, prob_1, prob_2; …``."""
         return "; ".join(
             (
+                *((self.first,) if self.first else ()),
                 self.what + (f" from {self.scores}" if self.scores else ""),
                 *((f"labels from {self.labels}",) if self.labels else ()),
                 f"{self.samples:,} samples",
@@ -125,25 +128,15 @@ def check_predicted(
         UserError: Scores or labels are not as above. The message says what is wrong and what to do.
     """
     table = _floats(name, scores)
-    if table.ndim == 2 and table.shape[1] == 1:
-        table = table[:, 0]
-    if logits is None and table.size:
+    single, count = table.ndim == 1, len(table)
+    names = _names(name, classes, 2 if single else table.shape[1])
+    rows = _labels(name, labels, count, len(names))
+    if not single and are_decisions(rows):
+        return _of_decisions(name, table, rows, names, logits, (groups, clusters))
+    if logits is None:
         logits = _look_like_logits(name, table)
-    single = table.ndim == 1 and table.size > 0
     if single:
         table = np.stack([np.zeros_like(table) if logits else 1 - table, table], axis=1)
-    if table.ndim != 2 or table.shape[1] < 2:
-        raise UserError(
-            f"{name}: predictions have shape {table.shape}; allowed: (N, K) with K of at least 2, "
-            "or (N,), scores of class 1 of two"
-        )
-    count, num_classes = table.shape
-    if count < _FEWEST:
-        raise UserError(f"{name}: has {count} samples; at least {_FEWEST} are needed")
-    names = tuple(map(str, classes)) or tuple(map(str, range(num_classes)))
-    if len(names) != num_classes:
-        raise UserError(f"{name}: {len(names)} names for {num_classes} classes")
-    rows = _labels(name, labels, count, num_classes)
     soft = _shares(name, rows) if rows.ndim == 2 else None
     targets = torch.from_numpy(
         class_indices(name, rows, names, named) if soft is None else rows.argmax(axis=1)
@@ -151,7 +144,7 @@ def check_predicted(
     groups = None if groups is None else _groups(name, groups, count, soft)
     ids = None if clusters is None else _clusters(name, clusters, count)
     kind = "logits" if logits else "probabilities"
-    what = f"{kind} of class {names[1]} of 2" if single else f"{kind} of {num_classes} classes"
+    what = f"{kind} of class {names[1]} of 2" if single else f"{kind} of {len(names)} classes"
     read = Read(what, "", "", count, ("soft labels",) if soft is not None else ())
     if logits:
         if not single and are_probabilities(table):
@@ -189,6 +182,42 @@ def _of_probabilities(
     return Predicted(name, logits, probs, labels, classes, read, groups, floor=floor)
 
 
+def are_decisions(labels: Array) -> bool:
+    """Whether labels (N, K) are 0 or 1 for each of several labels of a sample, and not votes."""
+    return labels.ndim == 2 and bool(((labels == 0) | (labels == 1)).all())
+
+
+def _of_decisions(
+    name: str,
+    table: Array,
+    rows: Array,
+    classes: tuple[str, ...],
+    logits: bool | None,
+    units: tuple[Any, Any],
+) -> Predicted:
+    """Several labels of each sample: every one is a decision of its own between 0 and 1."""
+    (count, each), (groups, clusters) = rows.shape, units
+    logits = bool(table.min() < 0) if logits is None else logits
+    if not logits and are_probabilities(table):
+        raise UserError(
+            f"{name}: rows of the labels have other numbers of 1 than one, so samples have several "
+            "labels; but each row of the predictions sums to one, as for classes that exclude one "
+            "another"
+        )
+    samples = np.arange(count) if clusters is None else np.asarray(clusters)
+    found = check_predicted(
+        name,
+        table.reshape(-1),
+        rows.reshape(-1).astype(np.int64),
+        logits=logits,
+        groups=np.tile(classes, count) if groups is None else np.repeat(groups, each),
+        clusters=np.repeat(samples, each),
+    )
+    kind = "logits" if logits else "probabilities"
+    note = f"{each} labels of each sample, every one a decision of its own"
+    return replace(found, read=Read(f"{kind} of {each} labels", "", "", count, (note,)))
+
+
 def _groups(name: str, groups: Any, count: int, soft: Tensor | None) -> Array:
     if soft is not None:
         raise UserError(f"{name}: groups need one label for each sample, not soft labels")
@@ -208,6 +237,23 @@ def _clusters(name: str, clusters: Any, count: int) -> Tensor:
     if len(values) == 1:
         raise UserError(f"{name}: all samples are of one cluster, {str(values[0])!r}")
     return torch.from_numpy(numbers)
+
+
+def taken(model: Predicted, rows: Tensor) -> Predicted:
+    """The samples of these rows, by place."""
+
+    def of(each: Tensor | None) -> Tensor | None:
+        return None if each is None else each[rows]
+
+    return replace(
+        model,
+        logits=model.logits[rows],
+        probs=model.probs[rows],
+        labels=model.labels[rows],
+        groups=None if model.groups is None else model.groups[rows.numpy()],
+        clusters=of(model.clusters),
+        soft=of(model.soft),
+    )
 
 
 def aligned(models: Sequence[Predicted]) -> list[Predicted]:
@@ -248,7 +294,15 @@ def _numbered(classes: Sequence[str]) -> bool:
     return list(classes) == [str(each) for each in range(len(classes))]
 
 
+def _names(name: str, classes: Sequence[str], count: int) -> tuple[str, ...]:
+    names = tuple(map(str, classes)) or tuple(map(str, range(count)))
+    if len(names) != count:
+        raise UserError(f"{name}: {len(names)} names for {count} classes")
+    return names
+
+
 def _floats(name: str, scores: Any) -> Array:
+    """Scores (N, K), or (N,) also from (N, 1)."""
     if isinstance(scores, Tensor):
         scores = scores.detach().cpu()
         scores = (scores.float() if scores.dtype == torch.bfloat16 else scores).numpy()
@@ -258,7 +312,16 @@ def _floats(name: str, scores: Any) -> Array:
         table = table.astype(np.float64 if wide else np.float32, copy=False)
     except (TypeError, ValueError):
         raise UserError(f"{name}: predictions must be numbers, of one length in each row") from None
-    if table.size and not table.max() < np.inf:  # -inf masks a class of logits
+    if table.ndim == 2 and table.shape[1] == 1:
+        table = table[:, 0]
+    if table.ndim not in (1, 2) or table.shape[1:] == (0,):
+        raise UserError(
+            f"{name}: predictions have shape {table.shape}; allowed: (N, K) with K of at least 2, "
+            "or (N,), scores of class 1 of two"
+        )
+    if len(table) < _FEWEST:
+        raise UserError(f"{name}: has {len(table)} samples; at least {_FEWEST} are needed")
+    if not table.max() < np.inf:  # -inf masks a class of logits
         _refuse_rows(name, ~(table < np.inf))
     return np.require(table, requirements=("C", "W"))  # as tensors need it
 
@@ -323,11 +386,12 @@ def _shares(name: str, rows: Array) -> Tensor:
     """Soft labels as shares, (N, K) float64; whole numbers are votes."""
     values = rows.astype(np.float64) if rows.dtype.kind in "iuf" else np.full(rows.shape, np.nan)
     sums = values.sum(axis=1, keepdims=True)
-    votes = (values == np.round(values)).all() and (sums > 0).all()
+    whole = (values == np.round(values)).all()
+    votes = whole and values.max() > 1 and sums.min() * _MOST_VOTES >= sums.max()
     if not (values.min() >= 0 and (votes or np.abs(sums - 1).max() <= _TOLERANCE)):
         raise UserError(
             f"{name}: labels have shape {rows.shape}, but are neither shares of the classes, which "
-            "sum to 1 in each row, nor numbers of votes"
+            "sum to 1 in each row, nor numbers of votes, whose totals are similar"
         )
     return torch.from_numpy(values / sums)
 
@@ -354,19 +418,27 @@ def _tolerance_of_sums(table: Array) -> float:
     return max(_TOLERANCE, min(explained, _MOST_ROUNDING)) + 1e-6  # floats of .99
 
 
-def _check_probabilities(name: str, table: Array) -> None:
+def fault_of_probabilities(table: Array) -> str:
+    """Why the rows of a table cannot be probabilities; empty if they can."""
     low, high, sums = float(table.min()), float(table.max()), table.sum(axis=1)
     if are_percent(table):
-        raise UserError(f"{name}: {PERCENT}")
+        return PERCENT
     if low < -1e-5 or high > 1 + 1e-5:
-        raise UserError(
-            f"{name}: values run from {low:.4g} to {high:.4g}; probabilities lie between 0 and 1. "
-            "If these are logits, say so: a key or column `logits`, the option --logits, or "
+        return (
+            f"values run from {low:.4g} to {high:.4g}; probabilities lie between 0 and 1. If these "
+            "are logits, say so: a key or column `logits`, the option --logits, or "
             "judge(..., logits=True)"
         )
     worst = int(np.abs(sums - 1).argmax())
     if abs(float(sums[worst]) - 1) > _tolerance_of_sums(table):
-        raise UserError(
-            f"{name}: row {worst} (from 0) sums to {float(sums[worst]):.4g}; the probabilities of "
-            "a sample sum to 1"
+        return (
+            f"row {worst} (from 0) sums to {float(sums[worst]):.4g}; the probabilities of a sample "
+            "sum to 1. If some columns are no scores of classes, name those that are: --scores "
+            "NAME,NAME,…"
         )
+    return ""
+
+
+def _check_probabilities(name: str, table: Array) -> None:
+    if fault := fault_of_probabilities(table):
+        raise UserError(f"{name}: {fault}")

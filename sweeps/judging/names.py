@@ -34,10 +34,32 @@ CONFIDENCES = (
     *("max_probability", "prediction_score", "predicted_prob", "confidence_score"),
     *("prediction_confidence", "predicted_probability", "pred_probability"),
 )
+CATEGORIES = ("category", "category_id", "class_id", "class_name", "label_name")
+"""Names of predictions, as detectors write them, beside true labels with a name of their own."""
+
+MARGINS = ("margin", "margins")
+ENTROPIES = ("entropy", "predictive_entropy")
+ABSTAINED = (
+    *("abstain", "abstained", "abstention", "reject", "rejected", "refuse", "refused"),
+    *("no_prediction", "unknown", "none", "-1"),
+)
+"""Predictions that are no class, if no label is called so."""
+
+IDS = (
+    *("id", "ids", "uid", "uuid", "guid", "key", "idx", "index", "item", "item_id", "row_id"),
+    *("sample", "sample_id", "example_id", "instance_id", "observation_id", "record_id"),
+    *("image", "image_id", "img", "img_id", "image_name", "image_path", "img_path"),
+    *("file", "file_name", "filename", "file_path", "filepath", "path", "video", "video_id"),
+    *("case", "case_id", "patient", "patient_id", "subject", "subject_id", "study_id", "slide_id"),
+    *("customer", "customer_id", "user_id", "passenger_id", "doc_id", "document_id", "text_id"),
+    *("question_id", "track_id", "scene_id", "sequence_id", "SMILES"),
+)
+"""Names of what tells samples apart, or what several samples are of."""
+
 CLASS_NAMES = ("classes", "class_names", "classes_")
 MODEL = "model"
 
-RANKS = ("label", "index", "class", "indices", "labels")
+RANKS = ("label", "index", "class", "indices", "labels", "category", "name", "pred")
 """With a number, or as lists, they name the classes of the k largest scores of a sample."""
 
 # p(cat), prob_0, probs.3, logit 7, .pred_cat: one column for each class.

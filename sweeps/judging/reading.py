@@ -1,7 +1,8 @@
 """Reads predictions from npz, npy, CSV and Parquet files.
 
-Names of columns decide what is what. Where two columns could be the scores, or the labels, and
-their values differ, the file is refused, and the message names the option that decides.
+Names of columns propose what is what, and values confirm it. Where two columns could be the scores,
+or the labels, and their values differ, the file is refused, and the message names the option that
+decides. Rows of two files are matched by their ids, if they have any.
 """
 
 from __future__ import annotations
@@ -13,29 +14,31 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from sweeps.errors import UserError
 from sweeps.judging import names
-from sweeps.judging.classes import canonical, texts
-from sweeps.judging.inputs import Predicted, aligned, check_predicted
-from sweeps.judging.scores import Scores, full_scores, scores_by_class_name
-from sweeps.judging.single import single_score
-from sweeps.judging.tables import Asked, Table, open_table
+from sweeps.judging.classes import IGNORED, canonical, places, texts
+from sweeps.judging.deciding import decided
+from sweeps.judging.ids import Rows, repeated_ids, rows_by_id
+from sweeps.judging.inputs import Predicted, aligned, check_predicted, taken
+from sweeps.judging.proposals import Labels, Scores, Source, rows_of
+from sweeps.judging.scores import without_count, without_header
+from sweeps.judging.single import predictions_of
+from sweeps.judging.tables import ARRAY, Asked, Table, open_table
 
 Array = npt.NDArray[Any]
 
+_MOST_NAMED = 3
+_NEAR = 1e-2  # a prediction within rounding of the most likely class does not differ from it
+
 
 @dataclass(frozen=True)
-class Labels:
-    """True labels, and where they come from."""
+class Shared:
+    """Labels from a file of their own."""
 
-    origin: str
-    values: Array
-
-    @classmethod
-    def of(cls, origin: str, values: Array) -> Labels:
-        """Labels (N,) from (N,) or (N, 1), as networks with one output have them; or (N, K)."""
-        return cls(origin, values[:, 0] if values.shape[1:] == (1,) else values)
+    table: Table
+    labels: tuple[Labels, ...]
 
 
 def read_predictions(files: Sequence[str], asked: Asked | None = None) -> list[Predicted]:
@@ -45,18 +48,32 @@ def read_predictions(files: Sequence[str], asked: Asked | None = None) -> list[P
         UserError: A file cannot be read, or its content cannot be judged. The message says why.
     """
     asked = asked or Asked()
-    shared = None if asked.labels is None else _labels_of(Path(asked.labels), asked)
-    return aligned([each for file in files for each in _models(Path(file), asked, shared)])
+    shared = None if asked.labels is None else _shared_labels(Path(asked.labels), asked)
+    found = [each for file in files for each in _models(Path(file), asked, shared)]
+    first, rows = found[0]
+    models = [first, *(_in_rows_of(rows, each, asked.id) for each in found[1:])]
+    return aligned(models)
 
 
-def _models(path: Path, asked: Asked, shared: Labels | None) -> Iterator[Predicted]:
+def _in_rows_of(first: Rows, other: tuple[Predicted, Rows], asked: str | None) -> Predicted:
+    """The model's samples in the order of the first model's."""
+    model, rows = other
+    matched = rows_by_id(first, rows, asked)
+    if matched is None:
+        return model
+    each = len(model.labels) // len(matched[1])  # decisions of a sample
+    order = (each * matched[1][:, None] + np.arange(each)).reshape(-1)
+    read = replace(model.read, notes=(*model.read.notes, f"matched by {matched[0]}"))
+    return replace(taken(model, torch.from_numpy(order)), read=read)
+
+
+def _models(path: Path, asked: Asked, shared: Shared | None) -> Iterator[tuple[Predicted, Rows]]:
     table = open_table(path, asked.words)
-    scores = full_scores(table, asked.scores, asked.logits)
-    labels = shared or _labels(table, asked.label, scores)
-    scores = scores or scores_by_class_name(table, labels.origin, labels.values, asked.logits)
-    scores = scores or single_score(table, labels.origin, labels.values, asked)
-    groups = None if asked.group is None else table.column(asked.group)
-    clusters = None if asked.cluster is None else table.column(asked.cluster)
+    reading = decided(_sources(table, asked, shared), asked)
+    source, scores = reading.source, reading.scores()
+    groups = None if asked.group is None else source.table.column(asked.group)
+    clusters = source.table.column(asked.cluster) if asked.cluster else None
+    labels = source.labels
     for what, each in (("labels", labels.values), ("groups", groups), ("clusters", clusters)):
         if each is not None and each.shape[:1] != scores.values.shape[:1]:
             header = (
@@ -68,12 +85,14 @@ def _models(path: Path, asked: Asked, shared: Labels | None) -> Iterator[Predict
                 f"{path.stem}: {what} have shape {each.shape}; ({len(scores.values)},) is needed, "
                 f"one for each row of the predictions{header}"
             )
-    split_by = asked.model or (names.MODEL if names.MODEL in table.names else None)
+    split_by, notes = _split_by(source, asked)
     used = {*scores.columns, *scores.beside, labels.origin, asked.group, asked.cluster, split_by}
     ignored = tuple(each or '""' for each in table.names if each not in used)
-    kept = _kept(labels.values, asked.ignore_label)
-    for name, rows in _by_model(path, len(scores.values), table, split_by):
-        own = rows if kept is None else rows & kept
+    first = _contradiction(source, scores, asked)
+    for name, own in _by_model(source, split_by):
+        part = rows_of(source.table, own, len(labels.values))
+        rows = Rows(part, len(own), frozenset({*scores.columns, *scores.beside, labels.origin}))
+        repeated = repeated_ids(rows) if asked.cluster is None else None
         model = check_predicted(
             name,
             scores.values[own],
@@ -82,85 +101,169 @@ def _models(path: Path, asked: Asked, shared: Labels | None) -> Iterator[Predict
             classes=scores.classes,
             named=scores.named,
             groups=None if groups is None else groups[own],
-            clusters=None if clusters is None else clusters[own],
+            clusters=clusters[own] if clusters is not None else repeated and repeated[1],
         )
-        left_out = int(rows.sum() - own.sum())
-        notes = (f"{left_out:,} with label {asked.ignore_label} left out",) if left_out else ()
+        unit = (f"clusters are the values of {repeated[0]}",) if repeated else ()
         read = replace(
             model.read,
             what=scores.what or model.read.what,
             scores=names.shortened(scores.columns, 6),
             labels=labels.origin,
-            notes=(*model.read.notes, *notes),
-            ignored=ignored,
+            notes=(*model.read.notes, *source.notes, *_unseen(model), *unit, *notes),
+            ignored=tuple(each for each in ignored if not repeated or each != repeated[0]),
+            first=first,
         )
-        yield replace(model, read=read, top_label_only=scores.top_label_only)
+        yield replace(model, read=read, top_label_only=scores.top_label_only), rows
 
 
-def _labels_of(path: Path, asked: Asked) -> Labels:
-    """Labels from a file of their own: an array, a column with a usual name, or the only column."""
-    table = open_table(path, asked.words)
-    if len(table.visible) == 1:
-        return Labels.of(path.name, table.column(table.visible[0]))
-    found = _labels(table, asked.label if asked.label in table.names else None, None)
-    return Labels(f"{found.origin} of {path.name}", found.values)
+def _sources(table: Table, asked: Asked, shared: Shared | None) -> list[Source]:
+    """The file with each column that may be its labels."""
+    if shared is not None:
+        labels = [_joined(table, shared, each, asked.id) for each in shared.labels]
+    elif asked.label is not None:
+        labels = [Labels.of(asked.label, table.column(asked.label))]
+    else:
+        labels = _labels_by_name(table, asked)
+    return [_without_ignored(Source(table, each), asked) for each in labels]
 
 
-def _labels(table: Table, label: str | None, scores: Scores | None) -> Labels:
-    if label is not None:
-        return Labels.of(label, table.column(label))
-    named = table.called(names.TRUE_LABELS) or table.called(names.LABELS)
-    found = [each for each in named if scores is None or each not in scores.columns]
-    if not found:
-        raise UserError(
-            f"{table.path}: holds no labels (it has {names.shortened(table.names)}); needed: a key "
-            "or column label, labels or y_true, --label NAME, or --labels FILE"
-        )
-    values = {each: table.column(each) for each in found}
-    unlike = [found[0], *(each for each in found[1:] if not _same(values[each], values[found[0]]))]
-    if len(unlike) > 1 and scores is not None:
-        guesses = scores.predicted()
-        unlike = [each for each in unlike if not _same(values[each], guesses)]
-    if len(unlike) != 1:
-        raise UserError(
-            f"{table.path}: {' and '.join(unlike or found)} differ, and each could be the true "
-            "labels; say which: --label NAME"
-        )
-    return Labels.of(unlike[0], values[unlike[0]])
-
-
-def _same(one: Array, other: Array) -> bool:
-    """Whether two columns of labels mean the same in each row."""
-    if one.ndim > 1 or one.shape != other.shape:
-        return bool(np.array_equal(one, other))
-    return all(
-        canonical(a) == canonical(b)
-        for a, b in set(zip(texts(one).tolist(), texts(other).tolist(), strict=True))
+def _labels_by_name(table: Table, asked: Asked) -> list[Labels]:
+    taken = (asked.predicted, asked.confidence, *asked.scores)
+    for kind in (names.TRUE_LABELS, names.LABELS):
+        found = [each for each in table.called(kind) if each not in taken]
+        if found:
+            return [Labels.of(each, table.column(each)) for each in found]
+    raise UserError(
+        f"{table.path}: holds no labels (it has {names.shortened(table.names)}); needed: a key "
+        "or column label, labels or y_true, --label NAME, or --labels FILE"
     )
 
 
-def _kept(labels: Array, ignored: str | None) -> Array | None:
-    if ignored is None or labels.ndim > 1:
-        return None
-    words, inverse = np.unique(texts(labels), return_inverse=True)
-    return np.array([canonical(each) != canonical(ignored) for each in words.tolist()])[inverse]
+def _without_ignored(source: Source, asked: Asked) -> Source:
+    labels, ignored = source.labels, asked.ignore_label
+    if ignored is None:
+        if IGNORED in labels.classes and not any(
+            each.startswith("-") for each in labels.classes if each != IGNORED
+        ):
+            raise UserError(
+                f"{source.table.path}: {labels.origin} has labels {IGNORED}; --ignore-label "
+                f"{IGNORED} leaves these samples out"
+            )
+        return source
+    own = [each for each in labels.classes if canonical(each) == canonical(ignored)]
+    kept = np.flatnonzero(~np.isin(labels.words, own)) if own else None
+    if kept is None:
+        return source
+    left_out = len(labels.words) - len(kept)
+    return source.taken(kept, f"{left_out:,} with label {ignored} left out")
 
 
-def _by_model(
-    path: Path, count: int, table: Table, column: str | None
-) -> Iterator[tuple[str, Array]]:
-    """The name of each model, and its rows as a mask."""
-    every = np.ones(count, dtype=bool)
+def _shared_labels(path: Path, asked: Asked) -> Shared:
+    """Labels from a file of their own: an array, columns with usual names, or the only column."""
+    table = open_table(path, asked.words)
+    if len(table.visible) == 1:
+        values = table.column(table.visible[0])
+        values = without_count(values) if table.names == (ARRAY,) else values
+        return Shared(table, (Labels.of(path.name, values),))
+    if asked.label is None and len(columns := without_header(table)) == 1:
+        return Shared(table, (Labels.of(path.name, columns[0]),))
+    if asked.label in table.names:
+        found = [Labels.of(str(asked.label), table.column(str(asked.label)))]
+    else:
+        found = _labels_by_name(table, asked)
+    return Shared(table, tuple(found))
+
+
+def _joined(table: Table, shared: Shared, labels: Labels, asked: str | None) -> Labels:
+    """Labels of another file in the order of the table's rows."""
+    count, file = len(labels.values), shared.table.path.name
+    origin = labels.origin if labels.origin == file else f"{labels.origin} of {file}"
+    theirs = Rows(shared.table, count, frozenset({labels.origin}))
+    matched = rows_by_id(Rows(table), theirs, asked, repeated=True)
+    if matched is None:
+        return Labels(origin, labels.values)
+    name, rows = matched
+    return Labels(f"{origin} by {name}", labels.values[rows])
+
+
+def _split_by(source: Source, asked: Asked) -> tuple[str | None, tuple[str, ...]]:
+    """The column that names models; a feature called so has other samples in each of its parts."""
+    if asked.model is not None:
+        return asked.model or None, ()
+    if names.MODEL not in source.table.names:
+        return None, ()
+    words = texts(source.table.column(names.MODEL))
+    count = len(source.labels.values)
+    if words.shape != (count,):
+        return names.MODEL, ()
+    parts = [source.labels.values[words == each] for each in np.unique(words)]
+    if all(np.array_equal(each, parts[0]) for each in parts) or _same_ids(source, words):
+        return names.MODEL, ()
+    note = f"{names.MODEL} names no models, because its parts are different samples"
+    return None, (note,)
+
+
+def _same_ids(source: Source, words: Array) -> bool:
+    """Whether each part has the same ids, maybe in another order."""
+    rows = Rows(source.table, len(words), frozenset({source.labels.origin, names.MODEL}))
+    for name in source.table.called(names.IDS):
+        ids = rows.ids(name)
+        if ids is None or len(np.unique(ids)) * len(np.unique(words)) != len(ids):
+            continue
+        parts = [np.sort(ids[words == each]) for each in np.unique(words)]
+        if all(np.array_equal(each, parts[0]) for each in parts):
+            return True
+    return False
+
+
+def _by_model(source: Source, column: str | None) -> Iterator[tuple[str, Array]]:
+    """The name of each model, and its rows."""
+    path, count = source.table.path, len(source.labels.values)
     if column is None:
-        yield path.stem, every
+        yield path.stem, np.arange(count)
         return
-    words = texts(table.column(column))
+    words = texts(source.table.column(column))
     if words.size == 1:  # an npz file may name its model
-        yield str(words.reshape(())), every
+        yield str(words.reshape(())), np.arange(count)
         return
     if words.shape != (count,):
         raise UserError(
             f"{path}: {column} has shape {words.shape}; ({count},) is needed, one name for each row"
         )
     for name in dict.fromkeys(words.tolist()):
-        yield name, words == name
+        yield name, np.flatnonzero(words == name)
+
+
+def _contradiction(source: Source, scores: Scores, asked: Asked) -> str:
+    """Where the file's own predictions are not the most likely classes of its scores."""
+    values = scores.values
+    if values.ndim != 2 or scores.top_label_only:
+        return ""
+    classes = scores.classes or tuple(map(str, range(values.shape[1])))
+    for guesses in predictions_of(source, asked):
+        if guesses.column in (*scores.columns, *scores.beside):
+            continue
+        kept = ~guesses.abstained(source.labels) & np.ones(len(values), dtype=bool)
+        own = places(np.unique(guesses.words[kept]).tolist(), classes)
+        if not own or len(guesses.words) != len(values):
+            continue
+        place = np.array([own[each] for each in guesses.words[kept].tolist()])
+        rows = values[kept].astype(np.float64)
+        differ = float((rows.max(axis=1) - rows[np.arange(len(rows)), place] > _NEAR).mean())
+        if differ:
+            share = f"{100 * differ:.0f}" if differ >= 0.01 else "less than 1"
+            return f"{guesses.column} differs from the most likely class in {share} % of the rows"
+    return ""
+
+
+def _unseen(model: Predicted) -> tuple[str, ...]:
+    """Classes that no label has."""
+    if model.soft is not None or model.top_label_only:
+        return ()
+    seen = {*np.unique(model.labels.numpy()).tolist()}
+    unseen = [each for place, each in enumerate(model.classes) if place not in seen]
+    if not unseen:
+        return ()
+    if len(unseen) > _MOST_NAMED:
+        return (f"{len(unseen):,} of {len(model.classes):,} classes have no label",)
+    return (f"no label is {' or '.join(unseen)}",)

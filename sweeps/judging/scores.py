@@ -2,89 +2,88 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit, softmax
 
 from sweeps.errors import UserError
 from sweeps.judging import names
-from sweeps.judging.classes import places, texts
+from sweeps.judging.classes import places, texts, without_common
 from sweeps.judging.inputs import PERCENT, are_percent, are_probabilities
-from sweeps.judging.tables import ARRAY, Table
+from sweeps.judging.proposals import AllClasses, Scores, Source, is_count
+from sweeps.judging.tables import ARRAY, Asked, Table
 
 Array = npt.NDArray[Any]
 
-_SAME = 1e-2  # largest difference of two readings that agree; files often have two decimals
+_CLOSER = 4  # a column is no class if the sums of rows are closer to one without it by this factor
+_EXACT = 1e-6
+_SEPARATORS = "_.:- "
+_SCALAR = re.compile(r"np\.\w+\(([^()]*)\)")  # np.float64(0.1), as NumPy 2 writes it in lists
 
 
-@dataclass(frozen=True)
-class Scores:
-    """Scores of a file.
-
-    Attributes:
-        columns: The columns that they come from.
-        values: (N, K), or (N,) for one score per sample.
-        logits: Whether the name says that they are logits; None if it does not say.
-        classes: Names of the classes; empty if they have none.
-        named: Whether these are names of columns.
-        beside: Further columns that were used.
-        what: What they are, if it is not probabilities or logits of all classes.
-        top_label_only: See :class:`~sweeps.judging.inputs.Predicted`.
-    """
-
-    columns: tuple[str, ...]
-    values: Array
-    logits: bool | None
-    classes: tuple[str, ...] = ()
-    named: bool = False
-    beside: tuple[str, ...] = ()
-    what: str = ""
-    top_label_only: bool = False
-
-    def predicted(self) -> Array:
-        """The predicted class of each sample as text, (N,)."""
-        if self.values.ndim == 1:
-            return np.array([])
-        winners = self.values.argmax(axis=1)
-        return np.asarray(np.array(self.classes)[winners] if self.classes else winners.astype(str))
-
-
-def full_scores(table: Table, asked: Sequence[str], logits: bool) -> Scores | None:
-    """Scores of all classes, by the names of the columns; None if there are none.
-
-    Raises:
-        UserError: Two sets of columns could be the scores, and differ.
-    """
+def all_classes(source: Source, asked: Asked, kinds: Sequence[str]) -> Iterator[AllClasses]:
+    """Scores of all classes, by the names of the columns."""
+    table = source.table
     if table.names == (ARRAY,):
-        return Scores((ARRAY,), table.column(ARRAY), None)
-    if asked:
-        return _asked_scores(table, asked)
-    for kinds in (names.PROBS_OR_LOGITS, names.SCORES):
-        found = [*_matrices(table, kinds), *_families(table, kinds)]
-        if len(found) > 1:
-            found = [each for each in found if _possible(each, logits)] or found[:1]
-        if found:
-            return only(table, found)
-    return None
+        found = [Scores((ARRAY,), without_count(table.column(ARRAY)), None)]
+    elif not asked.scores and (columns := without_header(table)):
+        found = [Scores((ARRAY,), np.stack(columns, axis=1), None)]
+    elif asked.scores:
+        found = [*_asked_scores(source, asked.scores)]
+    else:
+        found = [*_matrices(table, kinds), *_families(source, kinds)]
+    for each in found:
+        if source.labels.origin not in each.columns:
+            certain = bool(asked.scores) or table.names == (ARRAY,)
+            yield AllClasses(source, each, asked.logits, certain)
 
 
-def _asked_scores(table: Table, asked: Sequence[str]) -> Scores | None:
+def without_header(table: Table) -> list[Array]:
+    """Columns of a file whose first line is no header, without the first, which numbers the rows.
+
+    Its name is then 0, and its values are 1, 2, …. Empty for any other file.
+    """
+    if len(table.names) < 2 or table.names[0] != "0" or len({*table.names}) < len(table.names):
+        return []
+    numbers = table.numbers("0")
+    if numbers is None or not is_count(numbers) or numbers[0] != 1:
+        return []
+    found = []
+    for name in table.names[1:]:
+        values = table.column(name)
+        kind = str if values.dtype.kind == "U" else np.float64
+        found.append(np.concatenate([np.array([name]).astype(kind), values.astype(kind)]))
+    return found
+
+
+def without_count(values: Array) -> Array:
+    """An array without a first column that numbers the rows, as ``to_csv(header=False)`` has it."""
+    if values.ndim == 2 and values.shape[1] > 1 and is_count(values[:, 0]):
+        return values[:, 1:]
+    return values
+
+
+def _asked_scores(source: Source, asked: Sequence[str]) -> Iterator[Scores]:
+    table, words = source.table, source.labels.classes
+    if len(asked) == 1:
+        values = _numbers_or_lists(table, asked[0])
+        if values is not None and values.ndim == 2:
+            yield _matrix(table, asked[0], values)
+        return
     parts = [names.kind_and_class(each) for each in asked]
     kinds = {part[0] for part in parts if part}
-    if len(asked) > 1:
-        alike = len(kinds) == 1 and all(parts)
-        classes = tuple(part[1] for part in parts if part) if alike else tuple(asked)
-        logits = names.means_logits(kinds.pop()) if alike else None
-        return Scores(tuple(asked), _stack(table, asked), logits, classes, named=True)
-    [name] = asked
-    values = _numbers_or_lists(table, name)
-    if values is None or values.ndim == 1:
-        return None
-    return _matrix(table, name, values)
+    alike = len(kinds) == 1 and all(parts)
+    classes = tuple(part[1] for part in parts if part) if alike else tuple(asked)
+    if places(words, classes) is None:
+        numbers = tuple(map(str, range(len(asked))))
+        in_order = words and places(words, numbers) is not None
+        classes = without_common(asked, words) or (numbers if in_order else classes)
+    logits = names.means_logits(kinds.pop()) if alike else None
+    yield Scores(tuple(asked), _stack(table, asked), logits, classes, named=True)
 
 
 def _matrices(table: Table, kinds: Sequence[str]) -> list[Scores]:
@@ -103,7 +102,7 @@ def _numbers_or_lists(table: Table, name: str) -> Array | None:
     words = table.words(name) if values is None else []
     if not (words and words[0].startswith("[")):
         return values
-    rows = [text.strip("[]").replace(",", " ").split() for text in words]
+    rows = [_SCALAR.sub(r"\1", text).strip("[]").replace(",", " ").split() for text in words]
     try:
         return np.array(rows, dtype=np.float64)
     except ValueError:
@@ -130,11 +129,11 @@ def _are_ranks(name: str, values: Array) -> bool:
     return name.lower().startswith("ind") or values.dtype.kind == "U"  # others are one-hot labels
 
 
-def _families(table: Table, kinds: Sequence[str]) -> list[Scores]:
+def _families(source: Source, kinds: Sequence[str]) -> list[Scores]:
     """Columns such as prob_0, prob_1, …: one for each class, two at least."""
     found = [
-        family(table, kind, members)
-        for kind, members in families(table, kinds).items()
+        of_labels(family(source.table, kind, members), source)
+        for kind, members in families(source.table, kinds).items()
         if len(members) > 1
     ]
     return [each for each in found if len(each.columns) > 1]
@@ -165,74 +164,115 @@ def family(table: Table, kind: str, members: Sequence[str]) -> Scores:
     numbered = all(each.isdecimal() for each in by_class)
     classes = tuple(sorted(by_class, key=int) if numbered else by_class)
     columns = tuple(by_class[each] for each in classes)
+    values, logits = _stack(table, columns), names.means_logits(kind)
+    falls = numbered and len(columns) > 1 and bool((np.diff(values, axis=1) <= 0).all())
+    if falls and (ranks := ranked_classes(table, classes)):
+        return _of_ranks(table, columns, ranks, values, logits)
+    return Scores(columns, values, logits, classes, named=True)
+
+
+def ranked_classes(table: Table, numbers: Sequence[str]) -> list[str]:
+    """Columns that name the class of each rank: ``label_0, label_1`` or ``class1, class2``."""
     for rank in names.RANKS:
-        if numbered and all(f"{rank}_{each}" in table.names for each in classes):
-            raise UserError(_ranked(table, columns, f"{rank}_{classes[0]}"))
-    return Scores(columns, _stack(table, columns), names.means_logits(kind), classes, named=True)
+        own = {each.lower(): each for each in table.visible}
+        for mark in ("_", "", " ", "."):
+            found = [own.get(f"{rank}{mark}{each}".lower()) for each in numbers]
+            if all(found):
+                return [each for each in found if each]
+    return []
+
+
+def _of_ranks(
+    table: Table, columns: tuple[str, ...], ranks: list[str], values: Array, logits: bool | None
+) -> Scores:
+    """Scores in the order of their size, with the classes beside; all classes are needed.
+
+    Raises:
+        UserError: Some classes are missing in a row.
+    """
+    words = np.stack([texts(table.column(each)) for each in ranks], axis=1)
+    classes, place = np.unique(words, return_inverse=True)
+    place = place.reshape(words.shape)
+    if len(classes) != len(columns) or (np.sort(place, axis=1) != np.arange(len(classes))).any():
+        raise UserError(_ranked(table, columns, ranks[0]))
+    ordered = np.empty_like(values)
+    np.put_along_axis(ordered, place, values, axis=1)
+    names_of = tuple(str(each) for each in classes)
+    return Scores(columns, ordered, logits, names_of, named=True, beside=tuple(ranks))
 
 
 def _ranked(table: Table, columns: Sequence[str], rank: str) -> str:
     return (
         f"{table.path}: {names.shortened(columns, 6)} are the largest scores of each sample, with "
-        f"their classes in {rank}, not the scores of all classes; write those of all classes"
+        f"their classes in {rank}, not the scores of all classes; write those of all classes, or "
+        f"judge the first: --predicted {rank} --confidence {columns[0]}"
     )
+
+
+def of_labels(scores: Scores, source: Source) -> Scores:
+    """The scores whose columns are classes: statistics of them, as ``prob_0_std``, are left out.
+
+    A class that no label has is none if its name is another one's and a suffix, or if the rows sum
+    to one without it and not with it.
+    """
+    words, classes = source.labels.classes, scores.classes
+    if not words or not classes:
+        return scores
+    if places(words, classes) is None and (rest := without_common(classes, words)):
+        return replace(scores, classes=rest)
+    own = _places_of(words, classes)
+    if own is None:
+        return scores
+    unknown = [place for place in range(len(classes)) if place not in own]
+    starts = tuple(f"{each}{mark}" for each in classes for mark in _SEPARATORS)
+    others = [place for place in unknown if classes[place].startswith(starts)]
+    if scores.logits is False:
+        others += _beside_sums(
+            scores.values, [each for each in unknown if each not in others], others
+        )
+    kept = [place for place in range(len(classes)) if place not in others]
+    return replace(
+        scores,
+        columns=tuple(scores.columns[place] for place in kept),
+        values=scores.values[:, kept],
+        classes=tuple(classes[place] for place in kept),
+    )
+
+
+def _beside_sums(values: Array, unknown: list[int], others: list[int]) -> list[int]:
+    """Columns without which rows sum to one, and with which they do not: all of them, or one."""
+    sums = values.sum(axis=1) - values[:, others].sum(axis=1)
+    within = np.abs(sums - 1).max(initial=0)
+    for tried in (unknown, *([each] for each in unknown)):
+        without = np.abs(sums - values[:, tried].sum(axis=1) - 1).max(initial=0)
+        enough = len(others) + len(tried) + 1 < values.shape[1]
+        if tried and enough and within > _EXACT and without <= within / _CLOSER:
+            return tried
+    return []
+
+
+def _places_of(words: Sequence[str], classes: Sequence[str]) -> set[int] | None:
+    found = places(words, classes)
+    return None if found is None else {*found.values()}
 
 
 def _stack(table: Table, columns: Sequence[str]) -> Array:
     return np.stack([table.figures(each) for each in columns], axis=1)
 
 
-def _possible(scores: Scores, logits: bool) -> bool:
-    return logits or scores.logits is not False or are_probabilities(scores.values)
-
-
-def only(table: Table, found: Sequence[Scores]) -> Scores:
-    """The scores on which all readings agree; logits have more digits than probabilities."""
-    first = next((each for each in found if each.logits), found[0])
-    for other in found:
-        if other is not first and not _agree(first, other):
-            both = " and ".join(names.shortened(each.columns, 4) for each in (first, other))
-            raise UserError(
-                f"{table.path}: {both} differ, and each could be the scores; say which: --scores "
-                "NAME, or --scores NAME,NAME,…"
-            )
-    return first
-
-
-def _agree(one: Scores, other: Scores) -> bool:
-    if one.values.shape != other.values.shape:
-        return False
-    values = _as_probabilities(other)
-    if one.classes and other.classes:
-        order = places(one.classes, other.classes)
-        if order is None:
-            return False
-        values = values[:, list(order.values())]
-    return bool(np.abs(_as_probabilities(one) - values).max(initial=0) <= _SAME)
-
-
-def _as_probabilities(scores: Scores) -> Array:
-    values = scores.values.astype(np.float64)
-    if values.ndim == 1:
-        return np.asarray(expit(values)) if scores.logits else values
-    if scores.logits or (scores.logits is None and not are_probabilities(values)):
-        return np.asarray(softmax(values, axis=1))
-    return values
-
-
-def scores_by_class_name(table: Table, label: str, labels: Array, logits: bool) -> Scores | None:
-    """Scores in columns that are called as the classes: ``cat, dog, label``; None without any.
+def called_as_classes(source: Source, asked: Asked) -> Iterator[AllClasses]:
+    """Scores in columns that are called as the classes: ``cat, dog, label``.
 
     Columns of classes that no sample has are recognised because rows then sum to one.
 
     Raises:
         UserError: They hold percent, as numbers or text, or it is unclear which are scores.
     """
-    words = np.unique(texts(labels)).tolist() if labels.ndim == 1 else []
-    columns = [each for each in table.visible if each != label]
-    found = places(words, columns)
+    table, words = source.table, source.labels.classes
+    columns = [each for each in table.visible if each != source.labels.origin]
+    found = None if asked.scores else places(words, columns)
     if not found:
-        return None
+        return
     own = [columns[place] for place in found.values()]
     floats = [
         each
@@ -243,18 +283,20 @@ def scores_by_class_name(table: Table, label: str, labels: Array, logits: bool) 
         for each in own:
             if any("%" in word for word in table.words(each)):
                 table.figures(each)  # refuses percent
-        return None
+        return
     for chosen in (floats, [each for each in columns if each in own]):
         if len(chosen) > 1 and are_percent(_stack(table, chosen)):
             raise UserError(f"{table.path}: {names.shortened(chosen, 4)}: {PERCENT}")
-        if len(chosen) > 1 and (logits or are_probabilities(_stack(table, chosen))):
-            if logits and len(chosen) > len(own):
+        if len(chosen) > 1 and (asked.logits or are_probabilities(_stack(table, chosen))):
+            if asked.logits and len(chosen) > len(own):
                 raise UserError(
                     f"{table.path}: {names.shortened([*{*chosen} - {*own}])} may be logits of "
                     "further classes, or no scores; say which: --scores NAME,NAME,…"
                 )
-            return Scores(tuple(chosen), _stack(table, chosen), logits, tuple(chosen), named=True)
-    return None
+            values = _stack(table, chosen)
+            scores = Scores(tuple(chosen), values, asked.logits, tuple(chosen), named=True)
+            yield AllClasses(source, of_labels(scores, source), asked.logits)
+            return
 
 
 def _is_float(table: Table, name: str) -> bool:

@@ -1,214 +1,226 @@
-"""Files with one score per sample: of class 1 of two, or of the predicted class."""
+"""Files with one score per sample: of one class of two, or of the predicted class."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, TypeGuard
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import entr
 
 from sweeps.errors import UserError
 from sweeps.judging import names
 from sweeps.judging.classes import canonical, places, texts
-from sweeps.judging.scores import Scores, families, family, only
+from sweeps.judging.proposals import (
+    Confidence,
+    Labels,
+    OneClass,
+    Predictions,
+    Reading,
+    Source,
+    are_classes,
+    is_binary,
+    is_count,
+    other_class,
+)
+from sweeps.judging.scores import families, family
 from sweeps.judging.tables import Asked, Table
+from sweeps.messages.formatting import format_fraction
 
 Array = npt.NDArray[Any]
 
-_OTHER = {"1": "0", "0": "1"}
-_MOST_CLASSES = 10_000  # a predicted class has a probability of at least one over their number
+_ROUNDING = 1e-3
+_CHANCE = 3  # standard errors above the agreement of unrelated columns
 
 
-def single_score(table: Table, label: str, labels: Array, asked: Asked) -> Scores:
-    """The only score of each sample.
+@dataclass(frozen=True)
+class Single:
+    """What a file with one score per sample has: labels, and maybe predictions."""
 
-    It belongs to the class in its name, ``prob_1``; without one to the predicted class, if the file
-    has predictions and the values allow it, or else to class 1 of classes 0 and 1.
+    source: Source
+    asked: Asked
+    predictions: tuple[Predictions, ...]
 
-    Raises:
-        UserError: There is no score, or its meaning is not certain.
-    """
-    if labels.ndim > 1:
-        raise UserError(
-            f"{table.path}: {label} has shape {labels.shape}, but scores of all classes are "
-            "missing; needed: `probs`, `logits`, or a column for each class"
-        )
-    predicted = asked.predicted or _predicted_column(table, label)
-    decided = asked.scores or asked.confidence
-    of_class = [] if decided else _of_one_class(table, labels, asked.logits)
-    confidence = asked.confidence
-    if predicted and not decided:
-        confidence = next(iter(table.called(names.CONFIDENCES)), None)
-    if of_class:
-        return only(table, of_class)
-    column = confidence or next(iter(asked.scores or _unnamed(table, label, predicted)), None)
-    if column is None:
-        raise UserError(
-            f"{table.path}: holds no probabilities or logits (it has "
-            f"{names.shortened(table.names)}); needed: `probs` or `logits`, a column for each "
-            "class such as prob_0, prob_1 or logit_0, one score per sample such as y_prob or "
-            f"confidence, or --scores NAME,NAME,…{_hint(table, label, labels)}"
-        )
-    values = table.figures(column)
-    logits = asked.logits or names.means_logits(column)
-    shares = not logits and values.size > 0 and values.min() >= 0 and values.max() <= 1
-    if confidence or (predicted and shares and not asked.scores):
-        if predicted is None:
-            raise UserError(
-                f"{table.path}: {column} is the confidence of predictions that are missing; "
-                "needed: a column predicted, or --predicted NAME"
-            )
-        classes = texts(table.column(predicted))
-        if confidence or _is_confidence(table, column, values, predicted, classes, labels):
-            return _top_label(table, column, values, predicted, classes, labels)
-    if not _binary(texts(labels)):
-        raise UserError(
-            f"{table.path}: {column} is one score per sample, but of which class? Labels are not 0 "
-            f"and 1: call it prob_ and the name of the class, or give --predicted NAME"
-        )
-    return Scores((column,), values, logits)
+    def of_one_class(self) -> Iterator[Reading]:
+        """Scores of a class that the column names: ``prob_1``, ``p(cat)``."""
+        if self.asked.scores or self.asked.confidence:
+            return
+        source, kinds = self.source, (*names.PROBS_OR_LOGITS, *names.SCORES)
+        for kind, members in families(source.table, kinds).items():
+            each = family(source.table, kind, members)
+            if len(each.columns) != 1:
+                continue
+            [column], [name], values = each.columns, each.classes, each.values[:, 0]
+            other = other_class(name, source.labels.classes)
+            if other is not None:
+                negative = each.logits is None and values.min() < 0
+                is_logits = bool(self.asked.logits or each.logits or negative)
+                for guesses in self.predictions or (None,):
+                    yield OneClass(
+                        source, column, values, is_logits, (other, name), guesses, named=True
+                    )
+
+    def of_confidences(self) -> Iterator[Reading]:
+        """Scores whose name says that they are of the prediction; their values may contradict."""
+        table, asked = self.source.table, self.asked
+        if asked.scores:
+            return
+        columns = [asked.confidence] if asked.confidence else table.called(names.CONFIDENCES)
+        for column in columns:
+            yield from self._meanings(column, table.figures(column))
+
+    def of_margins(self) -> Iterator[Reading]:
+        """Two classes' difference of probabilities, if the entropy beside it confirms that."""
+        table = self.source.table
+        for column in table.called(names.MARGINS):
+            for beside in table.called(names.ENTROPIES):
+                margin, entropy = table.numbers(column), table.numbers(beside)
+                if margin is not None and entropy is not None and margin.shape == entropy.shape:
+                    confidence = (1 + margin) / 2
+                    nats = entr(confidence) + entr(1 - confidence)
+                    if any(np.abs(nats / unit - entropy).max() < _ROUNDING for unit in (1, _BIT)):
+                        for guesses in self.predictions:
+                            yield Confidence(self.source, column, confidence, guesses)
+
+    def of_kinds(self, kinds: Sequence[str]) -> Iterator[Reading]:
+        """Scores whose name does not say of which class."""
+        table, asked = self.source.table, self.asked
+        for column in asked.scores or table.called(kinds):
+            taken = (self.source.labels.origin, *(each.column for each in self.predictions))
+            if asked.scores or (column not in taken and _is_score(table.numbers(column), column)):
+                yield from self._meanings(column, table.figures(column))
+
+    def _meanings(self, column: str, values: Array) -> Iterator[Reading]:
+        source, asked = self.source, self.asked
+        values = values.astype(np.float64).reshape(len(values), -1)[:, 0]
+        logits = bool(asked.logits or names.means_logits(column))
+        within = values.size > 0 and values.min() >= 0 and values.max() <= 1
+        is_logits = logits or (names.means_logits(column) is None and not within)
+        certain = column in asked.scores
+        for guesses in () if logits or certain or not within else self.predictions:
+            yield Confidence(source, column, values, guesses, certain=column == asked.confidence)
+        if column == asked.confidence:
+            return
+        for guesses in self.predictions:
+            for pair in _pairs(source.labels, guesses, certain):
+                yield OneClass(source, column, values, is_logits, pair, guesses, certain=certain)
+        is_confidence = names.has_name(column, names.CONFIDENCES)
+        if not self.predictions and is_binary(source.labels) and (certain or not is_confidence):
+            yield OneClass(source, column, values, is_logits, ("0", "1"), certain=certain)
 
 
-def _hint(table: Table, label: str, labels: Array) -> str:
-    """What to do if columns are called as the classes, but are not probabilities."""
-    own = places(
-        np.unique(texts(labels)).tolist(), [each for each in table.visible if each != label]
+_BIT = math.log(2)
+
+
+def _pairs(labels: Labels, guesses: Predictions, certain: bool) -> list[tuple[str, str]]:
+    """The other class and the one whose scores a column may hold."""
+    words = labels.classes
+    if is_binary(labels):
+        known = {*map(canonical, words), *map(canonical, guesses.classes)}
+        if certain or len(guesses.classes) < 2 or not known <= {"-1", "0", "1"}:
+            return [("0", "1")]
+        return [("0", "1"), ("1", "0")]
+    if len(words) != 2 or len(guesses.classes) != 2 or places(guesses.classes, words) is None:
+        return []
+    return [(words[0], words[1]), (words[1], words[0])]
+
+
+def single_of(source: Source, asked: Asked) -> Single:
+    """The file without the samples for which it predicts no class."""
+    found = predictions_of(source, asked)
+    if not found or found[0].words.shape != source.labels.words.shape:
+        return Single(source, asked, ())
+    kept = ~found[0].abstained(source.labels)
+    if kept.all():
+        return Single(source, asked, found)
+    if not kept.any():
+        raise UserError(f"{source.table.path}: {found[0].column} predicts no class in any row")
+    note = (
+        f"{found[0].column} abstains in {int((~kept).sum()):,} of {len(kept):,} samples, the "
+        f"others are judged: coverage {format_fraction(kept.mean())}"
     )
-    if not own:
-        return ""
-    shown = names.shortened([each for each in table.visible if each != label], 4)
-    return f". Some of {shown} are called as the classes: --logits, if they are logits"
+    source = source.taken(np.flatnonzero(kept), note)
+    return Single(source, asked, predictions_of(source, asked))
 
 
-def _predicted_column(table: Table, label: str) -> str | None:
-    own = (
-        *names.PREDICTED,
-        *(each for each in names.LABELS if names.has_name(label, names.TRUE_LABELS)),
-    )
-    for name in table.called(own):
-        if name != label and _are_classes(table.column(name)):
-            return name
-    return None
-
-
-def _are_classes(values: Array) -> bool:
-    if values.ndim != 1:
-        return False
-    return values.dtype.kind != "f" or bool((values == np.round(values)).all())
-
-
-def _of_one_class(table: Table, labels: Array, logits: bool) -> list[Scores]:
-    """Scores of a class that the column names: ``prob_1``, ``p(cat)``."""
-    words = np.unique(texts(labels)).tolist() if labels.ndim == 1 else []
+def predictions_of(source: Source, asked: Asked) -> tuple[Predictions, ...]:
+    """The file's own predictions: columns of classes whose names or values say so."""
+    table, labels = source.table, source.labels
+    if asked.predicted:
+        return (Predictions(asked.predicted, texts(table.column(asked.predicted))),)
+    for name in table.called(names.PREDICTED):
+        if name != labels.origin and _are_classes(table, name):
+            return (Predictions(name, texts(table.column(name))),)
+    if not names.has_name(labels.origin, names.TRUE_LABELS) and not asked.label:
+        return ()
     found = []
-    kinds = (*names.PROBS_OR_LOGITS, *names.SCORES)
-    every = [family(table, kind, members) for kind, members in families(table, kinds).items()]
-    for each in (each for each in every if len(each.columns) == 1):
-        [name], values = each.classes, each.values[:, 0]
-        others = [word for word in words if places([word], (name,)) is None]
-        if len(others) > 1:
-            continue
-        other = others[0] if others else _OTHER.get(canonical(name), f"not {name}")
-        is_logits = logits or each.logits or (each.logits is None and values.min() < 0)
-        pair = [0 * values if is_logits else 1 - values, values]
-        order = (1, 0) if canonical(name) == "0" else (0, 1)
-        found.append(
-            Scores(
-                each.columns,
-                np.stack([pair[place] for place in order], axis=1),
-                bool(is_logits),
-                tuple((other, name)[place] for place in order),
-                named=True,
-                what=f"{'logits' if is_logits else 'probabilities'} of class {name} of 2",
-            )
-        )
-    return found
+    for name in table.called((*names.LABELS, *names.CATEGORIES)):
+        if name != labels.origin and _are_classes(table, name):
+            each = Predictions(name, texts(table.column(name)))
+            if {*map(canonical, each.classes)} <= {*map(canonical, labels.classes)}:
+                found.append(each)
+    return tuple(each for each in found if _beyond_chance(each, labels))
 
 
-def _unnamed(table: Table, label: str, predicted: str | None) -> Sequence[str]:
-    """The column of one score, whose name does not say of which class; empty without any."""
-    for kinds in ((*names.LOGITS, *names.PROBS), names.SCORES):
-        found = [
-            Scores((name,), values.reshape(-1), bool(names.means_logits(name)))
-            for name in table.called(kinds)
-            if name not in (label, predicted) and _is_score(values := table.numbers(name), name)
-        ]
-        if found:
-            return only(table, found).columns
-    return []
-
-
-def _is_score(values: Array | None, name: str) -> TypeGuard[Array]:
-    if values is None or values.shape[1:] not in ((), (1,)):
+def _are_classes(table: Table, name: str) -> bool:
+    try:
+        return are_classes(table.column(name))
+    except UserError:  # it is not used
         return False
-    return not (names.has_name(name, names.PREDICTED) and _are_classes(values))
 
 
-def _binary(words: Array) -> bool:
-    return {canonical(each) for each in np.unique(words).tolist()} <= {"-1", "0", "1"}
+def _beyond_chance(guesses: Predictions, labels: Labels) -> bool:
+    """Whether a column agrees with the labels more often than unrelated columns do."""
+    if guesses.words.shape != labels.words.shape:
+        return False
+    pairs = [(guesses.are(each), labels.words == each) for each in labels.classes]
+    agree = sum(float((one & other).mean()) for one, other in pairs)
+    chance = sum(float(one.mean() * other.mean()) for one, other in pairs)
+    return agree > chance + _CHANCE * math.sqrt(chance * (1 - chance) / len(labels.words))
 
 
-def _is_confidence(
-    table: Table, column: str, values: Array, predicted: str, classes: Array, labels: Array
-) -> bool:
-    """Whether one score is that of the predicted class, not of class 1: from what is possible."""
-    words = np.concatenate([classes, texts(labels)])
-    unlike = {canonical(each) for each in np.unique(words).tolist()}
-    of_prediction = values.min() >= 0.5 or len(unlike) > 2
-    of_class_1 = _binary(words) and _follows(values, classes)
-    if of_class_1 == of_prediction:
-        if of_class_1:
-            return False  # all are predicted as class 1, so both mean the same
-        raise UserError(
-            f"{table.path}: {column} may be the probability of class 1 (--scores {column}) or of "
-            f"the class in {predicted} (--confidence {column}), but {predicted} is not the more "
-            "likely class of either; say which"
+def _is_score(values: Array | None, name: str) -> bool:
+    if values is None or values.shape[1:] not in ((), (1,)) or is_count(values.reshape(-1)):
+        return False
+    return not (names.has_name(name, names.PREDICTED) and are_classes(values))
+
+
+def without_single(source: Source, asked: Asked) -> UserError:
+    """Why a file has no score that can be judged."""
+    table, labels = source.table, source.labels
+    columns = [each for each in table.visible if each != labels.origin]
+    if labels.values.ndim > 1:
+        return UserError(
+            f"{table.path}: {labels.origin} has shape {labels.values.shape}, but scores of all "
+            "classes are missing; needed: `probs`, `logits`, or a column for each class"
         )
-    return bool(of_prediction)
-
-
-def _follows(values: Array, classes: Array) -> bool:
-    """Whether class 1 is predicted where its probability is above 1/2."""
-    ones = np.array([canonical(each) == "1" for each in classes.tolist()])
-    return bool(((values >= 0.5) | ~ones).all() and ((values <= 0.5) | ones).all())
-
-
-def _top_label(
-    table: Table, column: str, values: Array, predicted: str, classes: Array, labels: Array
-) -> Scores:
-    """Scores whose largest is that of the predicted class; the others share the rest equally."""
-    values = values.astype(np.float64)
-    least = float(values.min(initial=1.0))
-    if not (least > 1 / _MOST_CLASSES and float(values.max(initial=0.0)) <= 1):
-        raise UserError(
-            f"{table.path}: {column} runs from {least:.4g} to {values.max():.4g}; the probability "
-            "of a predicted class is above 0 and at most 1"
+    kinds = (*names.LOGITS, *names.PROBS, *names.SCORES)
+    unnamed = [each for each in table.called(kinds) if _is_score(table.numbers(each), each)]
+    if asked.confidence or (not unnamed and table.called(names.CONFIDENCES)):
+        column = asked.confidence or table.called(names.CONFIDENCES)[0]
+        return UserError(
+            f"{table.path}: {column} is the confidence of predictions that are missing; "
+            "needed: a column predicted, or --predicted NAME"
         )
-    guesses, true = np.unique(classes).tolist(), np.unique(texts(labels)).tolist()
-    if not {*map(canonical, guesses)} & {*map(canonical, true)}:
-        raise UserError(
-            f"{table.path}: predictions in {predicted} are {names.shortened(guesses, 4)}, labels "
-            f"are {names.shortened(true, 4)}: no class is in both. Write both alike, or name "
-            "another column of labels: --label NAME"
+    if named := (*asked.scores, *unnamed):
+        return UserError(
+            f"{table.path}: {named[0]} is one score per sample, but of which class? Labels are not "
+            "0 and 1: call it prob_ and the name of the class, or give --predicted NAME"
         )
-    words = [*{*guesses, *true}]
-    if len({canonical(each) for each in words}) < len(words):  # 3 and 3.0
-        classes = np.array([canonical(each) for each in classes.tolist()])
-        words = [*{canonical(each) for each in words}]
-    words = sorted(words, key=lambda each: (len(each), each) if each.isdecimal() else (0, each))
-    number = max(2, len(words), int(1 / least) + 1)  # so that the predicted class is the largest
-    table_of = np.repeat(((1 - values) / (number - 1))[:, None], number, axis=1)
-    place = {word: index for index, word in enumerate(words)}
-    table_of[np.arange(len(values)), [place[each] for each in classes.tolist()]] = values
-    others = [f"other {index + 1}" for index in range(number - len(words))]
-    return Scores(
-        (column,),
-        table_of,
-        False,
-        (*words, *others),
-        named=True,
-        beside=(predicted,),
-        what=f"probabilities of the predicted class, in {predicted},",
-        top_label_only=True,
+    return UserError(
+        f"{table.path}: holds no probabilities or logits (it has {names.shortened(table.names)}); "
+        "needed: `probs` or `logits`, a column for each class such as prob_0, prob_1 or logit_0, "
+        "one score per sample such as y_prob or confidence, or --scores NAME,NAME,…"
+        f"{_hint(labels, columns)}"
     )
+
+
+def _hint(labels: Labels, columns: Sequence[str]) -> str:
+    """What to do if columns are called as the classes, but are not probabilities."""
+    if not places(labels.classes, columns):
+        return ""
+    shown = names.shortened(columns, 4)
+    return f". Some of {shown} are called as the classes: --logits, if they are logits"

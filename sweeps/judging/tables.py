@@ -32,7 +32,7 @@ class OtherTypeError(UserError):
 class Asked:
     """What the user says about files: the options of ``calsweep judge``.
 
-    `labels` is a file; `label` to `model` are keys or columns.
+    `labels` is a file; `label` to `model`, and `id`, are keys or columns; an empty one is none.
     """
 
     logits: bool = False
@@ -45,6 +45,7 @@ class Asked:
     cluster: str | None = None
     model: str | None = None
     ignore_label: str | None = None
+    id: str | None = None
 
     @property
     def words(self) -> set[str]:

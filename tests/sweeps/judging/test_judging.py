@@ -178,7 +178,7 @@ def test_the_command_ends_with_one_message_and_exit_code_2(tmp_path: Path) -> No
     (tmp_path / "notes.txt").write_text("hello")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 and no more")
     for file, message in {
-        "bad.npz": "bad: values run from",
+        "bad.npz": "bad.npz: values run from",
         "none.npz": "holds no labels (it has probs); needed: a key or column label",
         "notes.txt": "is not a file of predictions; allowed: .npz, .npy, .csv, .tsv, .parquet",
         "broken.parquet": "broken.parquet is not a Parquet file",
@@ -415,7 +415,7 @@ def test_two_readings_that_differ_are_refused(columns: Any, message: str, tmp_pa
 
 
 def test_two_single_scores_that_differ_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"logit and prob differ.*--scores NAME"):
+    with pytest.raises(UserError, match=r"logit .* and prob .* differ.*: --scores logit or"):
         read_predictions([saved(tmp_path, prob=SIGMOID, logit=2 * LOGIT, label=BINARY)])
 
 
@@ -431,15 +431,16 @@ def test_options_decide_between_readings(tmp_path: Path) -> None:
     ]
 
 
-def test_a_score_beside_predictions_of_neither_reading_is_refused(tmp_path: Path) -> None:
+def test_predictions_may_have_another_threshold_but_must_follow_the_score(tmp_path: Path) -> None:
     thresholded = (SIGMOID > 0.2).astype(int)
-    file = saved(tmp_path, y_true=BINARY, y_pred=thresholded, y_prob=SIGMOID)
-    with pytest.raises(UserError, match=r"--scores y_prob.*--confidence y_prob"):
-        read_predictions([file])
-    [model] = read_predictions([file], Asked(scores=("y_prob",)))
+    [model] = read_predictions([saved(tmp_path, y_true=BINARY, y_pred=thresholded, y_prob=SIGMOID)])
     torch.testing.assert_close(model.probs[:, 1], torch.from_numpy(SIGMOID))
+    share = f"{100 * ((SIGMOID > 0.2) & (SIGMOID < 0.495)).mean():.0f} %"
+    assert str(model.read).startswith(f"y_pred differs from the most likely class in {share} of")
     sure = np.where(thresholded == 1, SIGMOID, 1 - SIGMOID)
     file = saved(tmp_path, y_true=BINARY, y_pred=thresholded, y_prob=sure)
+    with pytest.raises(UserError, match=r"--confidence y_prob.*--scores y_prob"):
+        read_predictions([file])
     [model] = read_predictions([file], Asked(confidence="y_prob"))
     assert model.top_label_only
 

@@ -1,0 +1,127 @@
+"""Decides among the readings of a file: those that the values contradict are not used."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit, softmax
+
+from sweeps.errors import UserError
+from sweeps.judging import names
+from sweeps.judging.classes import canonical, places, texts
+from sweeps.judging.inputs import are_probabilities
+from sweeps.judging.long_format import long_format
+from sweeps.judging.proposals import Reading, Scores, Source
+from sweeps.judging.scores import all_classes, called_as_classes
+from sweeps.judging.single import single_of, without_single
+from sweeps.judging.tables import Asked
+
+Array = npt.NDArray[Any]
+
+_SAME = 1e-2  # largest difference of two readings that agree; files often have two decimals
+
+
+def decided(sources: Sequence[Source], asked: Asked) -> Reading:
+    """The reading that the names propose and the values allow.
+
+    Kinds of readings are tried in the order of how much they say. The sources are the same file
+    with labels from different columns.
+
+    Raises:
+        UserError: No reading is left, or two that differ.
+    """
+    objections: list[str] = []
+    for proposed in _proposed(sources, asked):
+        left = [each for each in proposed if not each.objection]
+        if left:
+            return _only(left)
+        objections += [each.objection for each in proposed]
+    if not objections:
+        raise without_single(sources[0], asked)
+    raise UserError(f"{sources[0].table.path}: {'; '.join(dict.fromkeys(objections))}")
+
+
+def _proposed(sources: Sequence[Source], asked: Asked) -> Iterator[list[Reading]]:
+    """The readings of each kind."""
+    yield [each for source in sources for each in long_format(source, asked)]
+    if not asked.confidence:
+        for kinds in (names.PROBS_OR_LOGITS, names.SCORES):
+            yield [each for source in sources for each in all_classes(source, asked, kinds)]
+        yield [each for source in sources for each in called_as_classes(source, asked)]
+    singles = [single_of(each, asked) for each in sources if each.labels.values.ndim == 1]
+    yield [each for single in singles for each in single.of_one_class()]
+    yield [each for single in singles for each in single.of_confidences()]
+    yield [each for single in singles for each in single.of_margins()]
+    for kind in ((*names.LOGITS, *names.PROBS), names.SCORES):
+        yield [each for single in singles for each in single.of_kinds(kind)]
+
+
+def _only(left: Sequence[Reading]) -> Reading:
+    """The reading with which all agree; logits have more digits than probabilities."""
+    path = left[0].source.table.path
+    unlike = _unlike_labels(left)
+    if len(unlike) > 1:
+        both = " and ".join(each.source.labels.origin for each in unlike)
+        raise UserError(
+            f"{path}: {both} differ, and each could be the true labels; say which: --label NAME"
+        )
+    left = [each for each in left if each.source.labels.origin == unlike[0].source.labels.origin]
+    first = next((each for each in left if each.scores().logits), left[0])
+    for other in left:
+        if other is not first and not _agree(first.scores(), other.scores()):
+            options = " or ".join(dict.fromkeys((first.option, other.option)))
+            raise UserError(
+                f"{path}: {first.meaning} and {other.meaning} differ, and each could be the "
+                f"scores; say which: {options}"
+            )
+    return first
+
+
+def _unlike_labels(left: Sequence[Reading]) -> list[Reading]:
+    """One reading for each column of labels; not the model's own prediction, if there are more."""
+    unlike: list[Reading] = []
+    for each in left:
+        if not any(_same(each.source.labels.values, a.source.labels.values) for a in unlike):
+            unlike.append(each)
+    true = [each for each in unlike if not _same(each.source.labels.values, _guesses(each))]
+    return unlike if len(unlike) == 1 or not true else true
+
+
+def _guesses(reading: Reading) -> Array:
+    scores = reading.scores()
+    if scores.values.ndim == 1:
+        return np.array([])
+    winners = scores.values.argmax(axis=1)
+    return np.asarray(np.array(scores.classes)[winners] if scores.classes else winners)
+
+
+def _same(one: Array, other: Array) -> bool:
+    """Whether two columns of labels mean the same in each row."""
+    if one.ndim > 1 or one.shape != other.shape:
+        return bool(np.array_equal(one, other))
+    pairs = {*zip(texts(one).tolist(), texts(other).tolist(), strict=True)}
+    return all(canonical(a) == canonical(b) for a, b in pairs)
+
+
+def _agree(one: Scores, other: Scores) -> bool:
+    if one.values.shape != other.values.shape:
+        return False
+    values = _as_probabilities(other)
+    if one.classes and other.classes:
+        order = places(one.classes, other.classes)
+        if order is None:
+            return False
+        values = values[:, list(order.values())]
+    return bool(np.abs(_as_probabilities(one) - values).max(initial=0) <= _SAME)
+
+
+def _as_probabilities(scores: Scores) -> Array:
+    values = scores.values.astype(np.float64)
+    if values.ndim == 1:
+        return np.asarray(expit(values)) if scores.logits else values
+    if scores.logits or (scores.logits is None and not are_probabilities(values)):
+        return np.asarray(softmax(values, axis=1))
+    return values

@@ -1,0 +1,123 @@
+"""Files with one row for each sample and class."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sweeps.errors import UserError
+from sweeps.judging import names
+from sweeps.judging.classes import texts
+from sweeps.judging.inputs import are_probabilities
+from sweeps.judging.proposals import AllClasses, Scores, Source, are_classes
+from sweeps.judging.tables import Asked, Table
+
+Array = npt.NDArray[Any]
+
+_FEWEST = 2
+_CONSECUTIVE = "consecutive rows"
+
+
+def long_format(source: Source, asked: Asked) -> Iterator[AllClasses]:
+    """Scores of all classes from ``image, class, prob, label``, one row for each class.
+
+    A file is long if every class occurs once in the rows of every sample, with the same label in
+    all of them. Samples have an id, or are consecutive rows.
+    """
+    table, labels = source.table, source.labels
+    count = len(labels.words)
+    for column in _class_columns(source, asked):
+        classes, place = np.unique(texts(table.column(column)), return_inverse=True)
+        if len(place) != count or len(classes) < _FEWEST or count % len(classes):
+            continue
+        if (np.bincount(place) != count // len(classes)).any():
+            continue
+        found = _samples(source, place, len(classes), (column, labels.origin))
+        score = None if found is None else _score(table, asked, (column, labels.origin))
+        if found is None or score is None:
+            continue
+        key, rows = found
+        values = table.figures(score)[rows]
+        logits = names.means_logits(score) if not asked.logits else True
+        if logits or are_probabilities(values):
+            note = f"one row for each class in {column}, samples are {key}"
+            scores = Scores(
+                (score,),
+                values,
+                logits,
+                tuple(str(each) for each in classes),
+                named=True,
+                beside=(column, key),
+                what=f"{'logits' if logits else 'probabilities'} of {len(classes)} classes",
+            )
+            yield AllClasses(source.taken(rows[:, 0], note), scores, asked.logits, certain=True)
+        elif key != _CONSECUTIVE:
+            raise UserError(
+                f"{table.path}: has one row for each class in {column}, but {score} does not sum "
+                f"to one over the rows of a sample; if these are logits: --logits, otherwise "
+                "say which column holds the scores: --scores NAME"
+            )
+
+
+def _class_columns(source: Source, asked: Asked) -> list[str]:
+    roles = (*names.PREDICTED, *names.LABELS, *names.CATEGORIES)
+    columns = [asked.predicted] if asked.predicted else source.table.called(roles)
+    return [
+        each
+        for each in dict.fromkeys(columns)
+        if each != source.labels.origin and _is_class(source.table, each)
+    ]
+
+
+def _is_class(table: Table, name: str) -> bool:
+    try:
+        return are_classes(table.column(name))
+    except UserError:  # it is not used
+        return False
+
+
+def _samples(
+    source: Source, place: Array, classes: int, used: tuple[str, ...]
+) -> tuple[str, Array] | None:
+    """What tells samples apart, and the rows of each, (N, K) in the order of classes."""
+    table, count = source.table, len(place)
+    models = _words(table, names.MODEL, count) if names.MODEL in table.names else None
+    candidates = [each for each in table.visible if each not in used and each != names.MODEL]
+    candidates.sort(key=lambda each: not names.has_name(each, names.IDS))
+    for name in (*candidates, None):
+        words = np.arange(count) // classes if name is None else _words(table, name, count)
+        if words is None:
+            continue
+        _, sample = np.unique(words, return_inverse=True)
+        if models is not None:
+            sample = np.unique(models, return_inverse=True)[1] * (sample.max() + 1) + sample
+        order = np.lexsort((place, sample))
+        rows = order.reshape(-1, classes)
+        if (place[rows] == np.arange(classes)).all() and (
+            sample[rows] == sample[rows[:, :1]]
+        ).all():
+            labels = source.labels.words[rows]
+            if (labels == labels[:, :1]).all():
+                rows = rows[rows.min(axis=1).argsort()]
+                return (name or _CONSECUTIVE), rows
+    return None
+
+
+def _words(table: Table, name: str, count: int) -> Array | None:
+    try:
+        values = table.column(name)
+    except UserError:  # it is not used
+        return None
+    return texts(values) if values.shape == (count,) and values.dtype.kind != "f" else None
+
+
+def _score(table: Table, asked: Asked, used: tuple[str, ...]) -> str | None:
+    kinds = (*names.PROBS, *names.LOGITS, *names.SCORES, *names.CONFIDENCES)
+    for name in asked.scores or table.called(kinds):
+        values = None if name in used else table.numbers(name)
+        if values is not None and values.ndim == 1 and not are_classes(values):
+            return name
+    return None
