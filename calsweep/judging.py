@@ -20,9 +20,9 @@ from trainables.data.readers.index_columns import index_columns
 class Judgement:
     """An evaluation of predictions; ``facts`` has all of it as plain data."""
 
-    def __init__(self, models: Sequence[Predicted]) -> None:
+    def __init__(self, models: Sequence[Predicted], event: str | None = None) -> None:
         self._models = models
-        self._found = judge_models(models)
+        self._found = judge_models(models, event)
         self.facts: dict[str, Any] = plain(self._found)
 
     @property
@@ -71,6 +71,7 @@ def judge(
     groups: Any = None,
     clusters: Any = None,
     classes: Sequence[str] = (),
+    event: str | None = None,
 ) -> Judgement:
     """Judges existing predictions: metrics with intervals, scaling and comparisons.
 
@@ -93,6 +94,7 @@ def judge(
         clusters: The customer, patient … of each sample, (N,), if several samples are of one.
             Intervals and verdicts then take these as the unit; there are none with fewer than 10.
         classes: Names of the classes, in the order of the columns.
+        event: The class, of two, that is the event; by default the less frequent one.
 
     Raises:
         UserError: Predictions or labels are not as above.
@@ -118,7 +120,7 @@ def judge(
                 clusters=clusters,
             )
         )
-    return Judgement(aligned(models))
+    return Judgement(aligned(models), event)
 
 
 def frame_classes(scores: Any) -> tuple[str, ...]:

@@ -70,6 +70,10 @@ def judge(
             help='Column by which rows of several files are matched; "" for rows in order.',
         ),
     ] = None,
+    event: Annotated[
+        str | None,
+        typer.Option(help="The class, of two, that is the event; default the less frequent one."),
+    ] = None,
     output: Annotated[
         str | None, typer.Option(help="The file; default judgement.html for html, else printed.")
     ] = None,
@@ -96,7 +100,7 @@ def judge(
         id=id_column,
     )
     models = read_predictions(files, asked)
-    found = judge_models(models)
+    found = judge_models(models, event)
     if form == "html":
         from sweeps.pages.judgement import render_judgement
 

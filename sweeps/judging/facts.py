@@ -9,6 +9,7 @@ from typing import Any, Final, Literal
 
 from torch import Tensor
 
+from sweeps.judging.event_bins import EventBins
 from trainables.metrics import Direction, ReliabilityBins
 from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.inference.influence import mean_interval
@@ -53,9 +54,54 @@ class Gap:
         return "overconfident" if self.low > 0 else "underconfident" if self.high < 0 else "neither"
 
 
+Level = Literal["too low", "too high", "neither"]
+
+
+@dataclass(frozen=True)
+class Share:
+    """The mean probability of a class, and how frequent it is.
+
+    The interval of the frequency is for samples with these probabilities. It leaves the mean out
+    if the two differ by more than chance.
+    """
+
+    mean: float
+    frequency: Measured
+
+    @property
+    def word(self) -> Level:
+        if self.mean < self.frequency.low:
+            return "too low"
+        return "too high" if self.mean > self.frequency.high else "neither"
+
+
+@dataclass(frozen=True)
+class EventFound:
+    """The probability of the event, one of two classes.
+
+    Attributes:
+        name: The class.
+        events: Number of samples of it.
+        share: Its mean probability and frequency.
+        intercept: Calibration intercept, in logits: above 0, the probabilities are too low.
+        slope: Calibration slope: below 1, they are too extreme.
+        bins: Of the reliability diagram.
+    """
+
+    name: str
+    events: int
+    share: Share
+    intercept: Measured
+    slope: Measured
+    bins: EventBins
+
+
 @dataclass(frozen=True)
 class ClassFound:
-    """A class: how many samples are of it, how many are predicted as it, and how well."""
+    """A class: how many samples are of it, how many are predicted as it, and how well.
+
+    `share` is known with few classes.
+    """
 
     name: str
     true: int
@@ -63,17 +109,22 @@ class ClassFound:
     confidence: float = math.nan
     accuracy: float = math.nan
     gap: Gap | None = None
+    share: Share | None = None
 
 
 @dataclass(frozen=True)
 class GroupFound:
-    """A group; one that is too small has only its number of samples."""
+    """A group; one that is too small has only its number of samples.
+
+    `share` is that of the event, if there is one.
+    """
 
     name: str
     samples: int
     confidence: float = math.nan
     metrics: Metrics = field(default_factory=dict)
     gap: Gap | None = None
+    share: Share | None = None
 
 
 @dataclass(frozen=True)
@@ -133,6 +184,7 @@ class Judged:
     metrics: Metrics
     direction: Direction
     bins: ReliabilityBins
+    event: EventFound | None = None
     per_class: Sequence[ClassFound] = ()
     per_group: Sequence[GroupFound] = ()
     scaling: ScalingFound | None = None
@@ -195,6 +247,7 @@ def _model(found: Judged) -> dict[str, Any]:
         },
         "bins": {key: column.tolist() for key, column in vars(found.bins).items()}
         | {"count": found.bins.count.int().tolist()},
+        **({} if found.event is None else {"event": _event(found.event)}),
         "per_class": [_class(each) for each in found.per_class],
         "per_group": [_group(each) for each in found.per_group],
         **({} if found.scaling is None else _scaling(found.scaling) | {"sets": _sets(found.sets)}),
@@ -213,8 +266,37 @@ def _gap(found: Gap | None) -> dict[str, Any]:
     return {} if found is None else asdict(found) | {"word": found.word}
 
 
+def _share(found: Share | None) -> dict[str, Any]:
+    if found is None:
+        return {}
+    frequency = _measured(found.frequency)
+    return {"mean_probability": found.mean, "frequency": frequency, "level": found.word}
+
+
+def _event(found: EventFound) -> dict[str, Any]:
+    return {
+        "name": found.name,
+        "events": found.events,
+        **_share(found.share),
+        "intercept": _measured(found.intercept),
+        "slope": _measured(found.slope),
+        "bins": {
+            "count": list(found.bins.counts),
+            "mean_probability": list(found.bins.means),
+            "frequency": list(found.bins.frequencies),
+            "low": list(found.bins.lows),
+            "high": list(found.bins.highs),
+        },
+    }
+
+
 def _class(found: ClassFound) -> dict[str, Any]:
-    entry = {"class": found.name, "true": found.true, "predicted": found.predicted}
+    entry = {
+        "class": found.name,
+        "true": found.true,
+        "predicted": found.predicted,
+        **_share(found.share),
+    }
     if not found.predicted:
         return entry
     means = {"confidence": found.confidence, "accuracy": found.accuracy}
@@ -230,6 +312,7 @@ def _group(found: GroupFound) -> dict[str, Any]:
         **_metrics(found.metrics),
         "confidence": found.confidence,
         **_gap(found.gap),
+        **_share(found.share),
     }
 
 

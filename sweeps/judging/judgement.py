@@ -13,6 +13,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from sweeps.errors import UserError
+from sweeps.judging.events import MOST_CLASSES, event_found, event_of, share_of
 from sweeps.judging.facts import (
     LEVEL,
     ClassFound,
@@ -42,10 +43,12 @@ from trainables.posthoc.structured import cross_fitted_scalings, simplest_good
 
 _OF_SCALING = ("nll", "brier", "ece", "error")
 COMPARED = ("nll", "brier", "ece", "error")
+COMPARED_BY_EVENT = ("nll", "brier", "event_ece", "error")
 _TOP_LABEL = (
     *("ece", "adaptive_ece", "mce", "smooth_ece", "kde_ece", "debiased_ece", "accuracy", "error"),
     *("failure_auroc", "aurc", "e_aurc"),
 )
+_OF_EVENT = ("event_ece", "auroc")  # these are shown first
 _OF_GROUPS = ("error", "nll", "ece")
 _COVERAGE = 0.9
 _MIN_FOR_SETS = 200  # samples; a quarter of them calibrates the sets at a time
@@ -54,14 +57,15 @@ _MIN_IN_GROUP = 20
 _SMALL = 200_000  # N · K up to which one thread is as fast as several
 
 
-def judge(models: Sequence[Predicted]) -> Findings:
+def judge(models: Sequence[Predicted], event: str | None = None) -> Findings:
     """Judge the predictions of one model, or of several on the same samples.
 
     Args:
         models: Their predictions. The others are compared with the first.
+        event: The class that is the event, of two; by default the less frequent one.
 
     Raises:
-        UserError: Two models have different labels or the same name.
+        UserError: Two models have different labels or the same name, or there is no such event.
     """
     first, *others = models
     names = [each.name for each in models]
@@ -70,11 +74,13 @@ def judge(models: Sequence[Predicted]) -> Findings:
     for other in others:
         _check_same_samples(first, other)
     top_label_only = any(each.top_label_only for each in models)
-    metrics = [each for each in COMPARED if not top_label_only or each in _TOP_LABEL]
+    index = event_of(first, event)
+    compared_by = COMPARED if index is None else COMPARED_BY_EVENT
+    metrics = [each for each in compared_by if not top_label_only or each in _TOP_LABEL]
     with _one_thread_if(first.probs.numel() <= _SMALL):
         return Findings(
             [str(model.read) for model in models],
-            [_judged(model) for model in models],
+            [_judged(model, index) for model in models],
             [each for other in others for each in verdicts(metrics, other, first)],
         )
 
@@ -122,19 +128,21 @@ def _same_clusters(first: Predicted, other: Predicted) -> bool:
     return torch.equal(first.clusters, other.clusters)
 
 
-def _judged(model: Predicted) -> Judged:
+def _judged(model: Predicted, event: int | None) -> Judged:
     if model.soft is not None:
         return judged_by_soft_labels(model)
     if model.top_label_only:
         return _judged_top_label(model)
     clusters = clusters_of(model.clusters, len(model.labels))
     best, scaling = _scaled(model, clusters)
-    metrics = _intervals(M.METRIC_NAMES, model.probs, model.labels, model.clusters)
+    names = M.METRIC_NAMES if event is None else (*_OF_EVENT, *M.METRIC_NAMES)
+    metrics = _intervals(names, model.probs, model.labels, model.clusters)
     return replace(
         _common(model, {**metrics, "nll": mean_of(model.log_losses, clusters)}, clusters),
         scaling=scaling,
-        per_class=_per_class(model),
-        per_group=_per_group(model),
+        event=None if event is None else event_found(model, event),
+        per_class=_per_class(model, with_shares=len(model.classes) <= MOST_CLASSES),
+        per_group=_per_group(model, _OF_GROUPS, event),
         sets=_sets(best, model, clusters),
     )
 
@@ -206,13 +214,14 @@ def _intervals(
     return found | corrected
 
 
-def _per_class(model: Predicted) -> list[ClassFound]:
+def _per_class(model: Predicted, *, with_shares: bool = False) -> list[ClassFound]:
     confidence, predicted = model.probs.max(dim=1)
     order = predicted.argsort(stable=True)
     counts = predicted.bincount(minlength=len(model.classes)).tolist()
     true = model.labels.bincount(minlength=len(model.classes)).tolist()
     level = 1 - (1 - LEVEL) / max(1, sum(count > 1 for count in counts))
-    rows = iter(order.tolist())
+    rows, every = iter(order.tolist()), torch.arange(len(order))
+    of_shares = 1 - (1 - LEVEL) / (len(model.classes) if len(model.classes) > 2 else 1)
     found = []
     for index, name in enumerate(model.classes):
         own = torch.tensor(list(islice(rows, counts[index])), dtype=torch.int64)
@@ -227,12 +236,15 @@ def _per_class(model: Predicted) -> list[ClassFound]:
                 confidence=float(confidence[own].mean()),
                 accuracy=float(right.mean()),
                 gap=gap_of(confidence[own].double(), right, level, clusters) if known else None,
+                share=share_of(model, every, index, of_shares) if with_shares else None,
             )
         )
     return found
 
 
-def _per_group(model: Predicted, names: Sequence[str] = _OF_GROUPS) -> list[GroupFound]:
+def _per_group(
+    model: Predicted, names: Sequence[str], event: int | None = None
+) -> list[GroupFound]:
     if model.groups is None:
         return []
     groups, place = np.unique(model.groups, return_inverse=True)
@@ -250,6 +262,7 @@ def _per_group(model: Predicted, names: Sequence[str] = _OF_GROUPS) -> list[Grou
                 confidence=float(confidence.mean()),
                 metrics=_intervals(names, probs, labels, ids),
                 gap=gap_of(confidence.double(), (predicted == labels).double(), level, clusters),
+                share=None if event is None else share_of(model, own, event, level),
             )
         found.append(group)
     return found

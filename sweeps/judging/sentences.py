@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from sweeps.judging.event_sentences import event_lines
 from sweeps.judging.facts import (
     ClassFound,
     Compared,
@@ -62,10 +63,12 @@ def summary(model: Judged) -> list[str]:
     """The main findings about one model, one sentence each."""
     way = Gap(*model.direction.gap)
     word = "neither over- nor underconfident" if way.word == "neither" else way.word
+    average = "On average" if model.event is None else "Top label: on average"
     return [
+        *([] if model.event is None else event_lines(model.event, model.metrics)),
         f"{model.samples:,} samples, {model.classes} classes.",
         *_on_clusters(model.clusters),
-        f"On average {word}: confidence - accuracy {signed(way, way.gap)}.",
+        f"{average} {word}: confidence - accuracy {signed(way, way.gap)}.",
         f"ECE {format_fraction(model.metrics['ece'].value)}: "
         f"{with_interval(Measured(*model.direction.over))} from overconfident bins, "
         f"{with_interval(Measured(*model.direction.under))} from underconfident ones.",

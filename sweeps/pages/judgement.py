@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
-from sweeps.judging import sentences
+from sweeps.judging import event_sentences, sentences
 from sweeps.judging.facts import Findings
 from sweeps.judging.inputs import Predicted
 from sweeps.messages.formatting import metric_heading
+from sweeps.pages.event_diagram import event_svg
 from sweeps.pages.reliability import reliability_svg
 from sweeps.pages.report import page
 from trainables.files.rows import Rows
@@ -20,7 +21,13 @@ def render_judgement(found: Findings, models: Sequence[Predicted]) -> str:
         "pages/judge.html.j2",
         found=found,
         sentences=sentences,
+        events=event_sentences,
         heading=metric_heading,
+        event_diagrams=[
+            Markup(event_svg([("as given", each.event.bins)], f"P({each.event.name}), {each.name}"))
+            for each in found.models
+            if each.event is not None
+        ],
         diagrams=[
             Markup(
                 reliability_svg(

@@ -7,53 +7,66 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
-from sweeps.judging import sentences
+from sweeps.judging import event_sentences, sentences
 from sweeps.judging.facts import Findings, Judged
 from sweeps.messages.formatting import metric_heading
 from sweeps.terminal.console import new_table
 
+_SHARES = ("mean probability", "frequency", "")
 _CLASSES = ("predicted class", "true", "predicted", "confidence", "accuracy", "gap", "")
 
 
 def print_judgement(found: Findings, console: Console) -> None:
-    models = found.models
     for line in sentences.read_lines(found):
         console.print(line, markup=False, soft_wrap=True)
-    console.print()
-    console.print(_metrics_table(models))
-    for model in models:
+    for model in found.models:
         console.print(f"\n{model.name}", style="bold")
         for line in sentences.summary(model):
-            console.print(line)
-        parts: tuple[tuple[tuple[str, ...], list[list[str]]], ...] = (
-            (("scaling", "NLL", "Brier", "ECE", "error"), sentences.scaling_rows(model)),
-            (_CLASSES, sentences.class_rows(model)),
-            (
-                ("group", "samples", "error", "ECE", "confidence - accuracy", ""),
-                sentences.group_rows(model),
-            ),
-            (("90% prediction sets", "coverage", "mean size"), sentences.set_rows(model)),
-        )
-        for headings, rows in parts:
-            if rows:
-                console.print()
-                console.print(_table(headings, rows))
+            console.print(line, markup=False)
     if found.comparison:
-        console.print()
         headings = ("metric", "difference between", "value", "verdict")
-        console.print(_table(headings, sentences.comparison_rows(found.comparison)))
+        _print_table(console, headings, sentences.comparison_rows(found.comparison))
+    _print_table(console, ("metric", *(each.name for each in found.models)), _metric_rows(found))
+    for model in found.models:
+        if len(found.models) > 1:
+            console.print(f"\n{model.name}", style="bold")
+        for names, rows in _tables(model):
+            _print_table(console, names, rows)
 
 
-def _metrics_table(models: Sequence[Judged]) -> Table:
-    rows = [
-        [metric_heading(name), *(sentences.with_interval(model.metrics[name]) for model in models)]
-        for name in models[0].metrics
+def _tables(model: Judged) -> list[tuple[Sequence[str], list[list[str]]]]:
+    """Headings and rows of a model's tables; tables without rows are not shown."""
+    event = model.event
+    shares = [] if event is not None else event_sentences.class_share_rows(model.per_class)
+    groups = [] if event is None else event_sentences.group_share_rows(model.per_group)
+    return [
+        (("class", *_SHARES), shares),
+        (("group", "samples", *_SHARES), groups),
+        (("scaling", "NLL", "Brier", "ECE", "error"), sentences.scaling_rows(model)),
+        (_CLASSES, sentences.class_rows(model)),
+        (
+            ("group", "samples", "error", "ECE", "confidence - accuracy", ""),
+            sentences.group_rows(model),
+        ),
+        (("90% prediction sets", "coverage", "mean size"), sentences.set_rows(model)),
     ]
-    return _table(("metric", *(model.name for model in models)), rows)
 
 
-def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = new_table(*headings, whole=len(headings))
+def _metric_rows(found: Findings) -> list[list[str]]:
+    return [
+        [
+            metric_heading(name),
+            *(sentences.with_interval(model.metrics[name]) for model in found.models),
+        ]
+        for name in found.models[0].metrics
+    ]
+
+
+def _print_table(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    if not rows:
+        return
+    table: Table = new_table(*headings, whole=len(headings))
     for row in rows:
         table.add_row(*row)
-    return table
+    console.print()
+    console.print(table)

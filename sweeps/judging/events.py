@@ -1,0 +1,71 @@
+"""The probability of the event: of the less frequent of two classes, or of the one that is named.
+
+Also the mean probability of each class against its frequency.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sweeps.errors import UserError
+from sweeps.judging.classes import places
+from sweeps.judging.event_bins import event_bins
+from sweeps.judging.facts import LEVEL, EventFound, Measured, Share
+from sweeps.judging.gaps import clusters_of_rows, gap_of
+from sweeps.judging.inputs import Predicted
+from sweeps.judging.names import shortened
+from trainables.metrics.inference.clusters import clusters_of
+from trainables.metrics.inference.recalibration import calibration_intercept, calibration_slope
+
+MOST_CLASSES = 20  # for which each class's mean probability is compared with its frequency
+
+
+def event_of(model: Predicted, asked: str | None = None) -> int | None:
+    """The index of the event: the class that is asked for, or the less frequent of two classes.
+
+    None with more classes, with soft labels, and where only the top label is known.
+
+    Raises:
+        UserError: An event is asked for that there is not.
+    """
+    known = len(model.classes) == 2 and model.soft is None and not model.top_label_only
+    if asked is None:
+        zeros, ones = model.labels.bincount(minlength=2)[:2].tolist() if known else (0, 0)
+        return int(ones <= zeros) if known else None
+    found = places([asked], model.classes)
+    if found is None:
+        raise UserError(
+            f"{model.name}: event {asked!r} is not a class; the classes are "
+            f"{shortened(model.classes)}"
+        )
+    if not known:
+        raise UserError(
+            f"{model.name}: event {asked!r} needs one label for each sample and the probabilities "
+            f"of two classes; there are {len(model.classes)} classes"
+        )
+    return found[asked]
+
+
+def share_of(model: Predicted, rows: Tensor, index: int, level: float) -> Share:
+    """The mean probability of a class in these rows, against its frequency."""
+    probs = model.probs[rows, index].double()
+    happened = (model.labels[rows] == index).double()
+    gap = gap_of(probs, happened, level, clusters_of_rows(model, rows))
+    mean = float(probs.mean())
+    return Share(mean, Measured(float(happened.mean()), mean - gap.high, mean - gap.low))
+
+
+def event_found(model: Predicted, index: int) -> EventFound:
+    """What is known about the probability of the event, besides its metrics."""
+    clusters = clusters_of(model.clusters, len(model.labels))
+    scores = (model.logits[:, index] - model.logits[:, 1 - index]).double()
+    event = model.labels == index
+    return EventFound(
+        name=model.classes[index],
+        events=int(event.sum()),
+        share=share_of(model, torch.arange(len(event)), index, LEVEL),
+        intercept=Measured(*calibration_intercept(scores, event, LEVEL, clusters)),
+        slope=Measured(*calibration_slope(scores, event, LEVEL, clusters)),
+        bins=event_bins(model.probs[:, index], event, independent=clusters is None),
+    )
