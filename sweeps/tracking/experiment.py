@@ -5,15 +5,23 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
+from urllib.parse import unquote
 
 from sweeps.results.best import DIGITS
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import artifact_location, join_uri
 from sweeps.tracking.rights import needs_right, writes_to
+from trainables.files.storage import digest_of
 
 OURS = {"calsweep": "1"}  # the tag by which the reader recognises an experiment
 _MAKE_IT = "ask for it to be made and for EDIT on it, or name another one as tracking.experiment"
 _DATA = "calsweep.data"  # the tag with the digest of an experiment's data
+
+
+_DIGEST = 16  # hexadecimal digits
+NAME_BYTES = 200  # of names that calsweep makes up; MLflow's databases have room for 256 characters
+_FOLDER_BYTES = 100
+_MOST_BYTES = 255  # of a folder's name in a file system
 
 
 def dataset_experiment(
@@ -31,7 +39,7 @@ def dataset_experiment(
     experiment = _experiment_of(client, ours, sweep_id)
     own: dict[str, str] = {}
     if experiment is None:
-        name = sweep.tracking.experiment or sweep.dataset.label
+        name = sweep.tracking.experiment or within_bytes(sweep.dataset.label, NAME_BYTES)
         if digest is not None and sweep.tracking.experiment is None:
             own = {_DATA: digest}
             name = next(
@@ -88,16 +96,31 @@ def _find_or_make(client: Any, label: str, uri: str, storage: str) -> Any:
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was faster
                     raise
-        elif not deleted(experiment):
+        elif not deleted(experiment) and _can_hold_files(experiment):
             return experiment
         else:
             number += 1
             name = f"{label} ({number})"
 
 
+def _can_hold_files(experiment: Any) -> bool:
+    """Whether its location is possible: an earlier version did not shorten folder names."""
+    parts = unquote(experiment.artifact_location or "").split("/")
+    return all(len(part.encode()) <= _MOST_BYTES for part in parts)
+
+
 def _folder(name: str) -> str:
     """A folder name for an experiment, without ``#``, ``?`` and ``/``, which a URI reserves."""
-    return re.sub(r"[^\w.-]+", "-", name).strip("-.") or "experiment"
+    found = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "experiment"
+    return within_bytes(found, _FOLDER_BYTES)
+
+
+def within_bytes(name: str, most: int) -> str:
+    """A name of so many bytes at most; a longer one is cut and gets its digest."""
+    data = name.encode()
+    if len(data) <= most:
+        return name
+    return f"{data[: most - _DIGEST - 1].decode(errors='ignore')}-{digest_of(data)}"
 
 
 def deleted(entity: Any) -> bool:

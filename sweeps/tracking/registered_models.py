@@ -15,6 +15,7 @@ from typing import Any, Literal, get_args
 
 from sweeps.errors import UserError, first_line
 from sweeps.tracking.address import make_client
+from sweeps.tracking.experiment import NAME_BYTES, within_bytes
 from sweeps.tracking.retrying import persistently
 from sweeps.tracking.rights import NoRightError, needs_right
 from sweeps.tracking.run_files import RunFiles
@@ -68,13 +69,13 @@ class Version:
 class Registry:
     """The classifiers of one dataset in MLflow's registry, and a run that adds versions.
 
-    In the name, ``/`` and ``:``, which MLflow refuses, are replaced.
+    In the name, ``/`` and ``:``, which MLflow refuses, are replaced; it may be shortened.
     """
 
     def __init__(self, uri: str, run_id: str, name: str) -> None:
         self._client = make_client(uri)
         self._run_id = run_id
-        self._name = re.sub(r"[/:]+", "-", name)
+        self._name = within_bytes(re.sub(r"[/:]+", "-", name), NAME_BYTES)
 
     def address(self, alias: Alias) -> str:
         """``models:/calsweep-digits@champion``."""
@@ -156,13 +157,13 @@ class Registry:
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
-        run = self._client.get_run(self._run_id)
         own = {_TRIAL: model.trial, _TEST_SPLIT: model.test_split}
         return _version(
             persistently(
                 self._client.create_model_version,
                 self._name,
-                f"{run.info.artifact_uri}/{place}",
+                # MLflow decodes percent signs in a path twice, and a storage may be moved.
+                f"runs:/{self._run_id}/{place}",
                 self._run_id,
                 tags={**own, **_metrics(model.about)},
                 description=f"{model.about['label']}, {model.about['sweep']}",

@@ -70,7 +70,7 @@ class TrackingSection(Section):
     """
 
     uri: str | None = None
-    experiment: Annotated[str, Field(min_length=1)] | None = None
+    experiment: Annotated[str, Field(min_length=1, max_length=250)] | None = None
     register_model: bool = False
     notify: Annotated[str, AfterValidator(_check_url)] | None = None
     notify_after_minutes: Annotated[float, Field(gt=0, le=100_000)] | None = None

@@ -115,7 +115,14 @@ def test_a_webhook_that_fails_is_a_notice_without_its_path(
     assert "secret" not in unheard
 
 
-def test_a_run_sends_it_at_its_end(tmp_path: Path, webhook: tuple[str, type[Webhook]]) -> None:
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_run_sends_it_at_its_end(
+    tmp_path: Path, webhook: tuple[str, type[Webhook]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if the user does not wait for the model to be registered."""
     url, server = webhook
     sweep = make_sweep(
         "birds",
@@ -125,13 +132,17 @@ def test_a_run_sends_it_at_its_end(tmp_path: Path, webhook: tuple[str, type[Webh
         training={"epochs": 1},
         search={"trials": 1},
         selection={"finalists": 0},
-        tracking={"notify": url},
+        tracking={"notify": url, "register_model": True},
     )
-    run_sweep(sweep, str(tmp_path), debug=True)
+    monkeypatch.setattr("sweeps.service.registering.register_recommended", interrupt)
+    again = rf"`calsweep export birds --register --storage {tmp_path}` registers"
+    with pytest.raises(SweepInterruptedError, match=again):
+        run_sweep(sweep, str(tmp_path), debug=True)
     (message,) = server.received
     assert message["state"] == "finished"
     assert message["storage"] == str(tmp_path)
-    resume_sweep("birds", str(tmp_path), debug=True)
+    with pytest.raises(SweepInterruptedError, match=again):
+        resume_sweep("birds", str(tmp_path), debug=True)
     assert len(server.received) == 1  # as --or-resume does in a loop
     stored = SweepStore(str(tmp_path), "birds").folder.read("sweep.yaml").decode()
     assert "notify: http://127.0.0.1:" in redact(stored)

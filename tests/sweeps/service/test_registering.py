@@ -39,7 +39,7 @@ def store(tmp_path: Path) -> SweepStore:
         search={"guard": 1.0, "objective": "val_error"},
         selection={"finalists": 0, "seeds": 0},
     )
-    made = train_sweep(tmp_path, sweep, [("focal", 20.0)])
+    made = train_sweep(tmp_path / "a%20b", sweep, [("focal", 20.0)])
     mirrored(made)
     return made
 

@@ -6,6 +6,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 import torch
@@ -472,6 +473,30 @@ def test_any_experiment_has_a_folder_for_each_trial(fresh: Path, label: str, fol
         assert (fresh / "artifacts" / folder / run / "artifacts" / "checkpoint.pt").is_file()
         path = client.download_artifacts(run, "reliability.svg")
         assert record.label.partition(" ")[0] in Path(path).read_text()
+
+
+@pytest.mark.parametrize("name", ["b" * 250, "鸟" * 83, "b" * 249 + "é"])
+def test_data_in_a_folder_with_a_long_name_reach_mlflow(fresh: Path, name: str) -> None:
+    """Also if an earlier version made an experiment whose files have no place."""
+    label, digest = f"image_folder:{name}", "d1" * 8
+    location = f"{fresh.as_uri()}/artifacts/{quote(label)}"
+    client_of(fresh).create_experiment(
+        label[:200], location, {"calsweep.data": digest, "calsweep": "1"}
+    )
+    records = make_records()[:2]
+    for number in (1, 2):
+        sweep = make_sweep(f"s{number}", dataset={"name": "image_folder", "root": f"/data/{name}"})
+        assert sweep.dataset.label == label
+        mirror = make_mirror(fresh, sweep, records, digest)
+        for record in records:
+            write_whole(mirror, record)
+    tracked = tracked_sweeps(tracking_uri(str(fresh)))
+    assert sorted(each.name for each in tracked) == ["s1", "s2"]
+    run = client_of(fresh).get_run(tracked[0].run_ids[0])
+    assert len(client_of(fresh).list_artifacts(run.info.run_id)) == len(ARTIFACTS)
+    assert (
+        len({client_of(fresh).get_run(each.parent_id).info.experiment_id for each in tracked}) == 1
+    )
 
 
 def test_an_experiment_of_an_earlier_version_keeps_trials_apart(fresh: Path) -> None:

@@ -1,5 +1,6 @@
 """A lost reply is no refusal: nothing is dropped, and nothing is written twice."""
 
+import itertools
 import random
 import threading
 from collections.abc import Callable, Iterator
@@ -94,6 +95,24 @@ def test_sync_retries_lost_replies(fresh: Path, monkeypatch: pytest.MonkeyPatch)
         failing(patch, lambda _: MlflowException(LOST) if rng.random() < 0.3 else None)
         assert sync_sweep("synced", str(fresh)).trials == 1
     assert {run.info.status for run in runs_of(fresh, "synced").values()} == {"FINISHED"}
+
+
+def test_each_call_is_retried_alone(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With every second reply lost, a chain of calls would never end."""
+    sweep, (record, *_) = make_sweep("alone"), make_records()
+    mirror, count = make_mirror(fresh, sweep, [record]), itertools.count()
+
+    def loses(name: str) -> Exception | None:
+        lost = not name.startswith("create_") and next(count) % 2 == 0
+        return MlflowException(LOST) if lost else None
+
+    with monkeypatch.context() as patch:
+        failing(patch, loses)
+        mirror.connect()
+        write_whole(mirror, record)
+        mirror.answer(ending_of([record], sweep))
+        mirror.end(ending_of([record], sweep))
+    assert {run.info.status for run in runs_of(fresh, "alone").values()} == {"FINISHED"}
 
 
 @pytest.mark.parametrize(("name", "refused"), [("log_artifact", False), ("set_terminated", True)])
