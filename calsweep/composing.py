@@ -298,9 +298,10 @@ def _groups(raw: Any, count: int, where: str) -> npt.NDArray[Any]:
 
 
 def _weights(raw: Any, count: int, where: str) -> npt.NDArray[Any]:
-    import numpy as np
+    from trainables.data.core.types import without_mask
 
-    weights = np.asarray(raw)
+    with _user_errors():
+        weights = without_mask(raw, f"{where}: weights")
     if weights.shape != (count,) or weights.dtype.kind not in "biuf":
         raise UserError(
             f"{where}: there are {count} samples, and weights of shape {weights.shape} and type "

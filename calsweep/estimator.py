@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from calsweep.running import run
 from sweeps.errors import SweepInterruptedError, UserError
+from trainables.data.core.types import without_mask
 
 
 @dataclass(eq=False, repr=False)
@@ -92,7 +93,11 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
         """
         # A frame is not converted to an array.
         self._is_table = hasattr(X, "columns") and hasattr(X, "dtypes")
-        samples, labels = validate_data(self, X, y, **_kind(self._is_table))
+        given = [
+            without_mask(each, what) if np.ma.is_masked(each) else each
+            for what, each in (("X", X), ("y", y))
+        ]
+        samples, labels = validate_data(self, *given, **_kind(self._is_table))
         labels = column_or_1d(labels)
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)

@@ -15,16 +15,15 @@ from torch import Tensor
 from sweeps.errors import UserError
 from sweeps.judging.classes import class_indices, places
 from sweeps.judging.names import shortened
+from trainables.data.core.types import without_mask
 from trainables.data.labelling.groups import check_none_missing, names_of_groups
+from trainables.data.labelling.shares import ROUNDING, as_shares, tolerance_of_sums
 from trainables.metrics._inputs import probabilities
 from trainables.metrics.proper_scores import TINY, log_losses_of_logits, probability_floor
 
 Array = npt.NDArray[Any]
-_ROUNDING = 1e-3  # how far the sum of a row may be from 1, as in the metrics
 _TOLERANCE = 1e-2  # tolerance of a row's sum, because files often have two or three decimals
-_MOST_ROUNDING = 0.05  # tolerance of the sum of many probabilities with two decimals
 _FEWEST = 2
-_MOST_VOTES = 4  # how often more votes one sample may have than another
 
 
 @dataclass(frozen=True)
@@ -176,7 +175,7 @@ def _of_probabilities(
     Division would give equal probabilities different last digits, and bins and ranks need ties.
     """
     sums = probs.sum(dim=1, keepdim=True)
-    probs = torch.where((sums - 1).abs() > _ROUNDING, probs / sums, probs)
+    probs = torch.where((sums - 1).abs() > ROUNDING, probs / sums, probs)
     floor = max(probability_floor(probs), TINY)
     logits = probs.clamp(min=floor).log()
     return Predicted(name, logits, probs, labels, classes, read, groups, floor=floor)
@@ -307,7 +306,7 @@ def _floats(name: str, scores: Any) -> Array:
         scores = scores.detach().cpu()
         scores = (scores.float() if scores.dtype == torch.bfloat16 else scores).numpy()
     try:
-        table = np.asarray(scores)
+        table = without_mask(scores, "predictions")
         wide = table.dtype.kind == "f" and table.dtype.itemsize >= 8  # maybe long double
         table = table.astype(np.float64 if wide else np.float32, copy=False)
     except (TypeError, ValueError):
@@ -367,7 +366,10 @@ def _labels(name: str, labels: Any, count: int, num_classes: int) -> Array:
     """Labels (N,), also from (N, 1), or from (N, K) rows with a single 1; else shares (N, K)."""
     if isinstance(labels, Tensor):
         labels = labels.detach().cpu().numpy()
-    values = np.asarray(labels)
+    try:
+        values = without_mask(labels, "labels")
+    except ValueError as error:
+        raise UserError(f"{name}: {error}") from None
     if values.ndim == 2 and len(values) == count:
         ones = values == 1
         if values.shape[1] == 1:
@@ -384,16 +386,13 @@ def _labels(name: str, labels: Any, count: int, num_classes: int) -> Array:
 
 def _shares(name: str, rows: Array) -> Tensor:
     """Soft labels as shares, (N, K) float64; whole numbers are votes."""
-    values = rows.astype(np.float64) if rows.dtype.kind in "iuf" else np.full(rows.shape, np.nan)
-    sums = values.sum(axis=1, keepdims=True)
-    whole = (values == np.round(values)).all()
-    votes = whole and values.max() > 1 and sums.min() * _MOST_VOTES >= sums.max()
-    if not (values.min() >= 0 and (votes or np.abs(sums - 1).max() <= _TOLERANCE)):
+    shares, wrong = as_shares(rows if rows.dtype.kind in "iuf" else np.full(rows.shape, np.nan))
+    if wrong.any():
         raise UserError(
             f"{name}: labels have shape {rows.shape}, but are neither shares of the classes, which "
             "sum to 1 in each row, nor numbers of votes, whose totals are similar"
         )
-    return torch.from_numpy(values / sums)
+    return torch.from_numpy(shares)
 
 
 PERCENT = "each row sums to 100: these are percent; divide by 100"
@@ -406,16 +405,8 @@ def are_percent(table: Array) -> bool:
 
 def are_probabilities(table: Array) -> bool:
     return bool(
-        table.min() >= 0 and np.abs(table.sum(axis=1) - 1).max() <= _tolerance_of_sums(table)
+        table.min() >= 0 and np.abs(table.sum(axis=1) - 1).max() <= tolerance_of_sums(table)
     )
-
-
-def _tolerance_of_sums(table: Array) -> float:
-    """How far rows may sum from 1: what rounding to two decimals explains, or .01."""
-    hundredths = 100 * table
-    two_decimals = bool(np.abs(hundredths - hundredths.round()).max(initial=0) < _ROUNDING)
-    explained = 0.005 * table.shape[1] if two_decimals else 0.0
-    return max(_TOLERANCE, min(explained, _MOST_ROUNDING)) + 1e-6  # floats of .99
 
 
 def fault_of_probabilities(table: Array) -> str:
@@ -430,7 +421,7 @@ def fault_of_probabilities(table: Array) -> str:
             "judge(..., logits=True)"
         )
     worst = int(np.abs(sums - 1).argmax())
-    if abs(float(sums[worst]) - 1) > _tolerance_of_sums(table):
+    if abs(float(sums[worst]) - 1) > tolerance_of_sums(table):
         return (
             f"row {worst} (from 0) sums to {float(sums[worst]):.4g}; the probabilities of a sample "
             "sum to 1. If some columns are no scores of classes, name those that are: --scores "

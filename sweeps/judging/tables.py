@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sweeps.errors import UserError, first_line
-from sweeps.judging.names import has_name, is_text, shortened
+from sweeps.judging.names import has_name, is_text, kind_and_class, shortened
 from sweeps.messages.formatting import counted
 from trainables.data.readers.files import TABLES, TABLES_SHOWN
 from trainables.data.readers.index_columns import is_index
@@ -96,7 +96,7 @@ class Table:
         return [each for word in words for each in self.visible if has_name(each, (word,))]
 
     def numbers(self, name: str) -> Array | None:
-        """The column if it holds numbers, else None.
+        """The column if it holds numbers, which may be written as text, else None.
 
         Raises:
             UserError: It has empty cells, rows of different lengths, or is there twice.
@@ -105,7 +105,12 @@ class Table:
             values = self.column(name)
         except OtherTypeError:
             return None
-        return values if values.dtype.kind in "fiu" else None
+        if values.dtype.kind != "U" or is_text(name):
+            return values if values.dtype.kind in "fiu" else None
+        try:
+            return values.astype(np.float64)
+        except ValueError:
+            return None
 
     def figures(self, name: str) -> Array:
         """The column as numbers, which may be written as text.
@@ -186,9 +191,11 @@ def _tabular(path: Path, words: Collection[str]) -> Table:
         array = np.stack([_array(column).astype(np.float64) for column in columns], axis=1)
         return Table(path, (ARRAY,), lambda _: array)
 
+    named = {*file.schema.names, *(of for _, of in filter(None, map(kind_and_class, files.names)))}
+
     def read(name: str) -> Array:
         as_text = not files.typed and (name in words or is_text(name))
-        return _array(files.column(name, pa.string()) if as_text else files.as_it_is(name))
+        return _array(files.column(name, pa.string(), named) if as_text else files.as_it_is(name))
 
     return Table(path, tuple(file.schema.names), read)
 

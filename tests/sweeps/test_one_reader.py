@@ -15,8 +15,10 @@ import pytest
 
 from sweeps.drafting.draft import draft_for
 from sweeps.errors import UserError
+from sweeps.judging.reading import read_predictions
 from sweeps.judging.tables import open_table
 from trainables.data import TableRows, load_dataset
+from trainables.data.kinds.encode import as_table
 from trainables.export.raw_samples import read_raw
 
 ROWS: Final = 40
@@ -162,3 +164,83 @@ def test_the_same_reason_at_every_door(name: str, tmp_path: Path) -> None:
         assert reason in str(caught.value), door
         assert name in str(caught.value)
         assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("order", ["xy", "yx"])
+def test_files_of_a_folder_unite_in_any_order(order: str, tmp_path: Path) -> None:
+    x = [f"{i / 4},{i % 2},train" for i in range(20)]
+    y = [f"{i % 2},{i * 7 % 5},{i / 3},test" for i in range(20)]
+    contents = {"x": ["x,label,split", *x], "y": ["label,q,x,split", *y]}
+    for number, name in enumerate(order):
+        (tmp_path / f"{number}.csv").write_text("\n".join(contents[name]))
+    options = draft_for(str(tmp_path)).dataset
+    assert options["exclude"] == ["q"]
+    dataset = load_dataset(options.pop("name"), seed=0, **options)
+    assert (len(dataset.train) + len(dataset.validation), len(dataset.test)) == (20, 20)
+    assert isinstance(dataset.samples, TableRows)
+    assert dataset.samples.numeric == ("x",)
+    lacking = f"{order.index('x')}.csv has no column 'q'"
+    with pytest.raises(ValueError, match=lacking):
+        load_dataset("csv", seed=0, train=tmp_path, split="split")
+
+
+REGIONS: Final = np.array(["NA", "null", "south"])[np.arange(30) % 3]
+
+
+def test_a_known_level_is_not_missing_in_csv(tmp_path: Path) -> None:
+    rows = pd.DataFrame({"region": REGIONS, "x": np.arange(30) * 7 % 11, "label": [*"ab"] * 15})
+    rows.to_parquet(tmp_path / "train.parquet")
+    rows.to_csv(tmp_path / "new.csv")
+    samples = load_dataset("parquet", seed=0, train=tmp_path / "train.parquet").samples
+    ours, theirs = (read_raw(samples, tmp_path / f) for f in ("train.parquet", "new.csv"))
+    np.testing.assert_array_equal(ours[0], theirs[0])
+    assert theirs[2] == ()
+    of_csv = load_dataset("csv", seed=0, train=tmp_path / "new.csv", exclude=["x"]).samples
+    assert read_raw(of_csv, tmp_path / "new.csv")[2] == ("missing values: region in 20 of 30 rows",)
+
+
+def test_classes_called_na_and_numbers_as_text_are_judged(tmp_path: Path) -> None:
+    probs = np.arange(1, 31) / 40
+    frame = pd.DataFrame({"prob_NA": probs, "prob_eu": 1 - probs, "label": ["NA", "eu"] * 15})
+    frame.to_csv(tmp_path / "a.csv")
+    texts = frame.astype({"prob_NA": "string", "prob_eu": "string"})
+    texts.to_parquet(tmp_path / "b.parquet")
+    for name in ("a.csv", "b.parquet"):
+        [model] = read_predictions([str(tmp_path / name)])
+        assert model.classes == ("NA", "eu")
+        assert model.labels.tolist() == [0, 1] * 15
+        np.testing.assert_allclose(model.probs[:, 0], probs)
+
+
+def test_quoted_line_breaks_after_a_megabyte(tmp_path: Path) -> None:
+    note = '"a\nb' + "x" * 1000 + '"'
+    lines = [f".{i % 9 + 1},{note},{i % 2}" for i in range(2_000)]
+    (tmp_path / "a.csv").write_text("\n".join(["prob_1,note,label", *lines]))
+    assert len(read_predictions([str(tmp_path / "a.csv")])[0].labels) == 2_000
+
+
+def test_decimal_commas_are_found_by_all_rows(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("a;b\n0;1,234\n1;5\n0,25;7\n")
+    assert open_table(tmp_path / "a.csv").column("a").tolist() == [0, 1, 0.25]
+    (tmp_path / "b.csv").write_text("a;b\n0.5;1,234\n1;5,678\n")  # points, and thousands
+    assert open_table(tmp_path / "b.csv").column("a").tolist() == [0.5, 1]
+    assert open_table(tmp_path / "b.csv").column("b").tolist() == ["1,234", "5,678"]
+
+
+def test_intervals_are_words_and_complex_numbers_are_refused() -> None:
+    cut = pd.DataFrame({"age": pd.cut(pd.Series([1.0, 2.0, np.nan]), [0, 1, 2])})
+    assert as_table(cut)["age"].to_pylist() == ["(0, 1]", "(1, 2]", None]
+    with pytest.raises(ValueError, match="column z with type complex128"):
+        as_table(pd.DataFrame({"z": [1j]}))
+
+
+def test_check_names_labels_that_are_alike_and_columns_that_give_them_away(tmp_path: Path) -> None:
+    lines = [f"{i * 7 % 5},{'xyz'[i % 3]},{('good ', 'Good', 'None')[i % 3]}" for i in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["a,code,label", *lines]))
+    remarks = load_dataset("csv", seed=0, train=tmp_path / "a.csv").remarks
+    assert remarks == (
+        "column 'code' has one value for each class, so it gives the class away; exclude: [code] "
+        "leaves it out",
+        "the classes 'Good' and 'good ' differ in spaces or capitals only",
+        "a class is called 'None': are these missing labels?",
+    )

@@ -24,6 +24,7 @@ from trainables.data.readers.labelled_rows import read_texts
 from trainables.data.readers.storing import read_file
 from trainables.data.readers.table_columns import read_columns
 from trainables.data.readers.tabular import TabularFiles, open_tabular
+from trainables.plugins.arguments import few
 
 RawForm: TypeAlias = Literal["table", "texts", "images", "rows"]
 """A data frame with named columns; strings; uint8 images; or the rows of the program."""
@@ -97,7 +98,7 @@ def read_raw(
         if id_column is not None:
             table.content(id_column, "id")  # it exists
             names = table.column(id_column, pa.string()).fill_null("").to_pylist()
-        rows, unseen = _encoded(samples, raw), samples.unseen(raw)
+        rows, unseen = _encoded(samples, raw), (*_missing(samples, raw), *samples.unseen(raw))
     if isinstance(samples, Arrays):
         wrong = ~np.isfinite(rows).reshape(len(rows), -1).all(1)
         bad.add_each(wrong, "a number is infinite or not a number")
@@ -105,6 +106,17 @@ def read_raw(
     good = bad.good()
     names = list(map(str, range(len(rows)))) if names is None else names
     return rows[good], [names[row] for row in good], (*notes, *unseen)
+
+
+def _missing(samples: Samples, raw: Any) -> tuple[str, ...]:
+    """A note on missing values of a table, except of numbers that were missing in training too."""
+    if not isinstance(samples, TableRows):
+        return ()
+    usual = {name for name, each in zip(samples.numeric, samples.has_missing, strict=True) if each}
+    names = [name for name in raw.table.column_names if name not in usual]
+    counts = {name: raw.table[name].null_count for name in names}
+    found = [f"{name} in {count:,}" for name, count in counts.items() if count]
+    return (f"missing values: {few(found)} of {len(raw):,} rows",) if found else ()
 
 
 def _encoded(samples: Samples, raw: Any) -> Inputs:
@@ -161,6 +173,7 @@ def _raw_rows(samples: Samples, rows: TabularFiles, column: str | None) -> tuple
             numeric=samples.numeric,
             categorical=samples.categorical,
             flags=samples.flags,
+            levels=dict(zip(samples.categorical, samples.levels, strict=True)),
         )
         return columns, bad
     assert column is not None

@@ -16,6 +16,8 @@ from trainables.data.core.stratified import long_tailed, stratified_sample, stra
 from trainables.data.core.tasks import NO_OR_YES, OneClass, SeveralLabels, Task
 from trainables.data.core.types import Indices, Labels, Masks
 
+_MISSING = ("", "nan", "none", "null", "na", "n/a")
+
 _ONE_LABEL_EACH = (
     "each sample has exactly one label, while several are allowed: the probabilities of the labels "
     "do not sum to 1; for one class of each sample give its name or number as the label, or the "
@@ -108,7 +110,7 @@ def build_dataset(
         samples=samples,
         task=task,
         notes=notes,
-        remarks=(*remarks, *of_groups, *unseen),
+        remarks=(*remarks, *_on_classes(classes), *of_groups, *unseen),
     )
 
 
@@ -135,6 +137,19 @@ def _divide(
         rest, rows = division.hold_out(labels, rest, classes, size)
         found["validation"] = 0, rows
     return {"train": (0, rest), **found}
+
+
+def _on_classes(classes: Sequence[str]) -> list[str]:
+    """Remarks on classes that are alike, or named like a missing value."""
+    by_form: dict[str, list[str]] = {}
+    for name in classes:
+        by_form.setdefault(name.strip().casefold(), []).append(name)
+    alike = [" and ".join(map(repr, names)) for names in by_form.values() if len(names) > 1]
+    missing = [repr(name) for form in _MISSING for name in by_form.get(form, ())]
+    return [
+        *(f"the classes {names} differ in spaces or capitals only" for names in alike),
+        *(f"a class is called {name}: are these missing labels?" for name in missing),
+    ]
 
 
 def _on_groups(splits: Mapping[str, Targets]) -> tuple[str, ...]:

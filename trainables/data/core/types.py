@@ -20,6 +20,23 @@ Masks: TypeAlias = npt.NDArray[np.uint8]
 """Classes of pixels, (N, H, W)."""
 
 
+def without_mask(raw: Any, what: str) -> npt.NDArray[Any]:
+    """An array whose masked values are missing: NaN among floating-point numbers.
+
+    Raises ``ValueError`` for masked values of another type, which have no such value; ``what``
+    names them.
+    """
+    if not np.ma.is_masked(raw):
+        return np.asarray(raw)
+    if raw.dtype.kind == "f":
+        return np.asarray(raw.filled(np.nan))
+    rows = np.asarray(np.ma.getmaskarray(raw).reshape(len(raw), -1).any(axis=1))
+    raise ValueError(
+        f"{what} are masked, so missing, in {rows.sum():,} of {len(rows):,} rows, the first in row "
+        f"{rows.argmax()} (from 0); leave these rows out"
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class Streamed(ABC):
     """Images that stay encoded in a file; used instead of an array (N, C, H, W) uint8.

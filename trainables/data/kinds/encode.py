@@ -119,7 +119,7 @@ def weighted_rows(
 
 def image_rows(samples: Mapping[str, Any], raw: Any) -> Rows:
     """Images (N, H, W), (N, H, W, C) or (N, C, H, W) as (N, C, H, W); see :func:`encode`."""
-    images = np.asarray(raw)
+    images = _unmasked(raw)
     channels, height, width = samples["shape"]
     if images.dtype != np.uint8:
         raise TypeError(f"images must be uint8 from 0 to 255, not {images.dtype}")
@@ -251,10 +251,16 @@ def as_table(frame: Any) -> pa.Table:
         raise TypeError(f"a data frame is expected, not a {type(frame).__name__}")
     if not all(isinstance(name, str) for name in frame.columns):
         frame = frame.rename(columns=str)
+    for name, kind in frame.dtypes.items():
+        if "interval" in str(getattr(getattr(kind, "categories", None), "dtype", kind)):  # pd.cut
+            words = frame[name].astype("category").cat.rename_categories(str)
+            frame = frame.assign(**{name: words})
     try:
         table = pa.Table.from_pandas(frame, preserve_index=False)
     except (pa.ArrowInvalid, pa.ArrowTypeError):  # values of several types in a column
         table = pa.Table.from_pandas(frame.apply(_unmixed), preserve_index=False)
+    except pa.ArrowNotImplementedError as error:
+        raise ValueError("; ".join(map(str, error.args))) from None
     return table.replace_schema_metadata()
 
 
@@ -265,8 +271,14 @@ def _unmixed(column: Any) -> Any:
     return column.map(str, na_action="ignore")
 
 
+def _unmasked(raw: Any) -> Rows:
+    if np.ma.is_masked(raw):
+        raise ValueError("the array has masked values, which are missing; leave these rows out")
+    return np.asarray(raw)
+
+
 def _array(samples: Mapping[str, Any], raw: Any) -> Rows:
-    rows = np.asarray(raw)
+    rows = _unmasked(raw)
     if rows.dtype.kind not in "biuf":
         raise TypeError(
             f"numbers (N, ...) are expected, not {rows.dtype}: samples of the kind "

@@ -29,7 +29,7 @@ def names_of_groups(
         raise ValueError(
             f"{what} have shape {names.shape}; ({count},) is needed, one for each sample"
         )
-    return names, np.isin(names, _MISSING)
+    return names, np.isin(names, _MISSING) | np.ma.getmaskarray(values)
 
 
 def check_apart(

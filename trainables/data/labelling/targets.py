@@ -8,7 +8,8 @@ import numpy.typing as npt
 
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Targets
-from trainables.data.core.types import Labels
+from trainables.data.core.types import Labels, without_mask
+from trainables.data.labelling.shares import as_shares
 from trainables.plugins.arguments import few
 
 Values: TypeAlias = npt.NDArray[Any]
@@ -17,8 +18,6 @@ Values: TypeAlias = npt.NDArray[Any]
 Names: TypeAlias = tuple[str, ...] | None
 Indexed: TypeAlias = tuple[list[Targets], tuple[str, ...]]
 Floats: TypeAlias = npt.NDArray[np.float32]
-
-_TOLERANCE = 1e-3  # tolerance of the sum of a row, as in the metrics
 
 
 def index_parts(values: Sequence[Values], names: Names, bad: Sequence[BadSamples]) -> Indexed:
@@ -31,7 +30,7 @@ def index_parts(values: Sequence[Values], names: Names, bad: Sequence[BadSamples
     If the labels in training are text, integers in other parts are read as text.
 
     Samples whose label is negative, not in ``names``, or not in training, and rows that are not
-    probability vectors are added to the bad samples. Their targets are undefined.
+    probability vectors or votes are added to the bad samples. Their targets are undefined.
 
     From class probabilities, one label per sample is drawn, the same for every seed, for stratified
     splits and for metrics. The expected value of a metric over such draws is its value for true
@@ -51,6 +50,7 @@ def index_parts(values: Sequence[Values], names: Names, bad: Sequence[BadSamples
 
 def _single(values: Sequence[Values], names: Names, bad: Sequence[BadSamples]) -> Indexed:
     train, where = values[0], bad[0].where(0)
+    least = -1 if names is None and _are_signs(train[bad[0].good()]) else 0
     parts = [
         part.astype(np.str_) if (train.dtype.kind, part.dtype.kind) == ("U", "i") else part
         for part in values
@@ -58,7 +58,7 @@ def _single(values: Sequence[Values], names: Names, bad: Sequence[BadSamples]) -
     for part, faults in zip(parts, bad, strict=True):
         if part.dtype.kind != train.dtype.kind:
             raise ValueError(f"{faults.where(0)}: labels are not of the same type as in training")
-        _check(part, faults, names)
+        _check(part, faults, names, least)
     known = np.unique(train[bad[0].good()])
     if len(known) < 2:
         bad[0].raise_first()
@@ -107,10 +107,15 @@ def _several(values: Sequence[Values], names: Names, bad: Sequence[BadSamples]) 
     return [Targets(part.astype(np.int64)) for part in values], names
 
 
-def _check(values: Values, bad: BadSamples, names: tuple[str, ...] | None) -> None:
+def _are_signs(values: Values) -> bool:
+    """Whether labels are -1 and 1; beside other numbers, -1 often marks unknown labels."""
+    return values.dtype.kind == "i" and set(np.unique(values).tolist()) == {-1, 1}
+
+
+def _check(values: Values, bad: BadSamples, names: Names, least: int = 0) -> None:
     """Adds samples whose label cannot be one of the names, if they are known."""
     if values.dtype.kind == "i":
-        wrong = (values < 0) | (values >= (np.inf if names is None else len(names)))
+        wrong = (values < least) | (values >= (np.inf if names is None else len(names)))
         top = "" if names is None else f" and below {len(names)}, the number of classes"
         rule = f"must be at least 0{top}"
     elif names is not None:
@@ -140,7 +145,7 @@ def check_weights(raw: Any, part: str, bad: BadSamples) -> Floats:
 
     Raises ``TypeError`` unless they are N numbers, ``ValueError`` if all are 0.
     """
-    weights = np.asarray(raw)
+    weights = without_mask(raw, f"{part}: weights")
     if weights.dtype.kind not in "biuf":
         raise TypeError(f"{part}: weights must be numbers, not {weights.dtype}")
     if weights.shape != (bad.count,):
@@ -157,20 +162,15 @@ def check_weights(raw: Any, part: str, bad: BadSamples) -> Floats:
 
 
 def _probabilities(raw: Values, bad: BadSamples) -> Floats:
-    totals = raw.sum(1, dtype=np.float64)
-    with np.errstate(invalid="ignore"):
-        wrong = ~((raw >= 0).all(1) & (np.abs(totals - 1) <= _TOLERANCE))
+    shares, wrong = as_shares(raw)
 
     def fault(row: int) -> str:
         shown = few([f"{value:g}" for value in raw[row]])
         rule = "must be at least 0 and sum to 1; their sum is"
-        return f"class probabilities {shown} {rule} {totals[row]:g}"
+        return f"class probabilities {shown} {rule} {raw[row].sum(dtype=np.float64):g}"
 
     bad.add_each(wrong, fault)
-    share = 1 / raw.shape[1]  # placeholder in undefined rows
-    return np.where(wrong[:, None], share, raw / np.where(wrong, 1, totals)[:, None]).astype(
-        np.float32
-    )
+    return shares.astype(np.float32)
 
 
 def _drawn(soft: Floats) -> Targets:

@@ -15,7 +15,7 @@ from trainables.data.core.base import Dataset
 from trainables.data.core.divisions import ByGroup
 from trainables.data.core.options import CommonOptions, Validation, with_options
 from trainables.data.core.splits import build_dataset, size_and_path
-from trainables.data.core.types import Inputs
+from trainables.data.core.types import Inputs, without_mask
 from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.labelling.groups import IN_ALL, check_apart, names_of_groups
 from trainables.data.labelling.targets import Values, check_weights, index_parts
@@ -203,7 +203,7 @@ def as_inputs(raw: Any, part: str) -> Inputs:
 
     Raises ``TypeError`` unless they are numbers, ``ValueError`` for one axis or an empty array.
     """
-    array = np.asarray(raw)
+    array = without_mask(raw, f"{part}: samples")
     if array.dtype.kind not in "biuf":
         raise TypeError(f"{part}: samples must be numbers, not {array.dtype}")
     if array.ndim < 2 or array.size == 0:
@@ -234,7 +234,8 @@ def as_labels(raw: Any, part: str) -> Values:
 
     Raises ``TypeError`` for another type, ``ValueError`` for another number of axes or a fraction.
     """
-    labels, allowed = np.asarray(raw), "labels must be integers from 0, words, or true and false"
+    labels = without_mask(raw, f"{part}: labels")
+    allowed = "labels must be integers from 0, words, or true and false"
     if labels.ndim == 2 and labels.shape[1] == 1:  # a column
         labels = labels[:, 0]
     if labels.ndim == 2 and labels.dtype.kind in "biuf":
@@ -253,8 +254,11 @@ def as_labels(raw: Any, part: str) -> Values:
         if wrong.any():
             raise ValueError(f"{part}: {allowed}, not {labels[wrong][0]}")
         return labels.astype(np.int64)
-    if labels.dtype == object and all(isinstance(label, str) for label in labels.ravel()):
+    kinds = {type(label) for label in labels.tolist()} if labels.dtype == object else set()
+    if kinds == {str}:
         return labels.astype(np.str_)
+    if len(kinds) == 1 and issubclass(kinds.pop(), int | np.integer | np.bool_):
+        return as_labels(np.array(labels.tolist()), part)
     raise TypeError(f"{part}: {allowed}, not {labels.dtype}")
 
 

@@ -140,10 +140,12 @@ def _by_time(parts: Sequence[TabularFiles], bad: BadSamples, column: str) -> Div
 def _times(rows: TabularFiles, bad: BadSamples, column: str) -> pa.ChunkedArray:
     """Times as numbers, null where they are missing; wrong ones are added to the bad samples."""
     content = rows.content(column, "time")
+    types = [file.schema.field(column).type for file in rows.files]
+    if all(map(pa.types.is_integer, types)):  # maybe nanoseconds, which float64 would round
+        return rows.column(column, pa.int64())
     if content in ("number", "nothing"):
         values = numbers_of(rows, column, content)
         return pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), values)
-    types = [file.schema.field(column).type for file in rows.files]
     if all(map(is_date, types)):
         return rows.column(column, pa.timestamp("us")).cast(pa.int64())
     if content != "text" and rows.typed:

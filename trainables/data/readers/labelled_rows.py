@@ -1,7 +1,7 @@
 """Your own images, texts or tables, with labels, in CSV or Parquet files."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, Literal, TypeAlias
@@ -33,6 +33,7 @@ from trainables.data.readers.table_columns import (
     numbers_of,
     read_columns,
     remarks_on_columns,
+    remarks_on_labels,
 )
 from trainables.data.readers.tabular import Content, TabularFiles, open_tabular
 from trainables.data.readers.tabular_file import File
@@ -159,7 +160,13 @@ def _load(
             replace(targets, groups=groups_of(part, by.group))
             for targets, part in zip(of_parts, parts, strict=True)
         ]
-    remarks = remarks_on_columns(parts[0], raw[0], numbers, words) if kind == "features" else ()
+    remarks: Sequence[str] = ()
+    if kind == "features":
+        good = bad[0].good()
+        remarks = (
+            *remarks_on_columns(parts[0], raw[0], numbers, words),
+            *remarks_on_labels(raw[0][good], of_parts[0].labels[good]),
+        )
     return build_dataset(
         form,
         raw,

@@ -1,9 +1,10 @@
 """The columns of a table: which are features, and their values as numbers, dates and categories."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -84,11 +85,13 @@ def read_columns(
     numeric: Sequence[str],
     categorical: Sequence[str],
     flags: Sequence[str] = (),
+    levels: Mapping[str, Sequence[str]] | None = None,
 ) -> Columns:
     """The features of rows: for training, for tests, and of new rows.
 
     Values of numeric columns and of dates that are something else are added to the bad samples.
-    Categories are text.
+    Categories are text. In CSV files, ``levels`` of training are values, also if they are spelled
+    like missing ones: NA.
 
     Raises:
         ValueError: A column is missing, or its type cannot be that of the feature.
@@ -101,7 +104,10 @@ def read_columns(
             f"{', '.join(rows.names)}"
         )
     columns = {name: _numbers(rows, name, bad, name in flags) for name in numeric}
-    columns |= {name: rows.column(name, pa.string()) for name in categorical}
+    known_levels = levels or {}
+    columns |= {
+        name: rows.column(name, pa.string(), known_levels.get(name, ())) for name in categorical
+    }
     return Columns(pa.table(columns))
 
 
@@ -290,6 +296,11 @@ def _no_category(rows: TabularFiles, values: pa.ChunkedArray, name: str) -> str 
     count = len(values.unique())
     if count <= _MANY_LEVELS or count <= len(values) / 2:
         return None
+    if pc.all(_matches(values.drop_null(), NUMBER)).as_py():
+        return (
+            f"{rows.named(rows.files[0])}: column {name!r} holds {count:,} different numbers as "
+            "text; store them as numbers"
+        )
     return (
         f"{rows.named(rows.files[0])}: column {name!r} holds {count:,} different values in "
         f"{len(values):,} rows, too many for categories; if these are the texts to classify, set "
@@ -307,6 +318,30 @@ def _mostly_numbers(values: pa.ChunkedArray, name: str) -> str | None:
         f"column {name!r} is categorical because of {shown} in {len(words):,} of {len(values):,} "
         "rows; all its other values are numbers"
     )
+
+
+_GIVEN_AWAY: Final = (
+    "column {0!r} has one value for each class, so it gives the class away; exclude: [{0}] leaves "
+    "it out"
+)
+
+
+def remarks_on_labels(columns: Columns, labels: npt.NDArray[Any]) -> list[str]:
+    """Sentences about training columns that have one value for each class, and it alone.
+
+    ``labels`` are classes (N,); several labels (N, L) are not compared with columns.
+    """
+    found: list[str] = []
+    if labels.ndim > 1 or not labels.size:
+        return found
+    classes = len(np.unique(labels))
+    for name in columns.table.column_names:
+        values = columns.table[name].combine_chunks().dictionary_encode()
+        if values.null_count == 0 and len(values.dictionary) == classes:
+            codes = values.indices.to_numpy()
+            if len(np.unique(codes * np.int64(labels.max() + 1) + labels)) == classes:
+                found.append(_GIVEN_AWAY.format(name))
+    return found
 
 
 def _gives_position(columns: Columns, name: str) -> bool:

@@ -31,6 +31,12 @@ _OPEN: Final = {
 }
 
 
+_LARGE: Final = (
+    "; larger integers are not exact as floating-point numbers: if they are codes, name the column "
+    "under categorical, or leave it out (exclude: [{}])"
+)
+
+
 def open_tabular(option: str, path: PathOrUri, form: Form | None = None) -> "TabularFiles":
     """Opens the files at a path; see :func:`~trainables.data.readers.files.find_files`.
 
@@ -171,6 +177,7 @@ class TabularFiles:
         Text of CSV files is that of the file: 007 and 3.10, not 7 and 3.1. There, ``known`` texts
         are not missing, although they are spelled like missing values.
         """
+        self.check_has(name)
         chunks: list[pa.Array] = []
         for file in self.files:
             as_text = kind == pa.string() and file.texts is not None
@@ -179,7 +186,11 @@ class TabularFiles:
                 try:
                     chunks.append((chunk.dictionary_decode() if coded else chunk).cast(kind))
                 except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-                    raise ValueError(f"{self.named(file)}: column {name!r}: {error}") from error
+                    large = pa.types.is_integer(chunk.type) and pa.types.is_floating(kind)
+                    advice = _LARGE.format(name) if large else ""
+                    raise ValueError(
+                        f"{self.named(file)}: column {name!r}: {error}{advice}"
+                    ) from error
         return pa.chunked_array(chunks, kind)
 
     def as_it_is(self, name: str) -> pa.ChunkedArray:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from sweeps.judging.inputs import check_predicted
 from trainables.data import Dataset, Split, dataset_from_arrays, load_dataset
 
 COUNT, CLASSES = 300, 3
@@ -110,6 +111,23 @@ def test_a_test_file_may_have_certain_labels(tmp_path: Path) -> None:
     dataset = load_dataset("csv", seed=0, soft_labels=["cat", "dog"], **options)
     assert dataset.classes == ("cat", "dog")
     assert dataset.test.labels.tolist() == [1, 0]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        np.tile([[0.33, 0.33, 0.33], [0.1, 0.3, 0.6]], (COUNT // 2, 1)),  # two decimals
+        np.tile([[1, 2, 0], [0, 0, 7]], (COUNT // 2, 1)),  # votes
+    ],
+)
+def test_rounded_shares_and_votes_are_soft_labels_at_both_doors(rows: np.ndarray) -> None:
+    right = rows[:2] / rows[:2].sum(1, keepdims=True)
+    split = dataset_from_arrays("made", (points(), rows), seed=0).train
+    assert split.soft is not None
+    np.testing.assert_allclose(split.soft, right[rows_of(split) % 2], rtol=1e-6)
+    judged = check_predicted("ours", probabilities(), rows)
+    assert judged.soft is not None
+    np.testing.assert_allclose(judged.soft[:2], right, rtol=1e-12)
 
 
 def changed(array: np.ndarray, row: int, value: Any) -> np.ndarray:

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import calsweep
+from sweeps.errors import UserError
 from trainables.data import Arrays, Dataset, Images, dataset_from_arrays, load_dataset
 
 COUNT = 40
@@ -92,6 +94,29 @@ def with_one(value: float, row: int) -> np.ndarray:
 def test_bad_arrays(inputs: Any, targets: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         made(inputs, targets)
+
+
+@pytest.mark.parametrize("kind", [object, np.int64])
+def test_signs_and_integers_as_objects_are_labels(kind: Any) -> None:
+    signs = np.where(np.arange(COUNT) % 2 == 0, -1, 1).astype(kind)
+    dataset = made(targets=signs)
+    assert dataset.classes == ("-1", "1")
+    assert np.bincount(dataset.test.labels).tolist() == [4, 4]
+
+
+def test_masked_values_are_missing() -> None:
+    mask = np.arange(COUNT) == 7
+    masked = np.ma.array(signals())
+    masked[mask] = np.ma.masked
+    with pytest.raises(ValueError, match=r"train, row 7 \(from 0\): a number is infinite"):
+        made(masked)
+    with pytest.raises(ValueError, match="labels are masked, so missing, in 1 of 40 rows, the fir"):
+        made(targets=np.ma.array(labels(), mask=mask))
+    probs = np.ma.array(np.full((COUNT, 2), 0.5), mask=np.tile(mask[:, None], 2))
+    with pytest.raises(UserError, match=r"row 7 \(from 0\) of the predictions has NaN or inf"):
+        calsweep.judge(probs, labels() % 2)
+    with pytest.raises(UserError, match="labels are masked, so missing, in 1 of 40 rows"):
+        calsweep.judge(probs.filled(0.5), np.ma.array(labels() % 2, mask=mask))
 
 
 def test_bad_samples_are_skipped_on_request() -> None:

@@ -112,7 +112,7 @@ def test_unknown_levels_are_counted_and_named(tmp_path: Path) -> None:
     )
     dataset = load(train, test=new)
     assert dataset.remarks == (f"test: {expected}",)
-    assert read_raw(dataset.samples, new)[2] == (expected,)
+    assert read_raw(dataset.samples, new)[2] == ("missing values: version in 1 of 5 rows", expected)
 
 
 def test_truth_values_are_one_level_in_every_spelling(tmp_path: Path) -> None:
