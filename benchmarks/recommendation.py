@@ -1,7 +1,7 @@
-"""How often `judge` and `SelectedScaling` recommend structured scaling, and what it then gains.
+"""How often `judge` and `SelectedScaling` recommend scaling, and what it then gains.
 
 Labels are drawn from known probabilities. Where the predictions are these probabilities, every
-recommendation other than a temperature is false. Otherwise, predictions favour some classes
+recommendation other than none is false. Otherwise, predictions favour some classes
 (`offsets`: vector scaling repairs it) or confuse pairs of classes in one direction (`pairs`: matrix
 scaling repairs it). The gain is the NLL with a temperature less the NLL with the selected method,
 on 20,000 fresh samples.
@@ -83,7 +83,7 @@ def repetition(law: str, fault: str, count: int, classes: int, seed: int) -> tup
     """The name of the selected method, and its gain over a temperature on fresh samples."""
     draw = torch.Generator().manual_seed(seed)
     logits, labels = sample(law, fault, count, classes, draw)
-    selected = SelectedScaling().fit(logits, labels).selected
+    selected = SelectedScaling().fit(logits, labels).scaling
     if selected.name == "temperature":
         return selected.name, 0.0
     fresh, truth = sample(law, fault, min(FRESH, FRESH_ELEMENTS // classes), classes, draw)
@@ -103,8 +103,8 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=math.inf, help="CPU time per row")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    print("| predictions | law | K | n | draws | vector | matrix | mean gain, smallest |")
-    print("| --- | --- | --- | --- | --- | --- | --- | --- |")
+    print("| predictions | law | K | n | draws | none | vector | matrix | mean gain, smallest |")
+    print("| --- " * 9 + "|")
     for fault in arguments.faults:
         for classes in arguments.classes:
             for count in arguments.samples:
@@ -119,9 +119,7 @@ def main() -> None:
 def row(fault: str, law: str, classes: int, count: int, found: list[tuple[str, float]]) -> str:
     names = [name for name, _ in found]
     gains = [gain for name, gain in found if name != "temperature"]
-    shares = [
-        f"{names.count(f'structured_{kind}') / len(names):.0%}" for kind in ("vector", "matrix")
-    ]
+    shares = [f"{names.count(kind) / len(names):.0%}" for kind in ("none", "vector", "matrix")]
     gain = f"{fmean(gains):+.4f}, {min(gains):+.4f}" if gains else ""
     cells = [fault, law, str(classes), f"{count:,}", str(len(found)), *shares, gain]
     return f"| {' | '.join(cells)} |"

@@ -133,7 +133,7 @@ class ScalingFound:
 
     Attributes:
         methods: The metrics after each method, cross-fitted.
-        recommended: The name of one of these methods.
+        recommended: The name of one of these methods, or ``none``.
         nll: NLL as given.
         refinement: NLL after the recommended method.
         temperature: Fitted on all samples.

@@ -35,11 +35,10 @@ from trainables import metrics as M
 from trainables.metrics._inputs import probabilities
 from trainables.metrics.inference.clusters import Clusters, clusters_of
 from trainables.metrics.inference.influence import share_interval
-from trainables.metrics.proper_scores import log_losses_of_logits
-from trainables.posthoc import PostHoc, TemperatureScaling, cross_fitted
+from trainables.posthoc import TemperatureScaling, choose
+from trainables.posthoc.chosen import Candidate, cross_fitted_scaling
 from trainables.posthoc.conformal import SCORES, PredictionSets
 from trainables.posthoc.crossfit import random_folds
-from trainables.posthoc.structured import cross_fitted_scalings, simplest_good
 
 _OF_SCALING = ("nll", "brier", "ece", "error")
 COMPARED = ("nll", "brier", "ece", "error")
@@ -147,24 +146,23 @@ def _judged(model: Predicted, event: int | None) -> Judged:
     )
 
 
-def _scaled(model: Predicted, clusters: Clusters | None) -> tuple[type[PostHoc], ScalingFound]:
+def _scaled(model: Predicted, clusters: Clusters | None) -> tuple[Candidate, ScalingFound]:
     """The recommended method, and what each achieves."""
-    crossed = cross_fitted_scalings(model.logits, model.labels, model.clusters)
-    losses = {make: log_losses_of_logits(z, model.labels) for make, z in crossed.items()}
-    best = simplest_good(losses, clusters)
-    scaler = TemperatureScaling().fit(model.logits, model.labels)
+    choice = choose(model.logits, model.labels, model.clusters)
+    best, scaler = choice.candidate, TemperatureScaling().fit(model.logits, model.labels)
     methods = {
-        make.name: {
+        str(each.name): {
             **_intervals(_OF_SCALING, probabilities(z), model.labels, model.clusters),
-            "nll": mean_of(losses[make], clusters),
+            "nll": mean_of(choice.losses[each], clusters),
         }
-        for make, z in crossed.items()
+        for each, z in choice.logits.items()
+        if each.name != "none"
     }
     return best, ScalingFound(
         methods=methods,
         recommended=best.name,
         nll=float(model.log_losses.mean()),
-        refinement=float(losses[best].mean()),
+        refinement=float(choice.losses[best].mean()),
         temperature=scaler.temperature,
         at_bound=scaler.at_bound,
         floor=model.floor,
@@ -268,7 +266,7 @@ def _per_group(
     return found
 
 
-def _sets(make: type[PostHoc], model: Predicted, clusters: Clusters | None) -> Sets | None:
+def _sets(scaling: Candidate, model: Predicted, clusters: Clusters | None) -> Sets | None:
     """Prediction sets of scaled logits, measured on samples that were not used to fit.
 
     Each half is scaled by a method that was fitted on the other half. One part of each half
@@ -279,7 +277,7 @@ def _sets(make: type[PostHoc], model: Predicted, clusters: Clusters | None) -> S
     if count < _MIN_FOR_SETS or (clusters is not None and not clusters.enough):
         return None
     drawn = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))[:count]
-    probs = probabilities(cross_fitted(logits, labels, make, clusters=ids)[drawn])
+    probs = probabilities(cross_fitted_scaling(scaling, logits, labels, ids)[drawn])
     part = torch.arange(count) % 2
     if ids is not None:
         part = random_folds(len(labels), seed=1, clusters=ids)[drawn]

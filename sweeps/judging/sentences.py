@@ -19,10 +19,11 @@ from sweeps.messages.formatting import format_fraction, metric_heading
 from trainables.contract.metric_names import FEWEST_CLUSTERS
 
 METHODS = {
-    "as given": "as given",
+    "none": "as given",
     "temperature": "temperature",
-    "structured_vector": "structured vector",
-    "structured_matrix": "structured matrix",
+    "vector": "structured vector",
+    "beta": "beta",
+    "matrix": "structured matrix",
 }
 _SET_NAMES = {"lac": "LAC", "aps": "APS", "raps": "RAPS"}
 _MOST_CLASSES = 15
@@ -91,14 +92,14 @@ def _of_scaling(model: Judged, scaling: ScalingFound) -> list[str]:
     nll, refined, best = scaling.nll, scaling.refinement, scaling.recommended
     name = f"temperature {scaling.temperature:.3f}"
     if best != "temperature":
-        name = f"{METHODS[best]} scaling"
+        name = "no scaling" if best == "none" else f"{METHODS[best]} scaling"
     lines = [
-        f"Recommended (*): {name}. It lowers "
+        "No scaling is shown to lower the NLL: use the predictions as they are (*)."
+        if best == "none"
+        else f"Recommended (*): {name}. It lowers "
         f"NLL from {nll:.4f} to {refined:.4f} and ECE from "
         f"{format_fraction(model.metrics['ece'].value)} to "
-        f"{format_fraction(scaling.methods[best]['ece'].value)} (cross-fitted)."
-        if refined < nll
-        else "No scaling lowers the NLL: use the predictions as they are.",
+        f"{format_fraction(scaling.methods[best]['ece'].value)} (cross-fitted).",
         f"NLL {nll:.4f} = calibration {nll - refined:.4f} + refinement {refined:.4f} "
         f"(the NLL after {name}, cross-fitted).",
     ]
@@ -130,7 +131,7 @@ def scaling_rows(model: Judged) -> list[list[str]]:
     """Method, NLL, Brier, ECE and error, as given and after each method."""
     if model.scaling is None:
         return []
-    found = {"as given": model.metrics, **model.scaling.methods}
+    found = {"none": model.metrics, **model.scaling.methods}
     return [
         [
             METHODS[name] + (" *" if name == model.scaling.recommended else ""),

@@ -1,6 +1,6 @@
 """Calibration by an affine map of logits: vector scaling and Dirichlet calibration."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -116,20 +116,25 @@ def _log_probs(logits: Tensor) -> Tensor:
     return torch.log_softmax(logits.double(), dim=1).clamp(min=lowest)
 
 
-def minimum(loss: Callable[[Tensor], Tensor], start: Tensor) -> Tensor:
+Limits = Sequence[tuple[float | None, float | None]] | None
+"""The lowest and the highest value of each parameter; None for no limit."""
+
+
+def minimum(loss: Callable[[Tensor], Tensor], start: Tensor, limits: Limits = None) -> Tensor:
     """Minimiser of a smooth convex function of float64 parameters, to the precision of float64."""
 
     def value_and_gradient(point: Tensor) -> tuple[Tensor, Tensor]:
         value = loss(point.requires_grad_())
         return value.detach(), torch.autograd.grad(value, point)[0]
 
-    return minimum_by_gradient(value_and_gradient, start, 1000, ftol=1e-14, gtol=1e-8)
+    return minimum_by_gradient(value_and_gradient, start, 1000, limits, ftol=1e-14, gtol=1e-8)
 
 
 def minimum_by_gradient(
     value_and_gradient: Callable[[Tensor], tuple[Tensor, Tensor]],
     start: Tensor,
     max_steps: int,
+    limits: Limits = None,
     **options: float,
 ) -> Tensor:
     """The same (L-BFGS) for a function that returns its value, float64 (), and gradient.
@@ -148,6 +153,7 @@ def minimum_by_gradient(
         start.flatten().cpu().numpy(),
         jac=True,
         method="L-BFGS-B",
+        bounds=limits,
         options={"maxiter": max_steps, **options},
     )
     return torch.from_numpy(found.x.copy()).to(start.device).view_as(start)

@@ -1,26 +1,45 @@
-"""Structured scaling: vector and matrix scaling, regularised towards temperature scaling."""
+"""Structured scaling, regularised towards temperature scaling, and beta calibration."""
 
-from typing import ClassVar, Self
+from typing import ClassVar, Self, cast
 
 import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import check_logits, row_blocks
-from trainables.metrics.inference.clusters import Clusters
-from trainables.metrics.proper_scores import log_losses_of_logits
-from trainables.posthoc.affine import AffineMap, minimum_by_gradient
-from trainables.posthoc.base import Fitted, PostHoc
-from trainables.posthoc.crossfit import each_fold, random_folds
+from trainables.plugins.arguments import check_number
+from trainables.posthoc.affine import minimum, minimum_by_gradient
+from trainables.posthoc.base import Fitted
+from trainables.posthoc.scaling import Scaling, ScalingName, in_blocks, mixed_log_probs
 from trainables.posthoc.temperature import TemperatureScaling
 
 _MAX_STEPS = 200
-_MAX_MATRIX_WORK = 5e8  # N · K²: about a second per step beyond it
 _PRECISION = 1e-12  # of the mean
-_STANDARD_ERRORS = 2.0
-NUM_FOLDS = 5
 
 
-class _StructuredScaling(AffineMap):
+class _Affine(Fitted[Scaling]):
+    """A method whose result is an affine map of log-probabilities."""
+
+    @property
+    def scaling(self) -> Scaling:
+        """The fitted map; RuntimeError before `fit`."""
+        return self._result()
+
+    @property
+    def weights(self) -> Tensor:
+        """The factors or matrix, float64 (K,) or (K, K); RuntimeError before `fit`."""
+        return cast(Tensor, self.scaling.weights)
+
+    @property
+    def offsets(self) -> Tensor:
+        """The offsets b, float64 (K,); RuntimeError before `fit`."""
+        return cast(Tensor, self.scaling.offsets)
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Calibrated logits of the same shape and dtype, not probabilities."""
+        return in_blocks(self.scaling, logits)
+
+
+class _StructuredScaling(_Affine):
     """softmax(W z + b) with z = log p, where W is regularised towards 1 and b towards 0.
 
     p is softmax(logits / T), mixed with the uniform distribution with weight 1 / (N + 1) to avoid
@@ -47,26 +66,12 @@ class _StructuredScaling(AffineMap):
         if not self.is_full:
             penalty = penalty.diagonal()
         penalty = penalty.to(logits.device, torch.float64) / num_samples
-        scores = torch.empty_like(logits)
-        for z, out in row_blocks(logits, scores):
-            out.copy_(_log_probs(scaler(z), num_samples))
-        found = _minimum(scores, labels, penalty, num_classes / num_samples)
-        self._fitted = *found, scaler, num_samples
+        share = 1 / (num_samples + 1)
+        scores = in_blocks(lambda z: mixed_log_probs(scaler(z), share), logits)
+        weights, offsets = _minimum(scores, labels, penalty, num_classes / num_samples)
+        name: ScalingName = "matrix" if self.is_full else "vector"
+        self._fitted = Scaling(name, scaler.temperature, weights, offsets, share)
         return self
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        """Calibrated logits of the same shape and dtype, not probabilities."""
-        weights, offsets, scaler, num_samples = self._result()
-        scaled = torch.empty_like(logits)
-        for z, out in row_blocks(logits, scaled):
-            enough = z if z.dtype == torch.float64 else z.float()
-            scores = _log_probs(scaler(enough), num_samples)
-            out.copy_(self._apply(scores, weights.to(scores), offsets.to(scores)))
-            out.masked_fill_(z.isneginf(), -torch.inf)  # masked classes stay masked
-        return scaled
-
-    def _apply(self, scores: Tensor, weights: Tensor, offsets: Tensor) -> Tensor:
-        return (scores @ weights.T if self.is_full else scores * weights) + offsets
 
 
 class StructuredVectorScaling(_StructuredScaling):
@@ -86,88 +91,43 @@ class StructuredMatrixScaling(_StructuredScaling):
     is_full = True
 
 
-class SelectedScaling(Fitted[PostHoc]):
-    """Temperature scaling, or structured scaling if it is clearly better.
+class BetaScaling(_Affine):
+    """Beta calibration of two classes: log p times factors of at least 0, and an offset.
 
-    The methods are compared by their cross-fitted negative log-likelihood on the same samples. From
-    simple to complex, a method replaces its predecessor if its mean is lower by more than two
-    standard errors of the paired difference. The selected method is then fitted on all samples.
-    With few samples per class, this is temperature scaling. Matrix scaling is considered only if N
-    is at least K and N · K² at most 5e8.
+    Kull et al. 2017: the log odds are a ln p_1 - b ln p_0 + c, exact if p has a beta distribution
+    given each class. p is as in structured scaling, after a temperature.
+
+    Args:
+        regularisation: Weight, at least 0, of (a - 1)² + (b - 1)² + c²; the paper has no penalty,
+            and the small default keeps them finite on separable data.
     """
 
-    name: ClassVar[str] = "selected"
+    name: ClassVar[str] = "beta"
 
-    @property
-    def selected(self) -> PostHoc:
-        """The fitted method; RuntimeError before `fit`."""
-        return self._result()
+    def __init__(self, regularisation: float = 1e-6) -> None:
+        self.regularisation = check_number("regularisation", regularisation, 0)
 
-    def fit(self, logits: Tensor, labels: Tensor) -> Self:
-        """Select and fit a method; see :meth:`PostHoc.fit`."""
+    def fit(
+        self, logits: Tensor, labels: Tensor, temperature: TemperatureScaling | None = None
+    ) -> Self:
+        """Fit a, b, c and T (unless given); see :meth:`PostHoc.fit`. K must be 2."""
         logits, labels = check_logits(logits, labels)
-        crossed = cross_fitted_scalings(logits, labels)
-        losses = {make: log_losses_of_logits(each, labels) for make, each in crossed.items()}
-        self._fitted = simplest_good(losses)().fit(logits, labels)
+        if logits.shape[1] != 2:
+            raise ValueError(f"beta calibration is for 2 classes, got {logits.shape[1]}")
+        scaler = temperature or TemperatureScaling().fit(logits, labels)
+        share = 1 / (len(labels) + 1)
+        scores = mixed_log_probs(scaler(logits).double(), share)
+        start = scores.new_tensor([1.0, 1.0, 0.0])  # b, a, c
+
+        def loss(point: Tensor) -> Tensor:
+            scaled = scores * point[:2] + torch.stack([point[2] * 0, point[2]])
+            fit = torch.nn.functional.cross_entropy(scaled, labels)
+            return fit + self.regularisation * (point - start).square().sum()
+
+        found = minimum(loss, start, limits=[(0, None), (0, None), (None, None)])
+        offsets = found[2] * found.new_tensor([0, 1])
+        self._fitted = Scaling("beta", scaler.temperature, found[:2], offsets, share)
         return self
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        """Calibrated logits of the same shape and dtype, not probabilities."""
-        return self.selected(logits)
-
-
-def scalings(logits: Tensor) -> tuple[type[PostHoc], ...]:
-    """The methods that are worth fitting on logits (N, K), from simple to complex.
-
-    Fewer samples than classes cannot determine a matrix: the penalties keep it at the identity.
-    """
-    num_samples, num_classes = logits.shape
-    found: tuple[type[PostHoc], ...] = (TemperatureScaling, StructuredVectorScaling)
-    feasible = num_classes <= num_samples and num_samples * num_classes**2 <= _MAX_MATRIX_WORK
-    return (*found, StructuredMatrixScaling) if feasible else found
-
-
-def cross_fitted_scalings(
-    logits: Tensor, labels: Tensor, clusters: Tensor | None = None
-) -> dict[type[PostHoc], Tensor]:
-    """Cross-fitted logits (N, K) of each of :func:`scalings`, whose temperatures are shared.
-
-    See :func:`~trainables.posthoc.crossfit.cross_fitted`.
-    """
-    crossed = {make: torch.empty_like(logits) for make in scalings(logits)}
-    units = len(labels if clusters is None else set(clusters.tolist()))
-    folds = random_folds(len(labels), min(NUM_FOLDS, units), clusters=clusters)
-    for part in each_fold(folds.to(labels.device)):
-        fitted_on, own, scaled = logits[~part], labels[~part], logits[part]
-        temperature = TemperatureScaling().fit(fitted_on, own)
-        for make, found in crossed.items():
-            if issubclass(make, _StructuredScaling):
-                found[part] = make().fit(fitted_on, own, temperature)(scaled)
-            else:
-                found[part] = temperature(scaled)
-    return crossed
-
-
-def simplest_good(
-    losses: dict[type[PostHoc], Tensor], clusters: Clusters | None = None
-) -> type[PostHoc]:
-    """The method that :class:`SelectedScaling` selects, from losses (N,), simple methods first."""
-    (best, lowest), *others = losses.items()
-    for make, theirs in others:
-        difference = theirs - lowest
-        if clusters is not None:
-            difference = torch.from_numpy(clusters.pseudo_values(difference.cpu().numpy()))
-        error = float(difference.std()) / len(difference) ** 0.5
-        if float(difference.mean()) < -_STANDARD_ERRORS * error:
-            best, lowest = make, theirs
-    return best
-
-
-def _log_probs(logits: Tensor, num_samples: int) -> Tensor:
-    """Log-probabilities after mixing with the uniform distribution, weight 1 / (N + 1)."""
-    share = 1 / (num_samples + 1)
-    probs = torch.softmax(logits, dim=1)
-    return probs.mul_(1 - share).add_(share / logits.shape[1]).log_()
 
 
 def _minimum(

@@ -5,12 +5,9 @@ from typing import Any
 from trainables.plugins.arguments import check_choice
 from trainables.posthoc.affine import DirichletCalibration, VectorScaling
 from trainables.posthoc.base import PostHoc
+from trainables.posthoc.chosen import SelectedScaling
 from trainables.posthoc.meta_calibration import MetaCalibration
-from trainables.posthoc.structured import (
-    SelectedScaling,
-    StructuredMatrixScaling,
-    StructuredVectorScaling,
-)
+from trainables.posthoc.structured import StructuredMatrixScaling, StructuredVectorScaling
 from trainables.posthoc.temperature import TemperatureScaling
 
 _METHODS: dict[str, type[PostHoc]] = {

@@ -22,7 +22,7 @@ from sweeps.judging.inputs import check_predicted
 from sweeps.judging.reading import read_predictions
 from sweeps.judging.tables import Asked
 from trainables import metrics as M
-from trainables.posthoc import TemperatureScaling, cross_fitted
+from trainables.posthoc import TemperatureScaling, choose, cross_fitted
 
 
 def draw(count: int = 600, classes: int = 4, scale: float = 2.0, seed: int = 0) -> Any:
@@ -67,8 +67,9 @@ def test_findings_agree_with_metrics_and_scaling() -> None:
     assert model["temperature"] == pytest.approx(
         TemperatureScaling().fit(logits, labels).temperature
     )
-    assert model["recommended"] == judgement.recommended == "temperature"
-    assert model["refinement"] == pytest.approx(expected)
+    best = choose(logits, labels)
+    assert model["recommended"] == judgement.recommended == best.candidate.name
+    assert model["refinement"] == pytest.approx(float(best.losses[best.candidate].mean()))
     assert model["calibration"] + model["refinement"] == pytest.approx(
         judgement.metrics["nll"]["value"]
     )

@@ -20,7 +20,6 @@ from trainables import metrics as M
 from trainables.posthoc import (
     DirichletCalibration,
     PostHoc,
-    SelectedScaling,
     StructuredMatrixScaling,
     StructuredVectorScaling,
     TemperatureScaling,
@@ -30,7 +29,6 @@ from trainables.posthoc import (
     make_posthoc,
     table,
 )
-from trainables.posthoc.structured import scalings
 
 NAMES = (
     *("temperature", "vector", "structured_vector", "structured_matrix", "selected"),
@@ -331,47 +329,6 @@ def test_crossfitted_temperature_scales_each_half_by_the_others(
 def test_crossfitting_needs_two_samples() -> None:
     with pytest.raises(ValueError, match="labels must hold at least 2 samples, got 1"):
         cross_fitted(torch.zeros(1, 2), torch.tensor([0]))
-
-
-def test_the_matrix_is_selected_where_classes_are_confused_in_one_direction() -> None:
-    """Class 0 is confused with class 1 only, which only a matrix can correct."""
-    generator = torch.Generator().manual_seed(0)
-
-    def draw(num_samples: int) -> tuple[Tensor, Tensor]:
-        logits = torch.randn(num_samples, 4, generator=generator, dtype=torch.float64) * 2
-        truth = logits.clone()
-        truth[:, 1] += 0.8 * logits[:, 0]
-        labels = torch.multinomial(truth.softmax(1), 1, generator=generator)[:, 0]
-        return logits, labels
-
-    logits, labels = draw(4000)
-    method = SelectedScaling().fit(logits, labels)
-    assert isinstance(method.selected, StructuredMatrixScaling)
-    fresh, truth = draw(4000)
-    others = ("temperature", "structured_vector")
-    methods = {name: make_posthoc(name).fit(logits, labels) for name in others}
-    nll = {
-        name: M.evaluate(each(fresh), truth, ["nll"])["nll"]
-        for name, each in (methods | {"selected": method}).items()
-    }
-    assert nll["selected"] < nll["structured_vector"] < nll["temperature"]
-
-
-def test_a_temperature_is_selected_if_it_suffices() -> None:
-    generator = torch.Generator().manual_seed(0)
-    kept = 0
-    for _ in range(20):
-        truth = torch.randn(300, 8, generator=generator, dtype=torch.float64)
-        labels = torch.multinomial(truth.softmax(1), 1, generator=generator)[:, 0]
-        selected = SelectedScaling().fit(3 * truth, labels).selected
-        kept += isinstance(selected, TemperatureScaling)
-    assert kept >= 18  # by chance, 1 in 40 exceeds two standard errors
-
-
-def test_the_matrix_is_not_tried_where_it_would_take_minutes() -> None:
-    assert StructuredMatrixScaling in scalings(torch.empty(50_000, 100, device="meta"))
-    assert StructuredMatrixScaling not in scalings(torch.empty(50_000, 1000, device="meta"))
-    assert StructuredMatrixScaling not in scalings(torch.empty(500, 501, device="meta"))
 
 
 def _slope(

@@ -1,0 +1,243 @@
+"""The scaling that is handed out: chosen on held-out predictions among simple and rich maps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Self, cast
+
+import torch
+from torch import Tensor
+
+from trainables.metrics._inputs import check_logits, row_blocks
+from trainables.metrics.inference.clusters import Clusters, clusters_of
+from trainables.metrics.proper_scores import log_losses_of_logits
+from trainables.posthoc.base import Fitted
+from trainables.posthoc.crossfit import each_fold, random_folds
+from trainables.posthoc.inverse_maps import InverseMap
+from trainables.posthoc.scaling import Scaling, ScalingName, in_blocks
+from trainables.posthoc.structured import (
+    BetaScaling,
+    StructuredMatrixScaling,
+    StructuredVectorScaling,
+)
+from trainables.posthoc.temperature import Criterion, TemperatureScaling
+
+ScalingMethod = Literal["auto", "none", "temperature", "vector", "matrix", "beta"]
+"""A map, or ``auto``: which one is chosen on held-out predictions."""
+
+_FITS = {
+    "vector": StructuredVectorScaling,
+    "matrix": StructuredMatrixScaling,
+    "beta": BetaScaling,
+}
+_MAX_MATRIX_WORK = 5e8  # N · K²: about a second per step beyond it
+_NUM_FOLDS = 5
+_SCORE_QUANTILE = 2.24  # of a normal distribution, two-sided 2.5 %
+_RULED_OUT = -1e15  # of a logit; its square is finite
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A map of logits, after the inverse map of the loss or without it."""
+
+    name: ScalingName
+    inverse: InverseMap | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} after inverse map" if self.inverse else self.name
+
+
+def candidates(
+    num_samples: int, num_classes: int, inverse: InverseMap | None = None
+) -> tuple[Candidate, ...]:
+    """The maps worth fitting, from simple to rich; each also after an inverse map.
+
+    Fewer samples than classes cannot determine a matrix: the penalties keep it at the identity.
+    """
+    names: list[ScalingName] = ["none", "temperature", "vector"]
+    if num_classes == 2:
+        names.append("beta")
+    if num_classes <= num_samples and num_samples * num_classes**2 <= _MAX_MATRIX_WORK:
+        names.append("matrix")
+    before = (None,) if inverse is None else (None, inverse)
+    return tuple(Candidate(name, each) for name in names for each in before)
+
+
+def cross_fitted_candidates(
+    logits: Tensor,
+    labels: Tensor,
+    clusters: Tensor | None = None,
+    inverse: InverseMap | None = None,
+) -> dict[Candidate, Tensor]:
+    """Cross-fitted logits (N, K) of each of the `candidates`, in their order.
+
+    Plain random folds, see :func:`~trainables.posthoc.crossfit.cross_fitted`; rows of one of the
+    ``clusters`` (N,) are in one fold.
+    """
+    logits, labels = check_logits(logits, labels)
+    names = candidates(len(logits), logits.shape[1], inverse)
+    return _crossed(names, logits, labels, clusters, _NUM_FOLDS)
+
+
+def cross_fitted_scaling(
+    candidate: Candidate, logits: Tensor, labels: Tensor, clusters: Tensor | None = None
+) -> Tensor:
+    """Logits (N, K) of each half of the samples, by this map fitted on the other half."""
+    return _crossed((candidate,), *check_logits(logits, labels), clusters, 2)[candidate]
+
+
+def _crossed(
+    names: tuple[Candidate, ...],
+    logits: Tensor,
+    labels: Tensor,
+    clusters: Tensor | None,
+    num_folds: int,
+) -> dict[Candidate, Tensor]:
+    crossed = {each: torch.empty_like(logits) for each in names}
+    units = len(labels if clusters is None else set(clusters.tolist()))
+    folds = random_folds(len(labels), min(num_folds, units), clusters=clusters)
+    for part in each_fold(folds.to(labels.device)):
+        for each, scaling in fitted(names, logits[~part], labels[~part]).items():
+            crossed[each][part] = in_blocks(scaling, logits[part])
+    return crossed
+
+
+def fitted(
+    names: tuple[Candidate, ...], logits: Tensor, labels: Tensor, criterion: Criterion = "nll"
+) -> dict[Candidate, Scaling]:
+    """Each of these candidates, fitted on all samples."""
+    found = {}
+    for inverse in dict.fromkeys(each.inverse for each in names):
+        mapped = logits if inverse is None else inverse(logits)
+        scaler = TemperatureScaling(criterion).fit(mapped, labels)
+        for each in names:
+            if each.inverse == inverse:
+                found[each] = _fitted(each, mapped, labels, scaler)
+    return {each: found[each] for each in names}
+
+
+def _fitted(
+    candidate: Candidate, logits: Tensor, labels: Tensor, scaler: TemperatureScaling
+) -> Scaling:
+    name, inverse = candidate.name, candidate.inverse
+    match name:
+        case "none":
+            return Scaling(name, inverse=inverse)
+        case "temperature":
+            return Scaling(name, scaler.temperature, inverse=inverse)
+        case _:
+            fit = _FITS[name]().fit(logits, labels, scaler)
+            return cast(Scaling, fit.scaling).after(inverse)
+
+
+def simplest_good(
+    losses: Mapping[Candidate, Tensor], clusters: Clusters | None = None
+) -> Candidate:
+    """The simplest candidate whose mean loss is within one standard error from the lowest.
+
+    The error is that of the paired difference. `losses` (N,) are cross-fitted, of simple candidates
+    first.
+    """
+    lowest = min(losses, key=lambda each: float(losses[each].mean()))
+    return next(e for e in losses if _within_error(losses[e] - losses[lowest], clusters))
+
+
+def _within_error(difference: Tensor, clusters: Clusters | None) -> bool:
+    """Whether the mean of differences (N,) is at most one standard error."""
+    if clusters is not None:
+        difference = torch.from_numpy(clusters.pseudo_values(difference.cpu().numpy()))
+    error = float(difference.std()) / len(difference) ** 0.5
+    return bool(difference.mean() <= error)
+
+
+def needs_temperature(logits: Tensor, labels: Tensor, clusters: Clusters | None = None) -> bool:
+    """Whether T = 1 is refuted: the score test of the temperature, false in at most 2.5 %.
+
+    If the probabilities p are calibrated, the expected logit minus the logit of the label has mean
+    0 and variance Var_p(z). This variance holds with few errors too, where the sample's is
+    unreliable. With clusters, the variance between them counts if it is larger.
+    """
+    gaps, variances = [], []
+    for z, y in row_blocks(logits.double(), labels):
+        centred = (z - z.amax(dim=1, keepdim=True)).clamp(min=_RULED_OUT)
+        probs = centred.softmax(dim=1)
+        expected = (probs * centred).sum(dim=1)
+        gaps.append(expected - centred.gather(1, y[:, None])[:, 0])
+        variances.append((probs * centred.square()).sum(dim=1) - expected.square())
+    gap = torch.cat(gaps)
+    variance = float(torch.cat(variances).mean()) / len(gap)
+    if clusters is not None and len(clusters) > 1:
+        values = clusters.pseudo_values(gap.cpu().numpy())
+        variance = max(variance, float(values.var(ddof=1)) / len(values))
+    return bool(gap.mean().abs() > _SCORE_QUANTILE * variance**0.5)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Which map to use for predictions, and what it is compared with.
+
+    Attributes:
+        candidate: The chosen one.
+        losses: The cross-fitted log loss (N,) of each candidate.
+        logits: The cross-fitted logits (N, K) of each.
+    """
+
+    candidate: Candidate
+    losses: Mapping[Candidate, Tensor]
+    logits: Mapping[Candidate, Tensor]
+
+
+def choose(
+    logits: Tensor,
+    labels: Tensor,
+    clusters: Tensor | None = None,
+    inverse: InverseMap | None = None,
+) -> Choice:
+    """Choose a map by the cross-fitted log losses of held-out predictions.
+
+    A temperature, unless a richer map is better by more than one standard error, or nothing needs
+    to be scaled. For calibrated predictions, at most 5 % of choices are others than none
+    (``python -m benchmarks.recommendation``).
+
+    Args:
+        logits: Shape (N, K), floats, finite, or -inf for masked classes.
+        labels: True classes, shape (N,), integers.
+        clusters: The cluster of each row, (N,); rows of one are in one fold, and clusters are the
+            unit of standard errors.
+        inverse: The inverse map of the loss, as a candidate before each of the others.
+
+    Raises:
+        TypeError: See :meth:`PostHoc.fit`.
+        ValueError: See :meth:`PostHoc.fit`; or there are fewer than two samples or clusters.
+    """
+    crossed = cross_fitted_candidates(logits, labels, clusters, inverse)
+    losses = {each: log_losses_of_logits(found, labels) for each, found in crossed.items()}
+    units = clusters_of(clusters, len(labels))
+    best = simplest_good({e: found for e, found in losses.items() if e.name != "none"}, units)
+    unscaled = Candidate("none", best.inverse)
+    if best.name == "temperature" and not needs_temperature(crossed[unscaled], labels, units):
+        best = unscaled
+    return Choice(best, losses, crossed)
+
+
+class SelectedScaling(Fitted[Scaling]):
+    """The map that `choose` chooses, fitted on all samples."""
+
+    name: ClassVar[str] = "selected"
+
+    @property
+    def scaling(self) -> Scaling:
+        """The fitted map; RuntimeError before `fit`."""
+        return self._result()
+
+    def fit(self, logits: Tensor, labels: Tensor) -> Self:
+        """Choose and fit a map; see :meth:`PostHoc.fit`."""
+        logits, labels = check_logits(logits, labels)
+        best = choose(logits, labels).candidate
+        self._fitted = fitted((best,), logits, labels)[best]
+        return self
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Calibrated logits of the same shape and dtype, not probabilities."""
+        return in_blocks(self.scaling, logits)
