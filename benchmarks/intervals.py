@@ -54,8 +54,17 @@ TIED = (
     *(f"{name}, {step}" for name in ("calibrated", "much overconfident") for step in STEPS),
     "one confidence",
 )
-LAWS = (*TEMPERATURES, *OTHER_LAWS, *(f"{name}, scaled" for name in OTHER_LAWS), *TIED)
-FAMILIES = ("one temperature", "no temperature", "ties", "real logits")
+FEW_ERRORS = ("accurate", "accurate, spread", "accurate, overconfident", "one-hot", "top bin wrong")
+RARE_CLASS = ("rare class", "rare class, two kinds")
+LATER = ("cubic", "beta, half right", "one confused class")  # invented after the methods were fixed
+LAWS = (
+    *(*TEMPERATURES, *OTHER_LAWS, *(f"{name}, scaled" for name in OTHER_LAWS), *TIED),
+    *(*FEW_ERRORS, *RARE_CLASS, *LATER),
+)
+FAMILIES = (
+    *("one temperature", "no temperature", "ties", "real logits", "few errors", "rare class"),
+    "later laws",
+)
 FULL = 1000  # repetitions
 LEVEL = 0.95
 COVERING = 0.9  # minimum measured coverage, allowing for few repetitions
@@ -113,6 +122,8 @@ def simulated(name: str, num_classes: int, size: int) -> Law:
     the best temperature for the law. Steps: the probabilities are rounded, and rows sum to one. One
     confidence: it is always .9, and 80% of the predictions are right.
     """
+    if name in OF_FEW:
+        return Law(name, *OF_FEW[name](num_classes, size, np.random.default_rng(num_classes)))
     if name == "one confidence":
         return one_confidence(num_classes, size)
     kind, _, change = name.partition(", ")
@@ -147,6 +158,88 @@ def one_confidence(num_classes: int, size: int) -> Law:
     probs, truth = (np.full((size, num_classes), (1 - p) / (num_classes - 1)) for p in (0.9, 0.8))
     probs[rows, top], truth[rows, top] = 0.9, 0.8
     return Law("one confidence", probs, truth)
+
+
+Pair = tuple[Array, Array]
+
+
+def of_top(classes: int, confidence: Array, accuracy: Array, random: np.random.Generator) -> Pair:
+    """Predicted and true probabilities; the other classes share the rest unequally."""
+    rest = random.dirichlet(np.full(classes - 1, 0.5), len(confidence))
+    rest = (rest + 1e-3) / (rest + 1e-3).sum(axis=1, keepdims=True)
+    top = random.integers(0, classes, len(confidence))
+    columns = (top[:, None] + np.arange(classes)) % classes
+    found = []
+    for own in (confidence, accuracy):
+        table = np.empty((len(own), classes))
+        values = np.concatenate([own[:, None], (1 - own)[:, None] * rest], axis=1)
+        np.put_along_axis(table, columns, values, axis=1)
+        found.append(table)
+    return found[0], found[1]
+
+
+def accurate(classes: int, size: int, random: np.random.Generator) -> Pair:
+    """Calibrated, with 1 % errors: one confidence."""
+    sure = np.full(size, 0.99)
+    return of_top(classes, sure, sure, random)
+
+
+def accurate_spread(classes: int, size: int, random: np.random.Generator) -> Pair:
+    """Calibrated, with 2 % errors: confidences from .5 to 1 - 1e-7."""
+    sure = 1 / (1 + np.exp(-np.abs(7 + 3 * random.standard_normal(size))))
+    sure = np.maximum(sure, 1.01 / classes)
+    return of_top(classes, sure, sure, random)
+
+
+def accurate_overconfident(classes: int, size: int, random: np.random.Generator) -> Pair:
+    """3 % errors, logits too large by half."""
+    score = np.abs(5 + 2 * random.standard_normal(size))
+    return of_top(classes, 1 / (1 + np.exp(-1.5 * score)), 1 / (1 + np.exp(-score)), random)
+
+
+def one_hot(classes: int, size: int, random: np.random.Generator) -> Pair:
+    """A tree or a vote: probabilities of 0 and 1, .5 % errors."""
+    return of_top(classes, np.ones(size), np.full(size, 0.995), random)
+
+
+def top_bin_wrong(classes: int, size: int, random: np.random.Generator) -> Pair:
+    """80 % have confidence 1, and 95 % of these are right; the others are calibrated."""
+    sure = np.where(random.random(size) < 0.8, 1.0, 0.5 + 0.5 * random.random(size))
+    return of_top(classes, sure, np.where(sure == 1, 0.95, sure), random)
+
+
+def rare_class(classes: int, size: int, random: np.random.Generator, spread: float = 1.3) -> Pair:
+    """Calibrated; the last of two classes has 1.2 %, the last of several .4 %."""
+    if classes == 2:
+        event = 1 / (1 + np.exp(5.1 - spread * random.standard_normal(size)))
+        probs = np.stack([1 - event, event], axis=1)
+    else:
+        logits = 1.5 * random.standard_normal((size, classes))
+        logits[:, -1] -= 4.4
+        probs = softmax(logits)
+    return probs, probs
+
+
+def two_kinds(classes: int, size: int, random: np.random.Generator) -> Pair:
+    """A rare class of which most members are easy and some look like the others."""
+    share = 0.012 if classes == 2 else 0.004
+    kind = random.random(size)
+    rare = np.where(kind < share, 0.9, np.where(kind < 0.1, share / 4, share / 8))
+    rare = np.clip(rare * np.exp(0.3 * random.standard_normal(size)), 1e-5, 0.95)
+    rest = softmax(random.standard_normal((size, classes - 1)))
+    probs = np.concatenate([(1 - rare)[:, None] * rest, rare[:, None]], axis=1)
+    return probs, probs
+
+
+OF_FEW: dict[str, Callable[[int, int, np.random.Generator], Pair]] = {
+    "accurate": accurate,
+    "accurate, spread": accurate_spread,
+    "accurate, overconfident": accurate_overconfident,
+    "one-hot": one_hot,
+    "top bin wrong": top_bin_wrong,
+    "rare class": rare_class,
+    "rare class, two kinds": two_kinds,
+}
 
 
 def best_temperature(logits: Array, truth: Array) -> float:
@@ -339,6 +432,11 @@ class Row:
             return "real logits"
         if self.law in TIED:
             return "ties"
+        for family, laws in (("few errors", FEW_ERRORS), ("rare class", RARE_CLASS)):
+            if self.law in laws:
+                return family
+        if self.law in LATER:
+            return "later laws"
         return "one temperature" if self.law in TEMPERATURES else "no temperature"
 
 

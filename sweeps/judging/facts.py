@@ -217,9 +217,11 @@ class Findings:
     comparison: Sequence[Compared]
 
 
-def mean_of(values: Tensor, clusters: Clusters | None) -> Measured:
-    """A mean over samples (N,) with its interval."""
-    return Measured(float(values.mean()), *mean_interval(values, LEVEL, clusters))
+def mean_of(
+    values: Tensor, clusters: Clusters | None, unseen: tuple[float, float] | None = None
+) -> Measured:
+    """A mean over samples (N,) with its interval, see `mean_interval`."""
+    return Measured(float(values.mean()), *mean_interval(values, LEVEL, clusters, unseen))
 
 
 def plain(found: Findings) -> dict[str, Any]:

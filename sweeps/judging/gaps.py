@@ -7,7 +7,7 @@ from torch import Tensor
 from sweeps.judging.facts import Gap
 from sweeps.judging.inputs import Predicted
 from trainables.metrics.inference.clusters import Clusters, clusters_of
-from trainables.metrics.inference.influence import share_interval
+from trainables.metrics.inference.direction import gap_interval
 
 
 def clusters_of_rows(model: Predicted, rows: Tensor) -> Clusters | None:
@@ -17,8 +17,7 @@ def clusters_of_rows(model: Predicted, rows: Tensor) -> Clusters | None:
 def gap_of(expected: Tensor, right: Tensor, level: float, clusters: Clusters | None) -> Gap:
     """Mean of what is expected (N,) less the share of what is right (N,), with an interval.
 
-    It also holds if all are right.
+    It also holds if all of a few are right.
     """
-    accuracy = share_interval(right, level, clusters)
-    mean = float(expected.mean())
-    return Gap(mean - float(right.mean()), mean - accuracy[1], mean - accuracy[0])
+    ends = gap_interval(expected, right, level, clusters)
+    return Gap(float((expected.double() - right.double()).mean()), *ends)

@@ -35,6 +35,7 @@ from trainables import metrics as M
 from trainables.metrics._inputs import probabilities
 from trainables.metrics.inference.clusters import Clusters, clusters_of
 from trainables.metrics.inference.influence import share_interval
+from trainables.metrics.inference.unseen import unseen_log_losses_of_logits
 from trainables.posthoc import TemperatureScaling, choose
 from trainables.posthoc.chosen import Candidate, cross_fitted_scaling
 from trainables.posthoc.conformal import SCORES, PredictionSets
@@ -137,7 +138,9 @@ def _judged(model: Predicted, event: int | None) -> Judged:
     names = M.METRIC_NAMES if event is None else (*_OF_EVENT, *M.METRIC_NAMES)
     metrics = _intervals(names, model.probs, model.labels, model.clusters)
     return replace(
-        _common(model, {**metrics, "nll": mean_of(model.log_losses, clusters)}, clusters),
+        _common(
+            model, {**metrics, "nll": _nll(model.log_losses, model.logits, clusters)}, clusters
+        ),
         scaling=scaling,
         event=None if event is None else event_found(model, event),
         per_class=_per_class(model, with_shares=len(model.classes) <= MOST_CLASSES),
@@ -153,7 +156,7 @@ def _scaled(model: Predicted, clusters: Clusters | None) -> tuple[Candidate, Sca
     methods = {
         str(each.name): {
             **_intervals(_OF_SCALING, probabilities(z), model.labels, model.clusters),
-            "nll": mean_of(choice.losses[each], clusters),
+            "nll": _nll(choice.losses[each], z, clusters),
         }
         for each, z in choice.logits.items()
         if each.name != "none"
@@ -168,6 +171,10 @@ def _scaled(model: Predicted, clusters: Clusters | None) -> tuple[Candidate, Sca
         floor=model.floor,
         at_floor=model.at_floor,
     )
+
+
+def _nll(losses: Tensor, logits: Tensor, clusters: Clusters | None) -> Measured:
+    return mean_of(losses, clusters, unseen_log_losses_of_logits(logits))
 
 
 def _judged_top_label(model: Predicted) -> Judged:

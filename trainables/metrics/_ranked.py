@@ -235,3 +235,10 @@ def negative_entropy(probs: Tensor) -> Tensor:
     """The sum of p ln p of each sample, float64 (N,)."""
     probs = probs.double()
     return torch.xlogy(probs, probs).sum(dim=1)
+
+
+def spread_rows(probs: Tensor, least: int, elements: int) -> Tensor:
+    """Indices of rows of `probs` (N, K), spread evenly: `least` or `elements` / K, at most N."""
+    num_samples, num_classes = probs.shape
+    count = min(num_samples, max(least, elements // num_classes))
+    return torch.arange(count, device=probs.device) * num_samples // count

@@ -12,9 +12,16 @@ import torch
 from torch import Tensor
 
 from trainables.metrics._inputs import row_blocks, with_ties
-from trainables.metrics._ranked import Binning, RankedScores, boundaries_of, mid_ranks, rank_classes
+from trainables.metrics._ranked import (
+    Binning,
+    RankedScores,
+    boundaries_of,
+    mid_ranks,
+    rank_classes,
+    spread_rows,
+)
 from trainables.metrics.inference.clusters import Clusters
-from trainables.metrics.inference.influence import half_width
+from trainables.metrics.inference.influence import interval_around
 
 _TINY: Final = 1e-300
 _AUROC_ROWS, _AUROC_ELEMENTS = 500, 2**20  # that an interval's deviation is estimated from
@@ -72,7 +79,7 @@ def class_ranks(
 
     `every_row` gives the contribution of all rows to the areas, as clusters need them.
     """
-    rows = _spread_rows(probs, len(probs) if every_row else _AUROC_ROWS, _AUROC_ELEMENTS)
+    rows = spread_rows(probs, len(probs) if every_row else _AUROC_ROWS, _AUROC_ELEMENTS)
     influence = torch.zeros(len(rows), dtype=torch.float64, device=probs.device)
     parts: dict[Binning, list[ClassCells]] = {"equal_width": [], "equal_mass": []}
     areas, start = [], 0
@@ -114,7 +121,7 @@ def classwise_interval(
     num_samples, num_classes = probs.shape
     scale = num_samples * num_classes
     value = float(cells.gaps.abs().sum()) / scale
-    rows = _spread_rows(probs, num_samples if clusters else _DEVIATION_ROWS, _DEVIATION_ELEMENTS)
+    rows = spread_rows(probs, num_samples if clusters else _DEVIATION_ROWS, _DEVIATION_ELEMENTS)
     signs, sums = cells.gaps.sign().flatten(), []
     for p, y in row_blocks(probs[rows], labels[rows]):
         cell = cells.of(p)
@@ -128,8 +135,9 @@ def classwise_interval(
         together = _clustered_variance(probs, labels, cells, clusters)
         variance = torch.maximum(variance, together.to(variance))
     noise = math.sqrt(2 / math.pi) * float(variance.sqrt().sum()) / scale
-    half = half_width(torch.cat(sums), num_samples, level, clusters) / num_classes
-    return max(0.0, value - noise - half), value + half
+    # A row adds at most 2: a label that is not the class of probability 1.
+    low, high = interval_around(torch.cat(sums), num_samples, level, clusters, (-2.0, 2.0))
+    return max(0.0, value - noise + low / num_classes), value + high / num_classes
 
 
 def _clustered_variance(
@@ -188,10 +196,3 @@ def _cells(ranked: RankedScores, num_bins: int, binning: Binning) -> ClassCells:
 def _joined(parts: list[ClassCells]) -> ClassCells:
     names = [field.name for field in fields(ClassCells)]
     return ClassCells(*(torch.cat([getattr(part, name) for part in parts]) for name in names))
-
-
-def _spread_rows(probs: Tensor, least: int, elements: int) -> Tensor:
-    """Indices of rows of `probs` (N, K), spread evenly: `least` or `elements` / K, at most N."""
-    num_samples, num_classes = probs.shape
-    count = min(num_samples, max(least, elements // num_classes))
-    return torch.arange(count, device=probs.device) * num_samples // count

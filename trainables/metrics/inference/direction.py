@@ -10,7 +10,7 @@ from trainables.metrics._predictions import NUM_BINS
 from trainables.metrics._ranked import equal_width_boundaries, rank_top_label, top_label
 from trainables.metrics.inference.clustered_errors import clustered_ends
 from trainables.metrics.inference.clusters import Clusters, clusters_of
-from trainables.metrics.inference.influence import NO_INTERVAL, mean_interval
+from trainables.metrics.inference.influence import NO_INTERVAL, Ends, mean_interval
 from trainables.metrics.inference.inversion import Cells, ErrorOfGaps
 from trainables.metrics.inference.sampled_errors import invert_cells
 from trainables.metrics.inference.top_label_gaps import cells_of_bins
@@ -70,5 +70,17 @@ def direction_of_top_label(
     gaps = top.double() - correct.double()
     ranked = rank_top_label(top, correct)
     cells = cells_of_bins(ranked, equal_width_boundaries(ranked, NUM_BINS))
-    gap = mean_interval(gaps, confidence, clusters)
-    return Direction((float(gaps.mean()), *gap), ends(cells, 1), ends(cells, -1))
+    gap = float(gaps.mean()), *gap_interval(top, correct, confidence, clusters)
+    return Direction(gap, ends(cells, 1), ends(cells, -1))
+
+
+def gap_interval(
+    top: Tensor, correct: Tensor, level: float, clusters: Clusters | None = None
+) -> Ends:
+    """Interval of mean confidence less accuracy.
+
+    From the confidence of each prediction (N,) and whether it is correct (N,). It also holds if
+    none, or all, of a few predictions are correct.
+    """
+    mean = float(top.double().mean())
+    return mean_interval(top.double() - correct.double(), level, clusters, (mean - 1, mean))

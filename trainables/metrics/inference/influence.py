@@ -2,56 +2,70 @@
 
 import math
 
+import numpy as np
 import torch
-from scipy.special import ndtri, stdtrit
+from numpy.typing import NDArray
+from scipy.special import betaincinv, ndtr, ndtri, stdtrit
 from torch import Tensor
 
 from trainables.metrics._ranked import mid_ranks, tie_means
 from trainables.metrics.inference.clusters import Clusters
+from trainables.metrics.inference.dirichlet import weighted_mean_quantile
 from trainables.metrics.ranking import perfect_ranking_area, risk_coverage_area
 
+Array = NDArray[np.float64]
 Ends = tuple[float, float]
 
 NO_INTERVAL: Ends = (math.nan, math.nan)
 
-_MIN_OF_EACH = 5  # minimum number of correct, and of wrong, predictions for an area
 
+def mean_interval(
+    values: Tensor,
+    level: float,
+    clusters: Clusters | None = None,
+    unseen: Ends | None = None,
+) -> Ends:
+    """Interval of a mean of values (N,) that allows for values that were not seen.
 
-def mean_interval(values: Tensor, level: float, clusters: Clusters | None = None) -> Ends:
-    """Interval of a mean of values (N,), corrected for their skewness.
-
-    Hall 1992, "On the removal of skewness by transformation": a cubic makes the distribution of the
-    studentised mean symmetric, so the upper end is large enough for losses with a long tail.
+    The ends are quantiles of the weighted mean (see :mod:`dirichlet`) of the values and one more:
+    the lower `unseen` value for the lower end, the upper one for the upper end. `unseen` are what a
+    row may be expected to have if it is unlike those that were seen, such as the loss of a wrong
+    prediction; None for the smallest and largest value. Clusters take the place of rows, and
+    Student's t widens the interval.
     """
-    values, freedom = values.double(), math.inf
-    if clusters is not None and not clusters.enough:
+    rows = values.double().cpu().numpy()
+    if clusters is None:
+        seen, freedom, weight = rows, math.inf, 1.0
+    elif clusters.enough:
+        seen, freedom = clusters.pseudo_values(rows), clusters.freedom(rows)
+        weight = len(clusters) / _worth(rows, seen)
+    else:
         return NO_INTERVAL
-    if clusters is not None:
-        rows = values.cpu().numpy()
-        values, freedom = torch.from_numpy(clusters.pseudo_values(rows)), clusters.freedom(rows)
-    count = len(values)
-    if count < 2:
+    if len(seen) < 2:
         return NO_INTERVAL
-    mean, deviation = float(values.mean()), float(values.std())
-    if deviation == 0:
-        return mean, mean
-    skewness = float(((values - mean) ** 3).mean()) / deviation**3
-    root = math.sqrt(count)
-
-    def studentised(normal: float) -> float:
-        if abs(skewness) < 1e-6:
-            return normal
-        inner = 1 + skewness / root * (normal - skewness / (6 * root))
-        cubic = math.copysign(abs(inner) ** (1 / 3), inner) - 1
-        return 3 * root / skewness * cubic
-
-    quantile = _quantile(level, freedom)
-    low, high = (mean - deviation / root * studentised(q) for q in (quantile, -quantile))
+    mean = float(seen.mean())
+    further = (float(seen.min()), float(seen.max()))
+    if unseen is not None:
+        further = (mean + weight * (unseen[0] - mean), mean + weight * (unseen[1] - mean))
+    share = float(ndtr(_quantile(level, freedom)))
+    low = weighted_mean_quantile(np.append(seen, min(mean, further[0])), 1 - share)
+    high = weighted_mean_quantile(np.append(seen, max(mean, further[1])), share)
     return min(low, mean), max(high, mean)
 
 
+def _worth(rows: Array, seen: Array) -> float:
+    """Number of independent rows whose mean would be as noisy as that of clusters.
+
+    From values (N,) and their pseudo-values per cluster (G,); between G and N.
+    """
+    noise = float(seen.var(ddof=1)) / len(seen)
+    if noise <= 0:
+        return float(len(seen))
+    return min(max(float(rows.var()) / noise, len(seen)), float(len(rows)))
+
+
 def share_interval(right: Tensor, level: float, clusters: Clusters | None = None) -> Ends:
-    """Interval of the share of ones in the whole population, from ones and zeros (N,): Wilson's.
+    """Interval of the share of ones in the whole population, from ones and zeros (N,): exact.
 
     With clusters, for the number of independent rows that would have the same noise, made smaller
     as Student's t is wider than the normal distribution (Korn and Graubard 1998, "Confidence
@@ -69,48 +83,63 @@ def share_interval(right: Tensor, level: float, clusters: Clusters | None = None
 
 
 def proportion_interval(share: float, count: float, level: float) -> Ends:
-    """Interval of a proportion (Wilson 1927)."""
-    z = _quantile(level)
-    centre = (share + z**2 / (2 * count)) / (1 + z**2 / count)
-    half = z / (1 + z**2 / count)
-    half *= math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
-    return max(0.0, centre - half), min(1.0, centre + half)
+    """Interval of a proportion (Clopper and Pearson 1934); `count` may be a fraction."""
+    ones, zeros, tail = share * count, (1 - share) * count, (1 - level) / 2
+    low = float(betaincinv(ones, zeros + 1, tail)) if ones > 0 else 0.0
+    high = float(betaincinv(ones + 1, zeros, 1 - tail)) if zeros > 0 else 1.0
+    return low, high
 
 
 def auroc_interval(
-    areas: Tensor, influence: Tensor, num_samples: int, level: float, clusters: Clusters | None
+    areas: Tensor,
+    shares: Tensor,
+    influence: Tensor,
+    num_samples: int,
+    level: float,
+    clusters: Clusters | None,
 ) -> Ends:
     """Interval of the macro-averaged one-vs-rest AUROC of `num_samples` rows.
 
-    From the area of each class (K,), nan where undefined, and the contribution of each of R rows to
-    the sum of the areas (R,); with clusters, of all rows.
+    From the area of each class (K,), nan where undefined, the share of each class (K,), and the
+    contribution of each of R rows to the sum of the areas (R,); with clusters, of all rows. A row
+    that was not seen may be ranked halfway to the worst place, or at the best one.
     """
-    num_defined = int((~areas.isnan()).sum())
-    if num_defined == 0 or len(influence) < 2:
+    defined = ~areas.isnan()
+    if not defined.any() or len(influence) < 2:
         return NO_INTERVAL
-    half = half_width(influence, num_samples, level, clusters) / num_defined
-    return _logit_interval(float(areas.nanmean()), half)
+    areas, shares = areas[defined].cpu().double(), shares[defined].cpu().double()
+
+    def of_a_row(change: Tensor) -> Tensor:  # in each class, for a row of each class
+        as_other = change / (1 - shares)
+        return change / shares + as_other.sum() - as_other
+
+    unseen = float(of_a_row(-areas / 2).min()), float(of_a_row(1 - areas).max())
+    low, high = interval_around(influence, num_samples, level, clusters, unseen)
+    value, count = float(areas.mean()), len(areas)
+    return max(0.0, value + low / count), min(1.0, value + high / count)
 
 
 def failure_auroc_interval(
     confidence: Tensor, correct: Tensor, level: float, clusters: Clusters | None = None
 ) -> Ends:
-    """Interval of the AUROC of confidence for correct predictions, on the logit scale.
+    """Interval of the AUROC of confidence for correct predictions.
 
-    DeLong et al. 1988. Both ends are nan if fewer than five predictions are correct, or wrong.
+    Its contributions are those of DeLong et al. 1988. Both ends are nan if all predictions are
+    correct, or all are wrong.
     """
     right, wrong = confidence[correct].sort().values, confidence[~correct].sort().values
-    if min(len(right), len(wrong)) < _MIN_OF_EACH:
+    if min(len(right), len(wrong)) == 0:
         return NO_INTERVAL
     influence = torch.empty(len(confidence), dtype=torch.float64, device=confidence.device)
     influence[correct] = mid_ranks(wrong, confidence[correct]) / len(wrong)
-    area = float(influence[correct].mean())
+    area = influence[correct].mean()
     influence[~correct] = 1 - mid_ranks(right, confidence[~correct]) / len(right)
-    count = len(confidence)
-    influence = (influence - area) * math.sqrt(count * (count - 1))
-    influence[correct] /= math.sqrt(len(right) * (len(right) - 1))
-    influence[~correct] /= math.sqrt(len(wrong) * (len(wrong) - 1))
-    return _logit_interval(area, half_width(influence, count, level, clusters))
+    share = torch.where(correct, len(right), len(wrong)) / len(correct)
+    shares = torch.tensor([len(right), len(wrong)]) / len(correct)
+    # The rest has the same area, as has the other class in the AUROC of two classes.
+    return auroc_interval(
+        area.repeat(2), shares, 2 * (influence - area) / share, len(correct), level, clusters
+    )
 
 
 def aurc_interval(
@@ -121,39 +150,50 @@ def aurc_interval(
     *,
     excess: bool,
 ) -> Ends:
-    """Interval of the AURC, or of its excess over a perfect ranking, on the log scale.
+    """Interval of the AURC, or of its excess over a perfect ranking.
 
     A wrong prediction contributes -log(coverage at its confidence), and each sample affects the
-    coverage of less confident ones. Both ends are nan if fewer than five predictions are correct,
-    or wrong.
+    coverage of less confident ones. One that was not seen may be as harmful as a wrong prediction
+    of random confidence.
     """
     count = len(confidence)
     wrong = (~correct).double()
-    num_wrong = int(wrong.sum())
-    if min(num_wrong, count - num_wrong) < _MIN_OF_EACH:
-        return NO_INTERVAL
     scores, order = confidence.sort(descending=True)
     wrong = wrong[order]
     coverage = torch.arange(1, count + 1).to(wrong) / count
     # Ties share their errors and their positions evenly, as in the metric.
     errors_less_sure = (tie_means(scores, wrong) / coverage).flip(0).cumsum(0).flip(0) / count
-    influence = -wrong * tie_means(scores, coverage.log()) - tie_means(scores, errors_less_sure)
+    if_right, if_wrong = -tie_means(scores, errors_less_sure), -tie_means(scores, coverage.log())
     value = risk_coverage_area(confidence, correct)
     if excess:
-        error = num_wrong / count
-        influence += wrong * math.log1p(-error)
+        error = float(wrong.mean())
+        if_wrong += math.log1p(-min(error, 1 - 1 / (2 * count)))
         value = value - perfect_ranking_area(correct)
-    if float(value) <= 0:
-        return NO_INTERVAL
-    influence = influence[order.argsort()]  # in the order of the rows
-    half = half_width(influence, count, level, clusters) / float(value)
-    return float(value) * math.exp(-half), min(1.0, float(value) * math.exp(half))
+    influence = if_right + wrong * if_wrong
+    centre = float(influence.mean())
+    unseen = float(influence.min()) - centre, float((if_right + if_wrong).mean()) - centre
+    influence = influence[order.argsort()] - centre  # in the order of the rows
+    low, high = interval_around(influence, count, level, clusters, unseen)
+    return max(0.0, float(value) + low), min(1.0, float(value) + high)
+
+
+def interval_around(
+    influence: Tensor, num_samples: int, level: float, clusters: Clusters | None, unseen: Ends
+) -> Ends:
+    """Both ends of the interval of a mean over `num_samples` rows, less the mean.
+
+    From the contribution of each of R rows (R,), and of rows that were not seen, see
+    :func:`mean_interval`.
+    """
+    low, high = mean_interval(influence, level, clusters, unseen)
+    mean, scale = float(influence.double().mean()), math.sqrt(len(influence) / num_samples)
+    return scale * (low - mean), scale * (high - mean)
 
 
 def half_width(
     influence: Tensor, num_samples: int, level: float, clusters: Clusters | None
 ) -> float:
-    """Half the width of the interval of a mean over `num_samples` rows.
+    """Half the width of the normal interval of a mean over `num_samples` rows.
 
     From the contribution of each of R rows (R,); with clusters, of all rows.
     """
@@ -162,15 +202,6 @@ def half_width(
     rows = influence.double().cpu().numpy()
     error = float(clusters.pseudo_values(rows).std(ddof=1)) / math.sqrt(len(clusters))
     return _quantile(level, clusters.freedom(rows)) * error
-
-
-def _logit_interval(value: float, half: float) -> Ends:
-    """From half the width of the interval on the scale of `value`."""
-    if not 0 < value < 1:
-        return NO_INTERVAL
-    centre = math.log(value / (1 - value))
-    half = half / (value * (1 - value))
-    return 1 / (1 + math.exp(half - centre)), 1 / (1 + math.exp(-half - centre))
 
 
 def _quantile(level: float, freedom: float = math.inf) -> float:

@@ -37,6 +37,11 @@ from trainables.metrics.inference.top_label_gaps import (
     kernel_error_of_gaps,
     smooth_error_of_gaps,
 )
+from trainables.metrics.inference.unseen import (
+    unseen_log_losses,
+    unseen_log_losses_of_logits,
+    unseen_squared_errors,
+)
 from trainables.metrics.proper_scores import log_losses_of_logits
 from trainables.metrics.table import METRICS, chosen_metrics
 
@@ -193,13 +198,17 @@ def _classwise(p: Ranked, level: float, name: str, binning: Binning) -> Ends:
 
 
 def _auroc(p: Ranked, level: float) -> Ends:
-    ranks = p.class_ranks
-    return auroc_interval(ranks.auroc, ranks.auroc_influence, len(p.labels), level, p.clusters)
+    ranks, count = p.class_ranks, len(p.labels)
+    shares = p.labels.bincount(minlength=p.probs.shape[1]) / count
+    return auroc_interval(ranks.auroc, shares, ranks.auroc_influence, count, level, p.clusters)
+
+
+def _nll(p: Ranked, level: float) -> Ends:
+    return mean_interval(p.log_losses, level, p.clusters, unseen_log_losses(p.probs))
 
 
 def _brier(p: Ranked, level: float) -> Ends:
-    low, high = mean_interval(p.squared_errors, level, p.clusters)
-    return max(low, 0.0), min(high, 2.0)
+    return mean_interval(p.squared_errors, level, p.clusters, unseen_squared_errors(p.probs))
 
 
 def _root_brier(p: Ranked, level: float) -> Ends:
@@ -223,7 +232,7 @@ METHODS: dict[str, Method] = {
         _classwise, name="classwise_adaptive_ece", binning="equal_mass"
     ),
     "event_ece": partial(_classwise, name="event_ece", binning="equal_mass"),
-    "nll": lambda p, level: mean_interval(p.log_losses, level, p.clusters),
+    "nll": _nll,
     "brier": _brier,
     "root_brier": _root_brier,
     "accuracy": _accuracy,
@@ -251,7 +260,10 @@ def nll_calibration(
     """
     values = nll_reductions(logits, scaled, labels)
     grouped = clusters_of(clusters, len(labels))
-    return float(values.mean()), *mean_interval(values, confidence, grouped)
+    before, after = (unseen_log_losses_of_logits(each)[1] for each in (logits, scaled))
+    seen = values.min(), values.max()
+    unseen = min(float(seen[0]), before - after), max(float(seen[1]), before - after)
+    return float(values.mean()), *mean_interval(values, confidence, grouped, unseen)
 
 
 def nll_reductions(logits: Tensor, scaled: Tensor, labels: Tensor) -> Tensor:
