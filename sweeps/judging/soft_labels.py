@@ -15,6 +15,10 @@ from sweeps.judging.facts import Judged, Measured, mean_of
 from sweeps.judging.inputs import Predicted
 from trainables.metrics import Direction, ReliabilityBins
 from trainables.metrics.inference.clusters import clusters_of
+from trainables.metrics.inference.unseen import (
+    unseen_log_losses_of_logits,
+    unseen_squared_errors,
+)
 from trainables.metrics.smooth import smooth_error
 
 _NUM_BINS = 15
@@ -36,12 +40,13 @@ def judged_by_soft_labels(model: Predicted) -> Judged:
     metrics = {
         "ece": Measured(float(gaps.abs().sum())),
         "smooth_ece": Measured(float(smooth_error(confidence, right))),
-        "nll": mean_of(losses, clusters),
-        "brier": mean_of(squares, clusters),
-        "accuracy": mean_of(right, clusters),
-        "error": mean_of(1 - right, clusters),
+        "nll": mean_of(losses, clusters, unseen_log_losses_of_logits(model.logits)),
+        "brier": mean_of(squares, clusters, unseen_squared_errors(probs)),
+        "accuracy": mean_of(right, clusters, (0.0, 1.0)),
+        "error": mean_of(1 - right, clusters, (0.0, 1.0)),
     }
-    gap = mean_of(confidence - right, clusters)
+    sure = float(confidence.mean())
+    gap = mean_of(confidence - right, clusters, (sure - 1, sure))
     parts = ((float((sign * gaps).clamp(min=0).sum()), math.nan, math.nan) for sign in (1, -1))
     direction = Direction((gap.value, gap.low, gap.high), *parts)
     edges = torch.linspace(0, 1, _NUM_BINS + 1, dtype=torch.float64)
