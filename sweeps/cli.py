@@ -16,6 +16,7 @@ from sweeps.cluster.ray_internals import is_driver_of_a_job
 from sweeps.commands import available, cluster, inspecting, running, using  # noqa: F401
 from sweeps.commands.app import app
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
+from sweeps.messages.events import Event, emit
 from sweeps.messages.redaction import print_traceback, redact, redact_what_python_prints
 from sweeps.terminal.lasting import discard_unwritable
 
@@ -94,6 +95,7 @@ def _print_what_can_be_encoded() -> None:
 
 
 def _fail(message: str, code: int) -> None:
+    emit(Event("failed", redact(message).strip("\n")))
     with suppress(OSError):  # the exit code is right without the message
         for line in redact(message).strip("\n").splitlines():
             prefix = "" if line.startswith(" ") else "calsweep: "

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import json
 import os
-import re
 import secrets
 import shlex
 import tempfile
@@ -17,6 +17,7 @@ from sweeps.cluster.ray_internals import SECONDS_TO_STOP
 from sweeps.cluster.versions import check_jobs_version
 from sweeps.errors import NameTakenError, SweepFailedError, UserError, first_line
 from sweeps.jobs.client import ask, connected_client, dashboard_url
+from sweeps.messages.events import split_events
 from sweeps.messages.formatting import SUBMITTED_TO
 from trainables.plugins.arguments import did_you_mean
 
@@ -31,17 +32,15 @@ _MOST_TRIES = 60  # to reconnect, two minutes with these pauses
 _SECONDS_BETWEEN_LOOKS = 2.0
 JOBS: Final = "/api/jobs/"
 ENDED: Final = ("STOPPED", "SUCCEEDED", "FAILED")
-_BEGUN: Final = ("Starting the first trials", "continues it")  # of a driver that is interrupted
-_PROGRESS = re.compile(r"\d+/\d+ trials\b")
-_PREFIX = "calsweep: "
-_REASON = re.compile(rf"(^({_PREFIX}| ).*\n?)+\Z", re.MULTILINE)  # the error at the end of a log
+_RESUMES: Final = "calsweep_resumes"  # metadata of a job: the sweep existed before
 
 
 @dataclass(frozen=True)
 class Job:
     """A sweep that was submitted to a cluster; times in seconds since the epoch.
 
-    `state` is PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED; `message` is Ray's about it.
+    `state` is PENDING, RUNNING, STOPPED, SUCCEEDED or FAILED; `message` is Ray's about it. A job
+    that `resumes` was submitted for a sweep that existed.
     """
 
     id: str
@@ -52,6 +51,7 @@ class Job:
     message: str
     started: float
     ended: float | None
+    resumes: bool = False
 
 
 def submit(
@@ -170,7 +170,11 @@ def _submit(
                         SUBMITTED_TO: dashboard_url(address),
                     },
                 },
-                metadata={"calsweep_sweep": name, "calsweep_storage": storage},
+                metadata={
+                    "calsweep_sweep": name,
+                    "calsweep_storage": storage,
+                    _RESUMES: json.dumps(sweep is None),
+                },
             )
     return str(submitted)
 
@@ -204,15 +208,16 @@ class Said:
 
 
 def said_by(job: Job, address: str | None) -> Said:
-    return _said_in(_said(job, address).strip(), job.state == "FAILED")
+    return _said_in(_said(job, address), job.state == "FAILED")
 
 
-def _said_in(text: str, failed: bool) -> Said:
-    lines = text.splitlines() or [""]
-    progress = [line for line in lines if _PROGRESS.match(line)] or [""]
-    reason = _REASON.search(text) if failed else None
-    said = reason[0].replace(_PREFIX, "") if reason else lines[-1] if failed else ""
-    return Said(progress[-1], lines[-1], said)
+def _said_in(output: str, failed: bool) -> Said:
+    events, text = split_events(output)
+    said = {event.kind: event.text for event in events}
+    last_line = (text.strip().splitlines() or [""])[-1]
+    return Said(
+        said.get("progress", ""), last_line, said.get("failed", last_line) if failed else ""
+    )
 
 
 def logs(
@@ -237,8 +242,10 @@ def logs(
             if tries == 1:
                 on_notice(f"the connection to {dashboard_url(address)} was lost; reconnecting")
         else:
-            yield said[printed:]
-            printed, tries, answered = len(said), 0, True
+            whole = said if ended else said[: said.rfind("\n") + 1]
+            text = split_events(whole)[1]
+            yield text[printed:]
+            printed, tries, answered = len(text), 0, True
             if ended:
                 return
         time.sleep(_SECONDS_BETWEEN_LOOKS)
@@ -268,9 +275,9 @@ def stop(job: Job, address: str | None) -> Job:
 
 
 def has_begun(job: Job, address: str | None) -> bool:
-    """Whether the sweep of a job exists, so that it can be resumed, by the job's output."""
-    said = _said(job, address)
-    return " resume " in job.entrypoint or any(mark in said for mark in _BEGUN)
+    """Whether the sweep of a job exists, so that it can be resumed."""
+    events, _ = split_events(_said(job, address))
+    return job.resumes or any(event.kind == "begun" for event in events)
 
 
 def _now(job: Job, address: str | None) -> Job:
@@ -299,4 +306,5 @@ def _job(details: dict[str, Any]) -> Job:
         message=(details.get("message") or "").partition(", last available logs")[0],
         started=(details.get("start_time") or 0) / 1000,
         ended=ended / 1000 if ended else None,
+        resumes=details["metadata"].get(_RESUMES) == json.dumps(True),
     )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from sweeps.cluster.ray_tune import RayTune
 from sweeps.errors import UserError
+from sweeps.messages.events import Event, emit
 from sweeps.planning.checks import check_sweep, use_working_folder
 from sweeps.planning.data import data_of
 from sweeps.planning.data_fit import resolve
@@ -167,6 +168,7 @@ def _run(
                 store.change(plan.sweep)
                 if given is not None:
                     keep_given(store.folder, given)
+            emit(Event("begun"))
             code = store.patiently(keep_code, store.folder, Code.now(identity.modules))
             running = RunningSweep(plan, store, data, backend, progress, code)
             return _logged(

@@ -13,6 +13,7 @@ from rich.live import Live
 from rich.spinner import Spinner
 from rich.text import Text
 
+from sweeps.messages.events import Event, emit
 from sweeps.messages.formatting import budget_unit, format_rate, format_value
 from sweeps.messages.redaction import redact
 from sweeps.messages.reporter import Reporter
@@ -130,7 +131,9 @@ class Progress(Reporter):
             counts = count_trials(_states(queue), queue.planned, queue.live)
             facts = [*counts, *self._rate(queue), *_budgets(queue), *_expectation(queue)]
             facts += [f"best so far: {self._best(queue)}", self._time_left(queue)]
-            self._print(" · ".join(facts))
+            line = " · ".join(facts)
+            self._print(line)
+            emit(Event("progress", redact(line)))
 
     def _print(self, line: str) -> None:
         self._console.print(Text(line), soft_wrap=True)  # no markup: it may be the user's console

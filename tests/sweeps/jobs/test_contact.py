@@ -6,11 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
+from sweeps import cli
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.jobs import client, jobs
+from sweeps.messages.events import Event, emit
 from sweeps.messages.formatting import SUBMITTED_TO
+from sweeps.search.plan import Plan
+from sweeps.search.trial_queue import TrialQueue
 from sweeps.service.backend import interrupted
+from sweeps.terminal.progress import Progress
 from tests.builders import make_sweep, new_store
 
 
@@ -57,20 +63,36 @@ def test_a_log_whose_cluster_is_gone_says_how_to_go_on(monkeypatch: pytest.Monke
     assert f"`calsweep resume birds --storage s3://b/store {place}` cont" in str(lost.value)
 
 
+def output_of_a_job(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *events: Event
+) -> str:
+    """What a job prints of these events."""
+    emit(Event("begun"))  # not in a job
+    monkeypatch.setenv(SUBMITTED_TO, "http://head:8265")
+    for event in events:
+        emit(event)
+    return capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
-    ("entrypoint", "output", "begun"),
+    ("resumes", "events", "begun"),
     [
-        ("python -m sweeps.cli run sweep.yaml", "Loading digits and joining Ray ...\n", False),
-        ("python -m sweeps.cli run sweep.yaml", "Starting the first trials ...\n", True),
-        ("python -m sweeps.cli run a.yaml", "interrupted; `calsweep resume a` continues it", True),
-        ("python -m sweeps.cli resume birds", "", True),
+        (False, [], False),
+        (False, [Event("progress", "begun")], False),
+        (False, [Event("begun")], True),
+        (True, [], True),
     ],
 )
 def test_a_stopped_job_can_be_resumed_once_its_sweep_exists(
-    monkeypatch: pytest.MonkeyPatch, entrypoint: str, output: str, begun: bool
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    resumes: bool,
+    events: list[Event],
+    begun: bool,
 ) -> None:
+    output = f"Starting the first trials\n{output_of_a_job(monkeypatch, capsys, *events)}"
     monkeypatch.setattr(jobs, "ask", lambda address, call: {"logs": output})
-    assert jobs.has_begun(replace(A_JOB, entrypoint=entrypoint), None) is begun
+    assert jobs.has_begun(replace(A_JOB, resumes=resumes), None) is begun
 
 
 def test_a_dashboard_that_hangs_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,19 +104,38 @@ def test_a_dashboard_that_hangs_is_reported(monkeypatch: pytest.MonkeyPatch) -> 
             jobs.list_jobs(url)
 
 
-def test_the_reason_of_a_failed_job_is_the_error_at_the_end_of_its_output() -> None:
-    log = (
-        "calsweep: no error\n2/9 trials · 1 running\n"
-        "calsweep: every trial of 'birds' failed:\n  3 × loss is NaN\ncalsweep: more is in the log"
-    )
-    said = jobs._said_in(log, failed=True)
-    assert said.progress == "2/9 trials · 1 running"
+def test_the_state_of_a_job_is_read_from_its_events_alone(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     reason = "every trial of 'birds' failed:\n  3 × loss is NaN\nmore is in the log"
-    assert said.reason == reason
+    progress = [Event("progress", f"{done}/9 trials") for done in (1, 2)]
+    events = output_of_a_job(monkeypatch, capsys, *progress, Event("failed", reason))
+    log = f"calsweep: no error\n9/9 trials\n{events}calsweep-event: cut o\ncalsweep: it failed"
+    assert jobs._said_in(log, failed=True) == jobs.Said("2/9 trials", "calsweep: it failed", reason)
     assert jobs._said_in(log, failed=False).reason == ""
-    trace = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'x'"
+    trace = "Traceback (most recent call last):\nModuleNotFoundError: No module named 'x'\n"
     assert jobs._said_in(trace, failed=True).reason == "ModuleNotFoundError: No module named 'x'"
     assert jobs._said_in("", failed=True) == jobs.Said("", "", "")
+
+
+def test_a_followed_log_has_no_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    event = 'calsweep-event: {"kind": "begun", "text": ""}\n'
+    printed = following(monkeypatch, f"a\n{event[:9]}", f"a\n{event}b", f"a\n{event}b\n{event}")
+    assert "".join(printed) == "a\nb\n"
+
+
+def test_a_job_emits_what_its_state_is_read_from(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(SUBMITTED_TO, "http://head:8265")
+    with pytest.raises(SystemExit):
+        cli._fail("every trial failed:\n  3 × loss is NaN", 1)
+    console = Console(quiet=True)
+    with Progress(console, live=False) as progress:
+        progress.follow(TrialQueue(Plan(make_sweep("birds")), lambda record: None, 10))
+    found = jobs._said_in(capsys.readouterr().err, failed=True)
+    assert found.reason == "every trial failed:\n  3 × loss is NaN"
+    assert found.progress.startswith("0/")
 
 
 def test_a_taken_name_is_refused_before_a_job_starts(tmp_path: Path) -> None:
