@@ -105,7 +105,7 @@ def render_report(
         refinement=refinement_rows(ranking),
         sets=judgement.all_sets,
         metrics=metrics,
-        columns=[*_FACTS, *metrics.values()],
+        columns=[*_FACTS, *metrics.values(), "reason"],
         trials=[_trial_row(record, metrics) for record in records],
         diagrams=[Markup(drawn) for drawn in _diagrams(ranking, shown, predictions)],
         **_search_figures(ranking, plan),
@@ -361,9 +361,10 @@ def _trial_row(record: TrialRecord, metrics: Iterable[str]) -> list[tuple[Any, s
         "loss": format_loss(record.loss),
         "setting": format_hyperparameters(record.hyperparameters),
         "epochs": record.epochs,
+        "reason": record.reason or "",
     }
     row = []
-    for key in (*_FACTS, *metrics):
+    for key in (*_FACTS, *metrics, "reason"):
         value = values.get(key, "")
         row.append((value, _fraction(value) if isinstance(value, float) else str(value)))
     return row

@@ -9,12 +9,9 @@ from typing import Any
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import redact
+from sweeps.planning.paths import PATH_OPTIONS
 from sweeps.sweep_file.schema import SweepFile
 
-_PATH_OPTIONS = (
-    *("train", "test", "validation", "train_labels", "test_labels", "validation_labels"),
-    *("root", "cache", "vectors"),
-)
 _SQLITE = "sqlite:///"
 _SECRET = re.compile(
     r"(.*_)?(password|passwd|pwd|secret|credentials?|(access|account|api|secret)_?key"
@@ -51,7 +48,7 @@ def check_reachable(storage: str, sweep: SweepFile | None = None) -> None:
     places = (
         place
         for part, options in sweep.parts.items()
-        for name in _PATH_OPTIONS
+        for name in PATH_OPTIONS
         for place in _values(options.get(name), f"{part}.{name}")
     )
     for key, path in places:

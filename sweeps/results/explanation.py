@@ -40,6 +40,7 @@ def reasons(ranking: Ranking, training: TrainingSection, judgement: Judgement) -
     return [
         *explain_choice(ranking, training),
         *on_failures(ranking.records),
+        *on_stopped(ranking.records),
         *(unproven or conclusion(judgement.comparisons)),
         *judgement.on_ensemble,
         *judgement.on_data,
@@ -56,6 +57,18 @@ def on_failures(records: Sequence[TrialRecord]) -> list[str]:
     fresh = sum(record.state == "failed" for record in finals)
     among = f", {fresh} of the {len(finals)} with fresh seeds" if fresh else ""
     return [f"Failed: {len(failed)} of {counted(len(records), 'trial')}{among} ({why})."]
+
+
+def on_stopped(records: Sequence[TrialRecord]) -> list[str]:
+    """How many trials the scheduler stopped, and why; empty if none."""
+    stopped = [record for record in records if record.state == "stopped"]
+    if not stopped:
+        return []
+    why = "; ".join(f"{count} × {reason}" for reason, count in _reasons(stopped))
+    return [
+        f"Stopped early, as other trials of their loss were better there: {len(stopped)} of "
+        f"{counted(len(records), 'trial')} ({why})."
+    ]
 
 
 def _on_failed_finalists(ranking: Ranking) -> list[str]:
@@ -250,8 +263,8 @@ def failure_summary(records: Sequence[TrialRecord]) -> str:
     return "\n".join(f"  {count} × {reason}" for reason, count in _reasons(failed))
 
 
-def _reasons(failed: Sequence[TrialRecord]) -> list[tuple[str, int]]:
-    return Counter(record.reason or "unknown" for record in failed).most_common(5)
+def _reasons(ended: Sequence[TrialRecord]) -> list[tuple[str, int]]:
+    return Counter(record.reason or "unknown" for record in ended).most_common(5)
 
 
 def result_of(ranking: Ranking, plan: Plan, judgement: Judgement = NOT_YET) -> SweepResult:

@@ -15,6 +15,7 @@ from sweeps.messages.events import Event, emit
 from sweeps.planning.checks import check_sweep, use_working_folder
 from sweeps.planning.data import data_of
 from sweeps.planning.data_fit import resolve
+from sweeps.planning.paths import with_absolute_paths
 from sweeps.service.backend import Backend, RunningSweep
 from sweeps.service.course import EndedSweep, OnAnswer, carry_out
 from sweeps.service.in_process import InProcess
@@ -90,7 +91,7 @@ def run_sweep(sweep: SweepFile, storage: str, **options: Unpack[RunOptions]) -> 
     store = SweepStore(storage, sweep.name)
     check_storage(storage)
     store.check_free()
-    return _run(sweep, store, options, new=True, given=sweep)
+    return _run(with_absolute_paths(sweep), store, options, new=True, given=sweep)
 
 
 def resume_sweep(

@@ -32,6 +32,7 @@ from trainables.runtime.distributed import rank, world_size
 CATALOGUE: Final = Catalogue(kind="trainable", group="calsweep.trainables", ours={})
 _GIVEN: Final = ("trial",)
 _SECONDS_TO_END: Final = 60.0
+_OUR_PREFIXES: Final = ("val_", "test_", "shift_", "ood_")
 _METRIC_NAME: Final = re.compile(r"[\w: -][\w: ./-]{0,249}")  # what MLflow takes
 
 Predicted: TypeAlias = tuple[Any, Any]
@@ -188,7 +189,8 @@ class Trial:
             test: Logits and labels of the test split, or a function that returns them. The function
                 is called only after epochs at which the trial may end.
             **metrics: Other numbers to record, such as ``train_loss=0.3``, under names that MLflow
-                takes: no ``@``, ``(`` or ``%``.
+                takes: no ``@``, ``(`` or ``%``. Names of calsweep's own metrics, such as
+                ``val_loss``, are recorded as ``own_val_loss``.
 
         Raises:
             TrialStopped: The trial is stopped; do not catch it.
@@ -205,7 +207,9 @@ class Trial:
                 f"{', '.join(calls)}; see "
                 "the hooks in docs/own_losses.md, or take it off the sweep's losses"
             )
-        kept = {name: _finite(name, value, epoch) for name, value in metrics.items()}
+        kept = {
+            _recorded_name(name): _finite(name, value, epoch) for name, value in metrics.items()
+        }
         given = self._checked("validation", validation, epoch)
         tested = None
         if self._host.needs_test(epoch):
@@ -367,6 +371,12 @@ def _on_cpu(values: Any) -> Tensor:
         return tensor.clone() if tensor.is_inference() else tensor
 
 
+def _recorded_name(name: str) -> str:
+    """The name under which a number is recorded: another one than a metric of calsweep has."""
+    ours = name in (*COSTS, "temperature", "epoch") or name.startswith(_OUR_PREFIXES)
+    return f"own_{name}" if ours else name
+
+
 def _finite(name: str, value: Any, epoch: int) -> float:
     if not _METRIC_NAME.fullmatch(name) or posixpath.normpath(name) != name:
         raise ValueError(
@@ -374,8 +384,6 @@ def _finite(name: str, value: Any, epoch: int) -> float:
             "250 letters, digits, '_', '-', ':' and spaces, and between them '.' and '/', as in a "
             "path"
         )
-    if name in (*COSTS, "temperature") or name.startswith(("val_", "test_", "shift_", "ood_")):
-        raise ValueError(f"{name} is a name of calsweep's own; call yours otherwise")
     number = float(value)
     if not math.isfinite(number):
         raise DivergedError(f"diverged: {name} is {number} in epoch {epoch}")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import PurePosixPath
 from typing import Annotated, Final, Literal
 
-from pydantic import Strict, model_validator
+from pydantic import Field, Strict, model_validator
 
 from sweeps.messages.redaction import without_credentials
-from sweeps.sweep_file.sections.fields import Name, NamedSection, Section
+from sweeps.sweep_file.sections.fields import NamedSection, Section
 
 _TELL_NOTHING = {
     *(
@@ -44,7 +44,7 @@ class DatasetSection(NamedSection):
             own files with the last telling folder: ``…/birds/train`` is ``parquet:birds``.
     """
 
-    title: Name | None = None
+    title: Annotated[str, Field(min_length=1, max_length=1_000)] | None = None
 
     @property
     def label(self) -> str:

@@ -54,7 +54,7 @@ def make_store(folder: Path, records: list[TrialRecord]) -> str:
 def page(tmp_path: Path) -> Path:
     records = [record(0, "cross_entropy")]
     records += [record(n, "focal") for n in range(1, 7)]
-    records += [record(7, HOSTILE), record(8, "focal", state="stopped")]
+    records += [record(7, HOSTILE), record(8, "focal", state="stopped", reason="too high")]
     storage = make_store(tmp_path / "store", records)
     return Path(write_report("shown", storage, str(tmp_path / "page.html")))
 
@@ -79,6 +79,8 @@ def test_it_shows_choice_leaderboard_figures_and_reproduction(page: Path) -> Non
         "Calibration against error",
         "Early stopping",
         "1 of 9 trials were stopped early",
+        "better there: 1 of 9 trials (1 × too high).",
+        'data-label="reason">too high</td>',
         "Hyperparameters",
         "Risk–coverage curve",
         "Most confident errors",

@@ -119,6 +119,15 @@ def test_reasons_of_failure_are_counted() -> None:
     assert failure_summary(failed) == "  2 × diverged\n  1 × out of memory"
 
 
+def test_stopped_trials_are_counted_with_their_reasons() -> None:
+    reason = "val_nll too high after epoch 1"
+    records = [baseline(), *(trial(n, "focal", state="stopped", reason=reason) for n in (1, 2))]
+    expected = f"better there: 2 of 3 trials (2 × {reason})."
+    assert any(
+        line.endswith(expected) for line in reasons(ranked(records), TrainingSection(), NOT_YET)
+    )
+
+
 def test_failed_trials_and_seeds_are_counted_with_their_reasons() -> None:
     first, other = baseline(val_ece=0.05), trial(1, "focal", val_ece=0.03)
     failed: dict[str, Any] = {"state": "failed", "reason": "diverged", "history": []}
