@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from sweeps.drafting.draft_columns import LABELS, group_column, label_column, unusable_columns
 from sweeps.errors import UserError, first_line
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
+from trainables.data.core.equal_rows import EQUAL_ROWS, equal_numbers
+from trainables.data.kinds.table import Columns
 from trainables.data.readers.files import TABLES, TABLES_SHOWN, Form, form_of
 from trainables.data.readers.index_columns import is_index
 from trainables.data.readers.table_columns import is_dates
@@ -21,6 +23,7 @@ from trainables.models.recipes import usual_recipe
 from trainables.plugins.arguments import did_you_mean, few
 
 if TYPE_CHECKING:
+    import numpy.typing as npt
     import pyarrow as pa
 
 _TEXTS: Final = ("text", "content", "sentence", "document", "body", "review")
@@ -36,6 +39,8 @@ _SEEN_VOC: Final = "A class of each pixel, in the form of PASCAL VOC."
 _MASKS: Final = 200  # that are looked at
 _HELD_OUT: Final = 0.2  # the default share of the test split
 _ENOUGH: Final = 3_900  # validation samples, which show a difference in ECE of 0.02
+_REPEATED: Final = 0.01  # share of rows with an equal one above which these stay together
+_SPLITS: Final = 3
 _SHARES: Final = 0.1, 0.25  # the default share for validation, and the largest
 
 
@@ -359,14 +364,17 @@ def _rows(path: Path, form: Form, tested: bool) -> _Seen:
         text = None  # free text among the columns of a table
     for kind, column in (("image", image), ("text", text)):
         if column is not None:
-            options = {"label": label, kind: column, **divided}
+            options, more = _together(divided, _values(table[column]), table[label], tested)
+            options = {"label": label, kind: column, **options}
             seen = f"{seen}, {kind}s in column {column}"
-            return _Seen(options, kind, seen, table.num_rows, notes)
+            return _Seen(options, kind, seen, table.num_rows, (*notes, *more))
     dates = [name for name in unusable if name not in lacking and is_dates(table[name])]
     unusable = {name: reason for name, reason in unusable.items() if name not in dates}
     if not (usable or dates):
         reasons = ", ".join(f"{name} ({reason})" for name, reason in unusable.items())
         raise UserError(f"--data {path}: none of its columns can be a feature: {reasons}")
+    features = Columns(table.select([*usable, *dates]))
+    divided, more = _together(divided, features, table[label], tested)
     options = {"label": label, **divided}
     if unusable:
         options["exclude"] = list(unusable)
@@ -378,9 +386,34 @@ def _rows(path: Path, form: Form, tested: bool) -> _Seen:
         "group, the latest rows are the test split"
         for name in dates
     ]
-    features = few([*usable, *dates])
-    words = f"{seen}; features are {features}"
-    return _Seen(options, "table", words, table.num_rows, (*notes, *comments))
+    words = f"{seen}; features are {few([*usable, *dates])}"
+    return _Seen(options, "table", words, table.num_rows, (*notes, *more, *comments))
+
+
+def _values(column: pa.ChunkedArray) -> npt.NDArray[Any]:
+    """Texts or encoded images, (N,)."""
+    import numpy as np
+
+    values = (each["bytes"] if isinstance(each, dict) else each for each in column.to_pylist())
+    return np.array([each or "" for each in values], dtype=object)
+
+
+def _together(
+    divided: dict[str, Any], samples: Any, labels: pa.ChunkedArray, tested: bool
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The option that divides the rows, and a comment: equal rows together if there are many."""
+    import numpy as np
+
+    (numbers,) = equal_numbers([samples])
+    share = (np.bincount(numbers)[numbers] > 1).mean()
+    if share <= _REPEATED:
+        return divided, ()
+    noticed = f"{share:.0%} of the rows equal another row in all features"
+    codes = labels.combine_chunks().dictionary_encode().indices.fill_null(0).to_numpy()
+    of_class = np.unique(np.stack([codes, numbers]), axis=1)[0]
+    if divided or tested or np.bincount(of_class).min() < _SPLITS:
+        return divided, (f"{noticed}; `calsweep check` counts copies of training rows",)
+    return {"group": EQUAL_ROWS}, (f"{noticed}: equal rows are in one split",)
 
 
 def _divided_by(

@@ -12,16 +12,18 @@ from ruamel.yaml import YAML
 
 from sweeps.errors import first_line
 from sweeps.evidence.comparison import compare, compare_losses, compare_on_test_split, look
+from sweeps.evidence.copies import judge_copies
 from sweeps.evidence.ensemble import judge_ensemble
 from sweeps.evidence.learning import learning_warnings
 from sweeps.evidence.prediction_sets import judge_sets
-from sweeps.messages.formatting import counted, format_value, resume_command
+from sweeps.messages.formatting import counted, format_loss, format_value, resume_command
 from sweeps.messages.redaction import redact
 from sweeps.messages.reporter import Reporter
 from sweeps.results.best import as_sweep_file
 from sweeps.results.columns import objective_metric
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
+from sweeps.results.recommendation import recommend, shown_network
 from sweeps.results.reference import ReferenceResult, reference_warnings
 from sweeps.results.result import Ending, SweepResult
 from sweeps.search.finalist_plan import Look
@@ -51,7 +53,9 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
     reporter.stage("Comparing the selected setting with cross-entropy")
     ranking = Ranking(queue.records, queue.plan.rule)
     judgement = _judge(ranking, store, queue.plan, references)
+    on_copies, copied = _on_copies(ranking, judgement, store, dataset)
     more = (
+        *copied,
         *reference_warnings(ranking, references),
         *store.patiently(code_warnings, store.folder, queue.records),
     )
@@ -59,7 +63,7 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         judgement,
         references=references,
         warnings=(*judgement.warnings, *more),
-        on_data=_on_data(dataset),
+        on_data=(*_on_data(dataset), *on_copies),
         ends=tuple(
             said
             for said in (_on_budget(queue, store.storage), _on_further_seeds(queue, ranking))
@@ -111,6 +115,27 @@ def _on_data(dataset: Data) -> tuple[str, ...]:
     usual = isinstance(dataset.task, OneClass)
     noticed = (f"Data: {remark.removesuffix('.')}." for remark in dataset.remarks)
     return (*([] if usual else [f"The data have {dataset.task}."]), *noticed)
+
+
+def _on_copies(
+    ranking: Ranking, judgement: Judgement, store: SweepStore, dataset: Data
+) -> tuple[list[str], list[str]]:
+    """What is said of test samples that equal training samples, and warned of; one at most."""
+    from trainables.data.core.base import Dataset
+
+    network = shown_network(ranking, recommend(ranking, judgement))
+    if network is None or not isinstance(dataset, Dataset) or dataset.copies is None:
+        return [], []
+    try:
+        rows = store.rows_patiently("test", network.number)
+    except (OSError, ValueError) as error:
+        logger.error("copies of training samples cannot be judged: %s", error)
+        return [], []
+    found = judge_copies(rows, dataset.copies["test"])
+    if found is None:
+        return [], []
+    text = found.text(format_loss(network.loss))
+    return ([], [text]) if found.mislead else ([text], [])
 
 
 def _references(plan: Plan, dataset: Data, reporter: Reporter) -> tuple[ReferenceResult, ...]:

@@ -21,9 +21,11 @@ Options that several loaders share:
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, Final
 
 from trainables.data.core.base import Dataset, Split
+from trainables.data.core.equal_rows import copies_of, equal_numbers, remark_on_copies
 from trainables.data.core.samples import Samples
 from trainables.data.core.tasks import EachPixel, OneClass, SeveralLabels
 from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
@@ -116,12 +118,24 @@ def load_dataset(name: str, *, seed: int, **options: Any) -> Dataset:
         raise ValueError(f"seed={seed!r} must be at least 0")
     dataset = dataset_loader(name)(seed=seed, **options)
     if isinstance(dataset, Dataset):
-        return dataset
+        return _with_copies(dataset)
     if isinstance(dataset, tuple) and len(dataset) in (2, 3):
         train, *held, test = dataset if isinstance(dataset[0], tuple) else (dataset, None)
         if all(isinstance(part, tuple) for part in (train, *held, test) if part is not None):
-            return dataset_from_arrays(name, train, test, *held, seed=seed)
+            return _with_copies(dataset_from_arrays(name, train, test, *held, seed=seed))
     raise TypeError(
         f"dataset {name!r} returned a {type(dataset).__name__} that is not a Dataset, nor arrays: "
         "samples and labels, or two or three such pairs: (train, test) or (train, validation, test)"
     )
+
+
+def _with_copies(dataset: Dataset) -> Dataset:
+    """The dataset, which knows and says which held-out samples equal training samples."""
+    copies = dataset.copies
+    if copies is None:
+        splits = dataset.train, dataset.validation, dataset.test
+        trained, *held = equal_numbers([split.inputs for split in splits])
+        found = zip(("validation", "test"), held, strict=True)
+        copies = {name: copies_of(trained, own) for name, own in found}
+    remarks = (*dataset.remarks, *remark_on_copies(copies))
+    return replace(dataset, copies=copies, remarks=remarks)

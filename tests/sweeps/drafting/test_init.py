@@ -200,7 +200,7 @@ def test_what_is_not_understood_is_reported(tmp_path: Path) -> None:
 def test_the_validation_share_fits_the_size_so_that_check_does_not_warn(
     tmp_path: Path, rows: int, share: float
 ) -> None:
-    lines = [f"{i % 97},{'ab'[i % 2]}" for i in range(rows)]
+    lines = [f"{i * 7919 % rows / 3:.3f},{'ab'[i % 2]}" for i in range(rows)]
     (tmp_path / "a.csv").write_text("\n".join(["size,label", *lines]))
     draft = draft_for(str(tmp_path / "a.csv"))
     assert draft.dataset.get("validation", 0.1) == share
@@ -226,6 +226,24 @@ def test_repeated_ids_are_noticed(tmp_path: Path) -> None:
     draft = draft_for(str(tmp_path / "train.csv"))
     assert "group" not in draft.dataset
     assert draft.comments[0].endswith("; with group: patient_id none may be in two splits")
+
+
+def test_equal_rows_are_noticed(tmp_path: Path) -> None:
+    lines = [f"{i % 190 / 7:.3f},{i * i % 190 % 89},{'ab'[i % 190 % 2]}" for i in range(200)]
+    for name in ("train.csv", "test.csv"):
+        (tmp_path / name).write_text("\n".join(["size,more,label", *lines]))
+    draft = draft_for(str(tmp_path / "train.csv"))
+    assert "group" not in draft.dataset
+    assert draft.comments[0].startswith("10% of the rows equal another row in all features; `calsw")
+    (tmp_path / "test.csv").unlink()
+    draft = draft_for(str(tmp_path / "train.csv"))
+    assert draft.dataset["group"] == "equal_rows"
+    assert draft.comments[0].endswith(": equal rows are in one split")
+    lines = [f"{WORDS} {i % 50},{'ab'[i % 2]}" for i in range(60)]
+    (tmp_path / "said.csv").write_text(
+        "\n".join(["words,label", *(f'"{each[:-2]}",{each[-1]}' for each in lines)])
+    )
+    assert draft_for(str(tmp_path / "said.csv")).dataset["group"] == "equal_rows"
 
 
 def test_comments_match_the_kind_of_data(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """A dataset: three splits in plain numpy arrays, with their description."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
@@ -8,7 +9,7 @@ import numpy.typing as npt
 
 from trainables.data.core.samples import Samples
 from trainables.data.core.tasks import OneClass, Task
-from trainables.data.core.types import Inputs, Stored, Streamed
+from trainables.data.core.types import Inputs, Labels, Stored, Streamed
 from trainables.files.storage import digest_of, new_digest
 
 
@@ -147,6 +148,8 @@ class Dataset:
         classes: Class names; the label is the index.
         notes: Notes about skipped samples, one per part; the first line has the number.
         remarks: Sentences about how the data were read, and what is unusual about them.
+        copies: Of ``validation`` and ``test``, for each sample (N,) the number of its content if a
+            training sample equals it, else -1; None if unknown.
 
     Raises:
         TypeError: A split has a different kind of sample.
@@ -163,6 +166,7 @@ class Dataset:
     remarks: tuple[str, ...] = ()
     evaluation_sets: tuple[EvaluationSet, ...] = ()
     task: Task = field(default_factory=OneClass)
+    copies: Mapping[str, Labels] | None = None
 
     def __post_init__(self) -> None:
         for name in ("train", "validation", "test"):

@@ -123,6 +123,10 @@ class ByGroup(Division):
         return found[groups]
 
 
+class ByEqualRows(ByClass):
+    """No two samples of equal content are in two splits; a :class:`ByGroup` once they are read."""
+
+
 @dataclass(frozen=True)
 class ByTime(Division):
     """The latest rows are the split; rows of one time (N,) of ``column`` stay together."""
@@ -144,6 +148,36 @@ class ByTime(Division):
                 "for training, because all are among the latest; hold out less"
             )
         return chosen
+
+
+@dataclass(frozen=True)
+class ByGroupAndTime(Division):
+    """The latest rows are the split; rows before them are in none if it has their group."""
+
+    of_groups: ByGroup
+    of_time: ByTime
+
+    def hold_out(
+        self, labels: Any, rows: Indices, classes: tuple[str, ...], held: HeldOutSplit
+    ) -> tuple[Indices, Indices]:
+        """See :meth:`Division.hold_out`; some rows are neither among those that remain."""
+        rest, latest = self.of_time.hold_out(labels, rows, classes, held)
+        groups = self.of_groups.groups
+        kept = rest[~np.isin(groups[rest], groups[latest])]
+        kinds, names = strata(labels[rest], classes)
+        of_kept = kinds[np.isin(rest, kept)]
+        if lost := set(kinds) - set(of_kept):
+            named = min(lost) if names is None else repr(names[min(lost)])
+            raise ValueError(
+                f"group={self.of_groups.column}, time={self.of_time.column}: "
+                f"{held.option}={held.size} leaves no sample of class {named} for training, as all "
+                "groups with such samples are also among the latest rows; hold out less, or give "
+                "one of the two options"
+            )
+        return kept, latest
+
+    def _chosen(self, kinds: Labels, rows: Indices, names: Names, held: HeldOutSplit) -> Flags:
+        return self.of_time._chosen(kinds, rows, names, held)
 
 
 def _draw_groups(counts: Shares, share: float, held: HeldOutSplit) -> Flags | None:

@@ -2,6 +2,8 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import combinations
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -9,7 +11,8 @@ import numpy as np
 from trainables.contract.metric_names import FEWEST_CLUSTERS
 from trainables.data.core.bad_samples import BadSamples, settle
 from trainables.data.core.base import Dataset, Split, Targets
-from trainables.data.core.divisions import ByClass, Division, HeldOutSplit
+from trainables.data.core.divisions import ByClass, ByEqualRows, ByGroup, Division, HeldOutSplit
+from trainables.data.core.equal_rows import EQUAL_ROWS, copies_of, equal_numbers
 from trainables.data.core.options import CommonOptions, Validation
 from trainables.data.core.samples import Samples
 from trainables.data.core.stratified import long_tailed, stratified_sample, stratified_split
@@ -77,11 +80,21 @@ def build_dataset(
     """
     notes = (*notes, *settle(bad or [], common.on_bad_sample))
     parts = [each if isinstance(each, Targets) else Targets(each) for each in targets]
+    equal = equal_numbers(raw)
+    if isinstance(division, ByEqualRows):
+        _check_apart(equal, own_validation)
+        parts = [replace(each, groups=own) for each, own in zip(parts, equal, strict=True)]
+        division = ByGroup(EQUAL_ROWS, equal[0])
     good = [part.good() for part in bad or ()] or [np.arange(len(each.labels)) for each in parts]
     if task is None:
         task = SeveralLabels(classes) if parts[0].labels.ndim == 2 else OneClass()
     rows = _divide(parts, good, own_validation, division, classes, common)
     rest, labels = rows["train"][1], parts[0].labels
+    if lost := len(good[0]) - sum(len(own) for part, own in rows.values() if part == 0):
+        remarks = (
+            *remarks,
+            f"{lost:,} rows are in no split, because a later split has their group",
+        )
     if isinstance(task, SeveralLabels) and (labels[rest].sum(1) == 1).all():
         remarks = (*remarks, _ONE_LABEL_EACH)
     if common.imbalance is not None:  # the same for every seed
@@ -99,6 +112,11 @@ def build_dataset(
     samples = measure(found["train"][0])
     held_out = ("validation", "test")
     unseen = [f"{split}: {each}" for split in held_out for each in samples.unseen(found[split][0])]
+    trained = equal[0][rows["train"][1]]
+    copies = {
+        split: copies_of(trained, equal[part][own])
+        for split, (part, own) in ((split, rows[split]) for split in held_out)
+    }
     of_groups = _on_groups({split: found[split][1] for split in held_out})
     splits = {split: Split(samples.encode(own), **vars(of)) for split, (own, of) in found.items()}
     return Dataset(
@@ -111,7 +129,19 @@ def build_dataset(
         task=task,
         notes=notes,
         remarks=(*remarks, *_on_classes(classes), *of_groups, *unseen),
+        copies=copies,
     )
+
+
+def _check_apart(equal: Sequence[Labels], own_validation: bool) -> None:
+    """Raises ``ValueError`` if samples of two parts are equal."""
+    names = ("train", *(["test"] if len(equal) - own_validation > 1 else []), "validation")
+    for (first, ours), (second, theirs) in combinations(zip(names, equal, strict=False), 2):
+        if count := int(np.isin(theirs, ours).sum()):
+            raise ValueError(
+                f"group={EQUAL_ROWS}: {count:,} samples of {second} equal a sample of {first}; "
+                f"remove them there, or leave {second} out, so that it is held out of {first}"
+            )
 
 
 def _divide(

@@ -88,6 +88,10 @@ class Streamed(ABC):
         """Decode the images in order, (C, H, W) each, with one thread per CPU."""
 
     @abstractmethod
+    def contents(self) -> Iterator[bytes]:
+        """What tells the images apart, without decoding them."""
+
+    @abstractmethod
     def sums(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Sums of the values and of their squares per channel over all images, (C,) each."""
 

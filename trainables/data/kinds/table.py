@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -30,6 +31,11 @@ class Columns:
 
     def __getitem__(self, rows: npt.NDArray[np.intp]) -> Columns:
         return Columns(self.table.take(rows))
+
+    def contents(self) -> Iterator[bytes]:
+        """The values of each row; texts as digests."""
+        values = [_as_integers(column) for column in self.table.columns]
+        return (row.tobytes() for row in np.stack(values, 1))
 
 
 @dataclass(frozen=True)
@@ -141,6 +147,22 @@ class TableRows(Samples):
         known = (categories >= 0) & (categories <= highest)
         categories = torch.where(known, categories, 0)
         return torch.cat([numbers.nan_to_num(nan=0.0), flags.to(batch.dtype), categories], dim=1)
+
+
+def _as_integers(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+    """A column as integers (N,): equal ones for equal values."""
+    import pyarrow as pa
+
+    if pa.types.is_floating(column.type):
+        values = float_array(column)
+        return np.where(np.isnan(values), np.nan, values + 0).view(np.int64)  # -0 is 0
+    coded = column.cast("string").combine_chunks().dictionary_encode()
+    digests = [
+        blake2b(text.encode(), digest_size=8).digest() for text in coded.dictionary.to_pylist()
+    ]
+    known = np.frombuffer(b"".join([bytes(8), *digests]), np.int64)
+    codes = coded.indices.fill_null(-1).to_numpy(zero_copy_only=False) + 1
+    return np.asarray(known[codes])
 
 
 def _statistics(

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Dataset
-from trainables.data.core.divisions import ByGroup
+from trainables.data.core.divisions import ByEqualRows, ByGroup, Division
+from trainables.data.core.equal_rows import EQUAL_ROWS
 from trainables.data.core.options import CommonOptions, Validation, with_options
 from trainables.data.core.splits import build_dataset, size_and_path
 from trainables.data.core.types import Inputs, without_mask
@@ -61,9 +62,10 @@ def load_npz(
         label: Name of the array of labels: words or integers from 0, (N,); class probabilities
             (N, K), each row summing to 1; or booleans (N, L) for multi-label data.
         weight: Name of the array of sample weights for training, (N,).
-        group: Name of an array of customers, patients ..., (N,): no group is in two splits.
+        group: Name of an array of customers, patients ..., (N,): no group is in two splits. Or
+            ``equal_rows``: equal samples are in one split.
     """
-    keys = {"inputs": inputs, "label": label, "group": group}
+    keys = {"inputs": inputs, "label": label, "group": None if group == EQUAL_ROWS else group}
     size, held = size_and_path(validation)
     return _from_arrays(
         "npz",
@@ -155,8 +157,10 @@ def _from_arrays(
     weights = parts["train"][1].weights
     if weights is not None:
         targets[0] = replace(targets[0], weights=check_weights(weights, where[0], bad[0]))
-    division = None
-    if group is not None:
+    division: Division | None = None
+    if group == EQUAL_ROWS:
+        division = ByEqualRows()
+    elif group is not None:
         groups = {
             option: names_of_groups(f"{option}: groups", given.groups, faults.count)
             for (option, (_, given)), faults in zip(parts.items(), bad, strict=True)

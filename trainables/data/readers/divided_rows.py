@@ -10,7 +10,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trainables.data.core.bad_samples import BadSamples
-from trainables.data.core.divisions import SPLITS, ByGroup, ByName, ByTime, Division
+from trainables.data.core.divisions import (
+    SPLITS,
+    ByEqualRows,
+    ByGroup,
+    ByGroupAndTime,
+    ByName,
+    ByTime,
+    Division,
+)
+from trainables.data.core.equal_rows import EQUAL_ROWS
 from trainables.data.kinds.encode import as_dates
 from trainables.data.labelling.groups import IN_ALL, check_apart
 from trainables.data.readers.table_columns import convert_each, is_date, numbers_of
@@ -25,20 +34,25 @@ _COLUMN: Final = "split"
 
 @dataclass(frozen=True)
 class DividedBy:
-    """The options for columns that divide rows into splits; one of them at most is given."""
+    """The options for columns that divide rows into splits: one of them, or group and time."""
 
     split: str | None = None
     group: str | None = None
     time: str | None = None
 
     def __post_init__(self) -> None:
-        if len(self.given) > 1:
+        together = self.split is None and self.group != EQUAL_ROWS
+        if len(self.given) > 1 and not together:
             raise ValueError(f"{' and '.join(self.given)} are given; give one of them")
 
     @property
     def given(self) -> dict[str, str]:
         """The option that is given, with its column."""
         return {name: column for name, column in vars(self).items() if column is not None}
+
+    def together_if_equal(self, parts: Sequence[TabularFiles]) -> bool:
+        """Whether equal rows are the groups, not a column of that name."""
+        return self.group == EQUAL_ROWS and EQUAL_ROWS not in parts[0].names
 
     def found_in(self, parts: Sequence[TabularFiles], columns: Sequence[str]) -> "DividedBy":
         """With a column ``split`` that names splits, unless ``columns`` or options have a use.
@@ -48,7 +62,8 @@ class DividedBy:
         """
         rows = parts[0]
         for option, column in self.given.items():
-            rows.check_has(column, option, IN_ALL if option == "group" else "")
+            if not (column == EQUAL_ROWS and self.together_if_equal(parts)):
+                rows.check_has(column, option, IN_ALL if option == "group" else "")
         if self.given or len(parts) > 1 or _COLUMN in columns or not names_splits(rows, _COLUMN):
             return self
         return DividedBy(split=_COLUMN)
@@ -82,11 +97,16 @@ def read_division(
     """
     if by.split is not None:
         return _by_name(parts, bad[0], by.split)
+    if by.together_if_equal(parts):
+        return ByEqualRows(), ("rows that are equal in all features are in one split",)
+    found: Divided = None, ()
     if by.group is not None:
-        return _by_group(parts, bad, by.group)
+        found = of_groups, on_groups = _by_group(parts, bad, by.group)
     if by.time is not None:
-        return _by_time(parts, bad[0], by.time)
-    return None, ()
+        found = of_time, on_time = _by_time(parts, bad[0], by.time)
+        if by.group is not None:
+            return ByGroupAndTime(of_groups, of_time), (*on_groups, *on_time)
+    return found
 
 
 def _by_name(parts: Sequence[TabularFiles], bad: BadSamples, column: str) -> Divided:
@@ -109,7 +129,9 @@ def _by_name(parts: Sequence[TabularFiles], bad: BadSamples, column: str) -> Div
     return ByName(splits), (f"column {column!r} divides the rows into splits: {sizes}",)
 
 
-def _by_group(parts: Sequence[TabularFiles], bad: Sequence[BadSamples], column: str) -> Divided:
+def _by_group(
+    parts: Sequence[TabularFiles], bad: Sequence[BadSamples], column: str
+) -> tuple[ByGroup, tuple[str, ...]]:
     of_parts = {}
     for part in parts:
         part.check_has(column, "group", IN_ALL)
@@ -123,7 +145,9 @@ def _by_group(parts: Sequence[TabularFiles], bad: Sequence[BadSamples], column: 
     return ByGroup(column, groups), (remark,)
 
 
-def _by_time(parts: Sequence[TabularFiles], bad: BadSamples, column: str) -> Divided:
+def _by_time(
+    parts: Sequence[TabularFiles], bad: BadSamples, column: str
+) -> tuple[ByTime, tuple[str, ...]]:
     given = {rows.option for rows in parts}
     if given >= {"test", "validation"}:
         raise ValueError(f"time={column}: test and validation are given, so nothing is divided")

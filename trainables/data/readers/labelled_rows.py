@@ -106,10 +106,11 @@ def _load(
         split: Column that names the split of each row: train or training; val, valid or validation;
             test or testing. A split that it does not name is held out of training. Without this
             option, a column called ``split`` with only such words divides a single file.
-        group: Column of customers, patients ...: no group is in two splits. It is no feature.
+        group: Column of customers, patients ...: no group is in two splits. It is no feature. Or
+            ``equal_rows``: rows that are equal in all features are in one split.
         time: Column of dates, times or numbers: the latest rows are the test split, and the latest
             before them the validation split. It is a feature only if ``features`` or ``dates`` name
-            it.
+            it. With ``group``, earlier rows of a group in a later split are left out.
         max_words: Size of the vocabulary, the most frequent words of the training texts (default:
             50,000; for a sequence 20,000).
         max_tokens: Maximum number of words, or tokens, per text: those with the largest weights
@@ -155,7 +156,7 @@ def _load(
     if kind == "image":
         raw = hold_images(raw, common)
     division, divided = read_division(parts, bad, by)
-    if by.group is not None:
+    if by.group is not None and not by.together_if_equal(parts):
         of_parts = [
             replace(targets, groups=groups_of(part, by.group))
             for targets, part in zip(of_parts, parts, strict=True)

@@ -172,13 +172,36 @@ def test_the_latest_rows_are_the_test_split(tmp_path: Path) -> None:
     assert dated.samples.numeric == ("row", "date.year", "date.month", "date.weekday")
 
 
+def test_the_latest_rows_without_their_groups_before(tmp_path: Path) -> None:
+    customers = np.where(ROWS % 12 == 0, ROWS % 5, 10 + ROWS // 4)
+    path = write(tmp_path, month=ROWS // 4, customer=customers)
+    dataset = load(path, time="month", group="customer", test_size=0.1, validation=0.1)
+    parts = rows_of(dataset)
+    assert parts[2] == [*range(108, COUNT)]
+    of_parts = [set(customers[part]) for part in parts]
+    assert not any(a & b for a, b in zip(of_parts, of_parts[1:] + of_parts[:1], strict=True))
+    assert max(parts[0]) < min(parts[1]) and max(parts[1]) < min(parts[2])
+    lost = COUNT - sum(map(len, parts))
+    assert lost and f"{lost} rows are in no split, because a later split has their group" in (
+        dataset.remarks
+    )
+    assert dataset.test.num_groups == len(of_parts[2])
+    panel = write(tmp_path, month=ROWS // 4, customer=ROWS % 4)
+    with pytest.raises(ValueError, match=r"group=customer, time=month: test_size=0.2 leaves no sa"):
+        load(panel, time="month", group="customer")
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"split": "shop"}, r"row 0 .*: shop is '0', which is no split; allowed: train, training"),
         ({"split": "shops"}, r"has no column 'shops' \(option split\) \(did you mean 'shop'"),
         ({"split": "one"}, "split=one names no training samples"),
-        ({"group": "shop", "time": "row"}, "group and time are given; give one of them"),
+        ({"group": "shop", "split": "word"}, "split and group are given; give one of them"),
+        (
+            {"group": "equal_rows", "time": "row"},
+            "group and time are given; give one of them",
+        ),
         ({"group": "two"}, "group=two: class 'no' is in 2 of 2 groups; 3 are needed"),
         ({"group": "label"}, "group=label: class 'no' is in 1 of 2 groups; 3 are needed"),
         (
