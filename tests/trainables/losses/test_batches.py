@@ -27,7 +27,10 @@ INPUTS = torch.arange(12.0).reshape(6, 2)
 TARGETS = torch.tensor([0, 1, 2, 0, 1, 2])
 
 
-@pytest.mark.parametrize("name", sorted(set(available_losses()) - {"mixup", "supcon"}))
+TWO_VIEWS = ("refinement", "supcon")
+
+
+@pytest.mark.parametrize("name", sorted(set(available_losses()) - {"mixup", *TWO_VIEWS}))
 def test_most_losses_only_augment(name: str) -> None:
     inputs, targets = make_loss(name, 3).prepare_batch(
         INPUTS, TARGETS, augment=Shift(), generator=generator()
@@ -36,8 +39,9 @@ def test_most_losses_only_augment(name: str) -> None:
     assert torch.equal(targets, TARGETS)
 
 
-def test_supcon_takes_two_views() -> None:
-    inputs, targets = make_loss("supcon", 3).prepare_batch(
+@pytest.mark.parametrize("name", TWO_VIEWS)
+def test_contrastive_losses_take_two_views(name: str) -> None:
+    inputs, targets = make_loss(name, 3).prepare_batch(
         INPUTS, TARGETS, augment=Shift(), generator=generator()
     )
     assert torch.equal(inputs, torch.cat([INPUTS + 100, INPUTS + 200]))

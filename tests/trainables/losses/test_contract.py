@@ -230,7 +230,10 @@ SOFT = [name for name in available_losses() if loss_class(name).soft_targets]
 
 
 def test_soft_targets_are_for_losses_of_single_samples(build: BuildLoss, batch: Batch) -> None:
-    across = {"aucm", "crl", "kde_xe", "mdca", "mmce", "r_aurc", "supcon"}
+    across = {
+        *("aucm", "avuc", "crl", "kde_xe", "mdca", "mmce", "r_aurc", "refinement"),
+        *("soft_avuc", "soft_ece", "supcon"),
+    }
     assert set(SOFT) == set(available_losses()) - across
     with pytest.raises(TypeError, match="targets must be int64"):
         build("mmce", 5)(**{**batch, "targets": torch.full((8, 5), 0.2)})

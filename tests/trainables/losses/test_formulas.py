@@ -198,6 +198,74 @@ def supcon(loss: CalibrationLoss, batch: Batch) -> Tensor:
     return torch.stack(values).mean()
 
 
+def soft_ece(loss: CalibrationLoss, batch: Batch) -> Tensor:
+    p, y, count = batch["logits"].softmax(1), batch["targets"], len(batch["targets"])
+    confidence, predicted = p.max(1)
+    right = (predicted == y).double()
+    total = p.new_zeros(())
+    centres = [(j + 0.5) / 15 for j in range(15)]
+    for centre in centres:
+        share = torch.stack(
+            [
+                torch.exp(-((c - centre) ** 2) / 0.02)
+                / torch.stack([torch.exp(-((c - x) ** 2) / 0.02) for x in centres]).sum()
+                for c in confidence
+            ]
+        )
+        gap = (share * right).sum() / share.sum() - (share * confidence).sum() / share.sum()
+        total = total + share.sum() / count * gap**2
+    return F.cross_entropy(batch["logits"], y) + 0.7 * total.sqrt()
+
+
+def entropy(p: Tensor) -> Tensor:
+    return -(p * p.log()).sum()
+
+
+def avuc(loss: CalibrationLoss, batch: Batch) -> Tensor:
+    good, bad = torch.zeros(2, dtype=torch.float64).unbind()
+    for z, y in zip(batch["logits"], batch["targets"].tolist(), strict=True):
+        p = z.softmax(0)
+        u, accurate = entropy(p), int(p.argmax()) == y
+        weight = p.max() if accurate else 1 - p.max()
+        term = weight * (u.tanh() if u > 0.3 else 1 - u.tanh())
+        good, bad = (good + term, bad) if accurate == bool(u <= 0.3) else (good, bad + term)
+    return F.cross_entropy(batch["logits"], batch["targets"]) + 2 * torch.log(1 + bad / good)
+
+
+def soft_avuc(loss: CalibrationLoss, batch: Batch) -> Tensor:
+    good, bad = torch.zeros(2, dtype=torch.float64).unbind()
+    for z, y in zip(batch["logits"], batch["targets"].tolist(), strict=True):
+        p = z.softmax(0)
+        u, v = entropy(p), entropy(p) / math.log(5)
+        t = torch.sigmoid(torch.log(v * (1 - 0.3) / ((1 - v) * 0.3)) / 0.5)
+        certain, uncertain = (1 - t) * (1 - u.tanh()), t * u.tanh()
+        right = int(p.argmax()) == y
+        good = good + (certain if right else uncertain)
+        bad = bad + (uncertain if right else certain)
+    return F.cross_entropy(batch["logits"], batch["targets"]) + 2 * torch.log(1 + bad / good)
+
+
+def refinement(loss: CalibrationLoss, batch: Batch) -> Tensor:
+    f = [each / each.norm() for each in batch["features"]]
+    y, terms = batch["targets"].tolist(), []
+    for i in range(len(f)):
+        apart = {j: (f[i] - f[j]).square().sum() / 2 for j in range(len(f)) if j != i}
+        same = [d for j, d in apart.items() if y[j] == y[i]]
+        others = [d for j, d in apart.items() if y[j] != y[i]]
+        near = torch.stack(same).min() if same else 0
+        terms.append(near - torch.stack(others).min())
+    return torch.stack(terms).mean()
+
+
+def dual(first: int, end: int | None) -> Formula:
+    def term(z: Tensor, p: Tensor, y: int) -> Tensor:
+        chosen = sorted((q for q in p if q < p[y]), reverse=True)[first:end]
+        p_j = torch.stack(chosen).mean() if chosen else 0
+        return -((1 - p[y] + p_j) ** 3) * p[y].log()
+
+    return true_class_mean(term)
+
+
 CASES: list[tuple[str, dict[str, Any], Formula]] = [
     ("brier", {}, true_class_mean(lambda z, p, y: ((p - onehot(p, y)) ** 2).sum())),
     ("focal", {"gamma": 2.5}, true_class_mean(lambda z, p, y: -((1 - p[y]) ** 2.5) * p[y].log())),
@@ -216,6 +284,16 @@ CASES: list[tuple[str, dict[str, Any], Formula]] = [
         {"gamma": 4.5},
         true_class_mean(lambda z, p, y: -((1 - p[y] + below(p, y)) ** 4.5) * p[y].log()),
     ),
+    ("dual_focal", {"gamma": 3, "dual": "second"}, dual(1, 2)),
+    ("dual_focal", {"gamma": 3, "dual": "third"}, dual(2, 3)),
+    ("dual_focal", {"gamma": 3, "dual": "mean_2"}, dual(0, 2)),
+    ("dual_focal", {"gamma": 3, "dual": "mean_3"}, dual(0, 3)),
+    ("dual_focal", {"gamma": 3, "dual": "mean_all"}, dual(0, None)),
+    (
+        "dual_focal",
+        {"gamma": 3, "dual": 0.1},
+        true_class_mean(lambda z, p, y: -((1 - p[y] + 0.1) ** 3) * p[y].log()),
+    ),
     ("adafocal", {}, adafocal),
     ("ada_dual_focal", {}, ada_dual_focal),
     (
@@ -225,6 +303,22 @@ CASES: list[tuple[str, dict[str, Any], Formula]] = [
             lambda z, p, y: -((1 - p[y]) ** 2) * p[y].log() + 0.8 * ((p - onehot(p, y)) ** 2).sum()
         ),
     ),
+    (
+        "focal_calibration",
+        {"gamma": 2, "lam": 0.8, "p": 1},
+        true_class_mean(
+            lambda z, p, y: -((1 - p[y]) ** 2) * p[y].log() + 0.8 * (p - onehot(p, y)).abs().sum()
+        ),
+    ),
+    (
+        "maxsup",
+        {"alpha": 0.3},
+        true_class_mean(lambda z, p, y: -p[y].log() + 0.3 * (z.max() - z.mean())),
+    ),
+    ("soft_ece", {"lam": 0.7, "temperature": 0.02}, soft_ece),
+    ("avuc", {"lam": 2, "threshold": 0.3}, avuc),
+    ("soft_avuc", {"lam": 2, "kappa": 0.3, "temperature": 0.5}, soft_avuc),
+    ("refinement", {}, refinement),
     ("mmce", {"lam": 2}, mmce),
     ("ecp", {"lam": 0.3}, true_class_mean(lambda z, p, y: -p[y].log() + 0.3 * (p * p.log()).sum())),
     (

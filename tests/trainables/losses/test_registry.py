@@ -20,10 +20,10 @@ from trainables.losses import (
 from trainables.plugins import components
 
 NAMES = (
-    "ada_dual_focal", "adafocal", "aucm", "brier", "cals_alm", "cals_hr", "cpc", "crl",
+    "ada_dual_focal", "adafocal", "aucm", "avuc", "brier", "cals_alm", "cals_hr", "cpc", "crl",
     "cross_entropy", "dual_focal", "ecp", "focal", "focal_calibration", "focal_sample_dependent",
-    "inverse_focal", "kde_xe", "label_smoothing", "logitnorm", "mbls", "mdca", "mixup", "mmce",
-    "r_aurc", "supcon",
+    "inverse_focal", "kde_xe", "label_smoothing", "logitnorm", "maxsup", "mbls", "mdca", "mixup",
+    "mmce", "r_aurc", "refinement", "soft_avuc", "soft_ece", "supcon",
 )  # fmt: skip
 
 
@@ -59,8 +59,8 @@ def test_all_losses_are_registered() -> None:
         ("label_smoothing", {"alpha": 0.05}),
         ("focal", {"gamma": 3.0}),
         ("inverse_focal", {"gamma": 2.0}),
-        ("dual_focal", {"gamma": 5.0}),
-        ("focal_calibration", {"gamma": 3.0, "lam": 0.5}),
+        ("dual_focal", {"gamma": 5.0, "dual": "largest"}),
+        ("focal_calibration", {"gamma": 3.0, "lam": 0.5, "p": 2}),
         ("mbls", {"margin": 10.0, "lam": 0.1}),
         ("cpc", {"lam_discrimination": 10.0, "lam_exclusion": 1.0}),
         ("r_aurc", {"lam": 0.5, "epsilon": 0.05, "confidence": "max_probability"}),
@@ -121,6 +121,9 @@ def test_defaults_are_allowed(name: str) -> None:
             ValueError,
             r"confidence must be one of .* \(did you mean 'max_probability'\?\)",
         ),
+        ("focal_calibration", {"p": 3}, ValueError, "p must be 1 or 2, got 3"),
+        ("dual_focal", {"dual": "secnd"}, ValueError, "did you mean 'second'"),
+        ("dual_focal", {"dual": 2}, ValueError, r"dual must be in \[0, 1\], got 2"),
         ("kde_xe", {"p": 3}, ValueError, "p must be 1 or 2, got 3"),
         ("kde_xe", {"bandwidth": 0}, ValueError, r"bandwidth must be in \[1e-05, 1\], got 0"),
         ("kde_xe", {"bandwidth": "loo"}, ValueError, "be likelihood or a number .*, got 'loo'"),
