@@ -1,4 +1,4 @@
-"""The chosen scaling: the choice, its plain numbers, beta calibration and inverse maps."""
+"""The chosen scaling: the selection, its plain numbers, beta calibration and inverse maps."""
 
 import json
 from typing import Any
