@@ -119,7 +119,8 @@ def draft_for(data: str) -> Draft:
             return _folder(path)
         return _file(path, path)
     except (OSError, ValueError) as error:  # pyarrow and numpy raise ValueErrors
-        raise UserError(f"{data}: {first_line(error)}") from None
+        message = first_line(error)
+        raise UserError(message if data in message else f"{data}: {message}") from None
 
 
 def sweep_file_text(draft: Draft, name: str, trials: int) -> str:
@@ -445,7 +446,6 @@ def _all_rows(path: Path, form: Form) -> tuple[pa.Table, dict[str, str]]:
     from trainables.data.readers.tabular import open_tabular
 
     files = open_tabular("--data", path, form)
-    files.check_header()
     names = [name for name in files.names if not is_index(name)]
     lacking = {
         name: f"is not in {file.path}"

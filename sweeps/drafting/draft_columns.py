@@ -15,14 +15,18 @@ LABELS: Final = ("label", "labels", "target", "class", "y", "category", "outcome
 _PARTS_OF_LABELS: Final = frozenset((*LABELS, "churn", "diagnosis", "species", "survived", "fraud"))
 _MOST_CLASSES: Final = 100  # that a column not called a label may have to be taken for one
 _MOST_LEVELS: Final = 100  # of a category, if most rows have one of their own
-_ID: Final = re.compile(r"(^|[_\s])(u?u?id|idx|index|key)$|^unnamed: \d+$|[a-z]I[dD]$")
-_GROUP_ID: Final = re.compile(r"(^|[_\s])([Uu]?[Uu]?[Ii][Dd]|key)$|[a-z]I[dD]$")
+_ID: Final = re.compile(
+    r"(^|[_\s:.-])(u?u?id|identifier|idx|index|key)$|^unnamed: \d+$|[a-z]I[dD]$"
+)
+_GROUP_ID: Final = re.compile(r"(^|[_\s:.-])([Uu]?[Uu]?[Ii][Dd]|(?i:identifier)|key)$|[a-z]I[dD]$")
 _GROUPS: Final = frozenset(
     [
         "account",
+        "animal",
         "client",
         "customer",
         "household",
+        "individual",
         "member",
         "patient",
         "session",
@@ -33,6 +37,7 @@ _GROUPS: Final = frozenset(
     ]
 )
 _FEWEST_GROUPS: Final = 10
+_FEWEST_IDS: Final = 20
 _ROWS_PER_GROUP: Final = 1.2
 _SPLITS: Final = 3
 _DATE: Final = re.compile(r"\d{4}-\d\d?-\d\d?([T ].*)?|\d\d?[/.]\d\d?[/.]\d{2,4}( .*)?")
@@ -40,7 +45,7 @@ _LOOKED_AT: Final = 100  # values to check for dates
 
 
 def label_column(table: pa.Table) -> str | None:
-    """The label column: found by its name, else the last column with few different values."""
+    """The label column: found by its name, else the last column with few classes."""
     possible: list[str] = [n for n in table.column_names if _could_be_label(table[n])]
     by_lower = {name.lower(): name for name in possible}
     for name in LABELS:
@@ -49,7 +54,7 @@ def label_column(table: pa.Table) -> str | None:
     for name in reversed(possible):
         if _PARTS_OF_LABELS & set(re.split(r"[^a-z]+", name.lower())):
             return name
-    few = (n for n in reversed(possible) if pc.count_distinct(table[n]).as_py() <= _MOST_CLASSES)
+    few = (n for n in reversed(possible) if _has_classes(table[n]))
     return next(few, None)
 
 
@@ -91,6 +96,15 @@ def _could_be_label(column: pa.ChunkedArray) -> bool:
     return bool(2 <= pc.count_distinct(column).as_py() <= len(column) // 2)
 
 
+def _has_classes(column: pa.ChunkedArray) -> bool:
+    """Whether values may be labels of few classes, each in all splits."""
+    counts = pc.value_counts(column.drop_null().combine_chunks())
+    if len(counts) > _MOST_CLASSES or pc.min(counts.field("counts")).as_py() < _SPLITS:
+        return False
+    values = set(counts.field("values").to_pylist()) if pa.types.is_integer(column.type) else {0}
+    return min(values) >= 0 or values == {-1, 1}
+
+
 def _why_not(name: str, column: pa.Array) -> str | None:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -109,6 +123,8 @@ def _why_not(name: str, column: pa.Array) -> str | None:
         return "dates"
     if words and distinct > _MOST_LEVELS and distinct > len(column) / 2:
         return "ids or free text, different in most rows"
+    if words and distinct == len(column) >= _FEWEST_IDS:
+        return "ids or free text, different in all rows"
     if pa.types.is_integer(kind) and distinct == len(column):
         ends = pc.min_max(values).as_py()
         if _ID.search(name) or _ID.search(name.lower()) or ends["max"] - ends["min"] < distinct:

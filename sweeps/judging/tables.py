@@ -184,10 +184,12 @@ def _tabular(path: Path, words: Collection[str]) -> Table:
 
     from trainables.data.readers.tabular import open_tabular
 
-    files = open_tabular("", path)
+    files = open_tabular("", path, names_needed=False)
     [file] = files.files
     if not file.header:
         columns = [pa.chunked_array(file.read(name)) for name in file.schema.names]
+        if any(pa.types.is_string(column.type) for column in columns):
+            files.check_header()
         array = np.stack([_array(column).astype(np.float64) for column in columns], axis=1)
         return Table(path, (ARRAY,), lambda _: array)
 

@@ -235,7 +235,7 @@ def test_intervals_are_words_and_complex_numbers_are_refused() -> None:
 
 
 def test_check_names_labels_that_are_alike_and_columns_that_give_them_away(tmp_path: Path) -> None:
-    lines = [f"{i * 7 % 5},{'xyz'[i % 3]},{('good ', 'Good', 'None')[i % 3]}" for i in range(60)]
+    lines = [f"{i * 7 % 59},{'xyz'[i % 3]},{('good ', 'Good', 'None')[i % 3]}" for i in range(60)]
     (tmp_path / "a.csv").write_text("\n".join(["a,code,label", *lines]))
     remarks = load_dataset("csv", seed=0, train=tmp_path / "a.csv").remarks
     assert remarks == (
@@ -244,3 +244,13 @@ def test_check_names_labels_that_are_alike_and_columns_that_give_them_away(tmp_p
         "the classes 'Good' and 'good ' differ in spaces or capitals only",
         "a class is called 'None': are these missing labels?",
     )
+
+
+def test_marks_of_missing_numbers_are_missing_in_new_rows_too(tmp_path: Path) -> None:
+    lines = [f"{'?' if i % 10 == 3 else i * 7 % 31},{'ab'[i % 2]}" for i in range(60)]
+    (tmp_path / "a.csv").write_text("\n".join(["power,label", *lines]))
+    samples = load_dataset("csv", seed=0, train=tmp_path / "a.csv").samples
+    assert isinstance(samples, TableRows)
+    assert samples.numeric == ("power",)
+    (tmp_path / "new.csv").write_text("power\n?\n")
+    assert np.isnan(read_raw(samples, tmp_path / "new.csv")[0]).all()

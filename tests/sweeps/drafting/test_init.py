@@ -188,7 +188,7 @@ def test_what_is_not_understood_is_reported(tmp_path: Path) -> None:
         ("digit", "did you mean 'digits'"),
         ("empty", "a folder of images for each class"),
         ("a.csv", r"none of its columns \(a, b\) looks like a label"),
-        ("broken.parquet", "broken.parquet: "),
+        ("broken.parquet", "broken.parquet is not a Parquet file"),
         ("b.txt", "allowed: .csv, .tsv, .parquet"),
         ("c.npz", r"which of its arrays \(one\)"),
     ):

@@ -14,10 +14,17 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 from pyarrow import fs
 
+from trainables.data.kinds.encode import NUMBER
 from trainables.data.readers.tabular_file import File
 
-MISSING: Final = ("", "NA", "N/A", "NaN", "nan", "null", "NULL")
+MISSING: Final = ("", " ", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Unquoted texts that are missing values."""
+
+MISSING_NUMBERS: Final = (
+    *("?", "-", "--", ".", "*", "n/a", "None", "<NA>"),
+    *("#N/A", "#NULL!", "#DIV/0!", "#VALUE!"),
+)
+"""Texts that are missing values in columns whose other values are numbers."""
 
 _SEPARATORS: Final = ",;\t|"
 _HEAD: Final = 2**20  # bytes that are looked at
@@ -34,6 +41,8 @@ _SEPARATOR_LINE: Final = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
 _QUOTED: Final = re.compile(r'"[^"]*"')
 _CLASS_NUMBER: Final = re.compile(r"\d+(\.0)?")
 _COMMA_NUMBER: Final = r"^\s*([-+]?\d*),(\d+([eE][-+]?\d+)?)\s*$"
+_ABOVE: Final = "if the table begins further down, remove the lines above it"
+_NO_LETTERS: Final = r"^[-+]?\d[^A-Za-z]*$"
 _THOUSANDS: Final = r"^\s*[-+]?[1-9]\d{0,2}(,\d{3})+\s*$"
 
 
@@ -47,6 +56,7 @@ class _Dialect:
         skipped: Number of lines before the header, or, without one, before the first row.
         names: Names of the columns from a comment; empty if the first line has them.
         header: Whether the columns have names.
+        described: Number of rows below the header that describe the columns.
         spaced: Whether spaces follow separators.
     """
 
@@ -55,6 +65,7 @@ class _Dialect:
     skipped: int = 0
     names: tuple[str, ...] = ()
     header: bool = True
+    described: int = 0
     spaced: bool = False
 
 
@@ -76,7 +87,7 @@ def open_delimited(where: str, source: fs.FileSystem, path: str) -> File:
         lambda name: iter(table[name].chunks),
         lambda name, known: iter(text.written(name, known).chunks),
         text.decimal,
-        text.dialect.header,
+        text.header,
     )
 
 
@@ -95,9 +106,39 @@ class _Text:
         """All columns, with types that fit all their values."""
         table = self._points if self.decimal == "." else self._commas
         names = [name.strip() for name in table.column_names]
+        if len(names) > 2 and names.count("") > len(names) / 2:
+            raise ValueError(
+                f"{self.where}: only {len(names) - names.count('')} of {len(names)} columns have a "
+                f"name; {_ABOVE}"
+            )
         for name, column in zip(names, table.columns, strict=True):
             self._check_text(name, column)
-        return table.rename_columns(names)
+        columns = [self._numbers(column) for column in table.columns]
+        return pa.Table.from_arrays(columns, names)
+
+    def _numbers(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """A column of numbers and marks of missing values as numbers; others unchanged."""
+        if not pa.types.is_string(column.type):
+            return column
+        marks = pc.is_in(column, pa.array(MISSING_NUMBERS))
+        if not pc.any(marks).as_py():
+            return column
+        texts = pc.if_else(marks, pa.scalar(None, pa.string()), column)
+        texts = pc.utf8_trim_whitespace(with_points(texts) if self.decimal == "," else texts)
+        if texts.null_count == len(texts) or not pc.all(_matches(texts, NUMBER)).as_py():
+            return column
+        try:
+            return texts.cast(pa.int64())
+        except pa.ArrowInvalid:
+            return texts.cast(pa.float64())
+
+    @cached_property
+    def header(self) -> bool:
+        """Whether the first line has names, not values like those of the columns below."""
+        names = self.table.column_names
+        if not self.dialect.header or self.dialect.names or all(map(_is_number, names)):
+            return self.dialect.header
+        return not all(map(_is_value, names, self.table.columns))
 
     @cached_property
     def _points(self) -> pa.Table:
@@ -157,6 +198,7 @@ class _Text:
                     block_size=_BLOCK,
                     encoding="utf8" if dialect.encoding == "utf-8-sig" else dialect.encoding,
                     skip_rows=dialect.skipped,
+                    skip_rows_after_names=dialect.described,
                     column_names=dialect.names or None,
                     autogenerate_column_names=not dialect.header,
                 ),
@@ -174,10 +216,11 @@ class _Text:
             )
         if faults:
             first, named = faults[0], dialect.header and not dialect.names
-            row = first.number - dialect.skipped - 1 - named
+            row = first.number - dialect.skipped - 1 - named - dialect.described
+            above = f"; {_ABOVE}" if first.expected_columns == 1 else ""
             raise ValueError(
                 f"{self.where}, row {row} (from 0): {first.actual_columns} values, while the "
-                f"header names {first.expected_columns} columns: {first.text[:80]!r}"
+                f"header names {first.expected_columns} columns: {first.text[:80]!r}{above}"
             )
         return table
 
@@ -249,7 +292,8 @@ def _dialect_of(lines: Sequence[str], encoding: str, usual: str | None) -> _Dial
     separator = given[1] if given else _separator(body)
     if usual and body and usual in body[0]:
         separator = usual
-    first = next(iter(_records(body, separator)), [])
+    records = _records(body, separator)
+    first = records[0] if records else []
     names = [] if comment is None else next(iter(_records([comment.lstrip("# ")], separator)), [])
     if not 1 < len(names) == len(first) or not any(map(_is_number, first)):
         names = []
@@ -259,8 +303,30 @@ def _dialect_of(lines: Sequence[str], encoding: str, usual: str | None) -> _Dial
         start,
         tuple(name.strip() for name in names),
         bool(names) or _is_header(first),
+        _described(records),
         _is_spaced(body, separator),
     )
+
+
+def _described(records: Sequence[Sequence[str]]) -> int:
+    """Number of rows below the header that describe columns: 2 in the exports of Qualtrics."""
+    third = records[2] if len(records) > 2 else ()
+    return 2 if third and all(cell.startswith('{"ImportId"') for cell in third) else 0
+
+
+def _is_value(name: str, column: pa.ChunkedArray) -> bool:
+    """Whether a name could be a value of its column."""
+    if name in (*MISSING, *MISSING_NUMBERS):
+        return True
+    if pa.types.is_string(column.type):
+        alike = pc.match_substring_regex(column, _NO_LETTERS)
+        figures = re.match(_NO_LETTERS, name) is not None and pc.all(alike).as_py()
+        return bool(figures or pc.any(pc.equal(column, name)).as_py())
+    if pa.types.is_temporal(column.type):
+        return name[:1].isdigit()
+    if pa.types.is_boolean(column.type):
+        return name.lower() in ("true", "false")
+    return not pa.types.is_null(column.type) and _is_number(name)
 
 
 def _records(lines: Sequence[str], separator: str) -> list[list[str]]:

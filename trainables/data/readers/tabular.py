@@ -7,9 +7,10 @@ from itertools import accumulate
 from typing import Any, Final, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyarrow import fs
 
-from trainables.data.readers.delimited import open_delimited, with_points
+from trainables.data.readers.delimited import MISSING_NUMBERS, open_delimited, with_points
 from trainables.data.readers.files import TABLES, TABLES_SHOWN, Form, PathOrUri, find_files, form_of
 from trainables.data.readers.tabular_file import (
     File,
@@ -37,13 +38,16 @@ _LARGE: Final = (
 )
 
 
-def open_tabular(option: str, path: PathOrUri, form: Form | None = None) -> "TabularFiles":
+def open_tabular(
+    option: str, path: PathOrUri, form: Form | None = None, *, names_needed: bool = True
+) -> "TabularFiles":
     """Opens the files at a path; see :func:`~trainables.data.readers.files.find_files`.
 
     Args:
         option: The option with the path, for messages; empty without one.
         path: A file, a folder or a pattern.
         form: The form of the files; None decides by the suffix of a single file.
+        names_needed: Whether the first line of CSV files must name the columns.
 
     Raises:
         FileNotFoundError: There is no file.
@@ -65,6 +69,8 @@ def open_tabular(option: str, path: PathOrUri, form: Form | None = None) -> "Tab
     tables = TabularFiles(option, source, tuple(files), typed=form != "csv")
     if tables.count == 0:
         raise ValueError(f"{before}{path} has no rows")
+    if names_needed:
+        tables.check_header()
     return tables
 
 
@@ -141,13 +147,12 @@ class TabularFiles:
         """Raises ``ValueError`` if a file holds numbers where the names of columns are expected."""
         if without := [file for file in self.files if not file.header]:
             raise ValueError(
-                f"{self.named(without[0])} has no header: its first line holds numbers; add a line "
+                f"{self.named(without[0])} has no header: its first line holds values; add a line "
                 "with the names of the columns"
             )
 
     def check_has(self, column: str, option: str = "", advice: str = "") -> None:
         """Raises ``ValueError``, which ends with the advice, unless each file has it once."""
-        self.check_header()
         of = f" (option {option})" if option else ""
         for file in self.files:
             names, where = file.schema.names, self.named(file)
@@ -212,10 +217,13 @@ class TabularFiles:
         )
 
     def number_texts(self, name: str) -> pa.ChunkedArray:
-        """A column as texts; numbers have points as decimal marks."""
+        """A column as texts; in CSV, numbers have points, and marks of missing ones are missing."""
         chunks: list[pa.Array] = []
         for file in self.files:
             texts = replace(self, files=(file,)).column(name, pa.string())
+            if file.texts is not None:
+                marks = pc.is_in(texts, pa.array(MISSING_NUMBERS))
+                texts = pc.if_else(marks, pa.scalar(None, pa.string()), texts)
             chunks += (with_points(texts) if file.decimal == "," else texts).chunks
         return pa.chunked_array(chunks, pa.string())
 

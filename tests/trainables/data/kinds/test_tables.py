@@ -188,7 +188,7 @@ def test_train_and_test_must_agree(tmp_path: Path) -> None:
             "a,a,label\n1,2,x\n",
             "has 2 columns called 'a'; rename all but one\n.*exclude: ",
         ),
-        ("1.5,2.5\n1.0,2.0\n", "a.csv has no header: its first line holds numbers"),
+        ("1.5,2.5\n1.0,2.0\n", "a.csv has no header: its first line holds values"),
         ("a,label\n9007199254740993,x\n1,y\n", r"are not exact .*exclude: \[a\]"),
         ("a,label\n1,tea\n2,caf\udce9\n", r"row 1 \(from 0\): label is not in UTF-8: b'caf"),
     ],

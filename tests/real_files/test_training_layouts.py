@@ -1,0 +1,266 @@
+"""Training tables in the layouts of public sources: `init` and `run` read them alike, or refuse.
+
+Each row has the layout of a source, with values of our own: names and order of columns, separators,
+quotes, dates and marks of missing values.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from sweeps.drafting.draft import draft_for
+from sweeps.errors import UserError
+from trainables.data import TableRows, load_dataset
+from trainables.export.raw_samples import read_raw
+
+ROWS: Final = 60
+Row = Callable[[int], str]
+
+
+def text(*above: str, row: Row, end: str = "\n") -> str:
+    return end.join([*above, *map(row, range(ROWS))]) + end
+
+
+def some(i: int) -> float:
+    """A number with at most two decimals, different in most rows."""
+    return (i * 37 % 101) / 4
+
+
+KIND: Final = ("rest", "walk", "run")
+READ: Final = {
+    # Movebank, download of a study: quoted words, times with milliseconds
+    "movebank.csv": (
+        text(
+            "event-id,visible,timestamp,location-long,location-lat,ground-speed,sensor-type,"
+            "individual-taxon-canonical-name,individual-local-identifier,behavioural-class",
+            row=lambda i: (
+                f"{9000000000 + 13 * i},true,2015-12-10 14:{i % 60:02}:00.000,{some(i)},5{i % 7}.5,"
+                f'{some(i) / 2},"gps","Grus grus","crane {i % 12}",{KIND[i // 2 % 3]}'
+            ),
+        ),
+        "behavioural-class",
+        ("location-long", "location-lat", "ground-speed"),
+        (),
+    ),
+    # Individual household electric power consumption (UCI): semicolons, "?", dates with slashes
+    "household.csv": (
+        text(
+            "Date;Time;Global_active_power;Voltage;Sub_metering_1;class",
+            row=lambda i: (
+                f"{1 + i % 28}/12/2006;17:{i % 60:02}:00;?;?;?;{i % 3}"
+                if i % 20 == 9
+                else f"{1 + i % 28}/12/2006;17:{i % 60:02}:00;{some(i):.3f};23{i % 9}.84;"
+                f"{i % 5}.000;{i % 3}"
+            ),
+            end="\r\n",
+        ),
+        "class",
+        ("Global_active_power", "Voltage", "Sub_metering_1"),
+        (),
+    ),
+    # Google Earth Engine, Export.table: an index, and GeoJSON in the last column
+    "earth_engine.csv": (
+        text(
+            "system:index,B2,B3,B8,landcover,.geo",
+            row=lambda i: (
+                f'{i}_0,{some(i)},{i * 7 % 13},{i * 5 % 11},{i % 4},"{{""type"":""Point"",'
+                f'""coordinates"":[{some(i)},{i}.5]}}"'
+            ),
+        ),
+        "landcover",
+        ("B2", "B3", "B8"),
+        (),
+    ),
+    # Land-cover samples of AppEEARS: an id of the site, dates, coordinates
+    "appeears.csv": (
+        text(
+            "Category,ID,Latitude,Longitude,Date,MODIS_Tile,MOD13Q1_061__250m_16_days_NDVI",
+            row=lambda i: (
+                f"{('crop', 'wood')[i // 3 % 2]},site{i % 15},4{i % 9}.25,-9{i % 7}.5,"
+                f"2020-0{1 + i % 9}-01,h11v04,{some(i) / 100}"
+            ),
+        ),
+        "Category",
+        ("Latitude", "Longitude", "MOD13Q1_061__250m_16_days_NDVI"),
+        (),
+    ),
+    # cBioPortal, data_clinical_sample.txt: four lines of comments, tabs, NA
+    "clinical.tsv": (
+        text(
+            "#Patient Identifier\tSample Identifier\tSubtype\tMutation Count\tTMB",
+            "#Patient identifier\tSample identifier\tSubtype, as published\tCount\tTMB",
+            "#STRING\tSTRING\tSTRING\tNUMBER\tNUMBER",
+            "#1\t1\t1\t1\t1",
+            "PATIENT_ID\tSAMPLE_ID\tSUBTYPE\tMUTATION_COUNT\tTMB_NONSYNONYMOUS",
+            row=lambda i: (
+                f"P-{i // 2:04}\tP-{i // 2:04}-T{i % 2}\t{('LumA', 'Basal', 'Her2')[i % 3]}\t"
+                f"{'NA' if i % 11 == 5 else i * 7 % 31}\t{some(i)}"
+            ),
+        ),
+        "SUBTYPE",
+        ("MUTATION_COUNT", "TMB_NONSYNONYMOUS"),
+        (),
+    ),
+    # Qualtrics, export as CSV: questions and ids of the import below the header
+    "qualtrics.csv": (
+        text(
+            "StartDate,Progress,ResponseId,Q1_age,Q2_site,outcome",
+            'Start Date,Progress,Response ID,"How old are you?","Which site, mainly?",Outcome',
+            ",".join(f'"{{""ImportId"":""QID{k}""}}"' for k in range(6)),
+            row=lambda i: (
+                f"2026-01-0{1 + i % 9} 10:00:00,{100 - i % 3},R_{i}x{i * i},{18 + i * 7 % 50},"
+                f"{('North', 'South, East')[i % 5 > 2]!r},{('yes', 'no')[i % 2]}".replace("'", '"')
+            ),
+        ),
+        "outcome",
+        ("Progress", "Q1_age"),
+        ("Q2_site",),
+    ),
+    # SPSS and Pew: a blank, or #NULL!, where an answer is missing; values are labels
+    "survey.csv": (
+        text(
+            "QKEY,WEIGHT,AGE,INCOME,PARTY,VOTE_OUTCOME",
+            row=lambda i: (
+                f"{100260 + i},{some(i) + 0.1:.4f},{' ' if i % 9 == 4 else 20 + i % 60},"
+                f"{'#NULL!' if i % 7 == 3 else i * 100 % 900},"
+                f"{('Republican', 'Democrat', 'Something else', ' ')[i % 4]},{i % 2}"
+            ),
+        ),
+        "VOTE_OUTCOME",
+        ("WEIGHT", "AGE", "INCOME"),
+        ("PARTY",),
+    ),
+    # Kaggle's Telco churn (IBM): blanks for numbers of new customers
+    "churn.csv": (
+        text(
+            "customerID,gender,SeniorCitizen,tenure,TotalCharges,Churn",
+            row=lambda i: (
+                f"{i * 7919 % 10000:04}-VH{i},{('Female', 'Male')[i % 2]},{i % 3 // 2},{i % 24},"
+                f"{f'{some(i) + 20:.2f}' if i % 24 else ' '},{('No', 'Yes')[i // 2 % 2]}"
+            ),
+        ),
+        "Churn",
+        ("SeniorCitizen", "tenure", "TotalCharges"),
+        ("gender",),
+    ),
+    # DESeq2 counts and scikit-learn's fetch_openml to_csv: samples in rows, genes in columns
+    "counts.tsv": (
+        text(
+            "sample\tENSG00000000003.15\tENSG00000000005.6\tcondition",
+            row=lambda i: (
+                f"GTEX-{i:03}\t{i * 31 % 97}\t{some(i):.1f}\t{('tumor', 'normal')[i % 2]}"
+            ),
+        ),
+        "condition",
+        ("ENSG00000000003.15", "ENSG00000000005.6"),
+        (),
+    ),
+    # Wine quality (UCI): semicolons, quoted names with spaces
+    "wine.csv": (
+        text(
+            '"fixed acidity";"pH";"quality"',
+            row=lambda i: f"{some(i)};{3 + i % 7 / 10};{3 + i % 4}",
+        ),
+        "quality",
+        ("fixed acidity", "pH"),
+        (),
+    ),
+    # Excel in German: semicolons, decimal commas, a line sep=;
+    "excel.csv": (
+        "\ufeff"
+        + text(
+            "sep=;",
+            "Messung;Temperatur;Zustand;",
+            row=lambda i: (
+                f"{i * 7 % 19};{str(some(i)).replace('.', ',')};{('gut', 'schlecht')[i % 2]};"
+            ),
+            end="\r\n",
+        ),
+        "Zustand",
+        ("Messung", "Temperatur"),
+        (),
+    ),
+}
+"""The text of each file, its label, and its numeric and categorical features, as `init` says."""
+
+REFUSED: Final = {
+    # iris.data, adult.data, sonar.all-data (UCI): no header
+    "iris.csv": (
+        text(row=lambda i: f"{some(i)},3.{i % 5},1.4,0.2,Iris-{('setosa', 'virginica')[i % 2]}"),
+        "has no header: its first line holds values",
+    ),
+    "adult.csv": (
+        text(
+            row=lambda i: (
+                f"{i % 50 + 17}, {('Private', '?', 'State-gov')[i % 3]}, {i * 31 % 97}, "
+                f"{('<=50K', '>50K')[i % 2]}"
+            )
+        ),
+        "has no header: its first line holds values",
+    ),
+    # WISDM 1.1: no header, a semicolon ends each line
+    "wisdm.csv": (
+        text(
+            row=lambda i: f"{i % 3 + 33},{('Jogging', 'Walking')[i % 2]},{i * 31 % 97},{some(i)};"
+        ),
+        "has no header: its first line holds values",
+    ),
+    # ActiGraph, ActiLife 6: ten lines about the device above the header
+    "actigraph.csv": (
+        text(
+            "------------ Data File Created By ActiGraph GT3X+ ActiLife v6.13.3 -----------",
+            "Serial Number: CLE2B2013XXXX",
+            "--------------------------------------------------",
+            "Axis1,Axis2,Activity",
+            row=lambda i: f"{i},{some(i)},{KIND[i % 3]}",
+        ),
+        "if the table begins further down, remove the lines above it",
+    ),
+    "actigraph_padded.csv": (
+        text(
+            "------------ Data File Created By ActiGraph Link -----------,,,",
+            "Download Date 2/14/2019,,,",
+            "Timestamp,X,Y,Activity",
+            row=lambda i: f"2019-02-14T08:58:{i % 60:02},{i},{some(i)},{KIND[i % 3]}",
+        ),
+        "only 1 of 4 columns have a name; if the table begins further down",
+    ),
+    # seaborn's brain_networks: several rows of names
+    "networks.csv": (
+        text("network,1,1,2", "hemi,lh,rh,lh", row=lambda i: f"{i},{some(i)},{i % 7},{i % 2}"),
+        "has 2 columns called '1'; rename all but one",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_layouts_that_init_and_run_read_alike(name: str, tmp_path: Path) -> None:
+    content, label, numeric, categorical = READ[name]
+    path = tmp_path / name
+    path.write_text(content, encoding="utf-8", newline="")
+    draft = draft_for(str(path)).dataset
+    assert draft["label"] == label
+    dataset = load_dataset(draft.pop("name"), seed=0, **draft)
+    samples = dataset.samples
+    assert isinstance(samples, TableRows)
+    assert [each for each in samples.numeric if "." not in each or each in numeric] == [*numeric]
+    assert samples.categorical == categorical
+    count = len(dataset.train) + len(dataset.validation) + len(dataset.test)
+    assert count == len(read_raw(samples, path)[0]) == ROWS
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_layouts_that_are_refused_in_one_line(name: str, tmp_path: Path) -> None:
+    content, reason = REFUSED[name]
+    path = tmp_path / name
+    path.write_text(content, newline="")
+    for read in (
+        lambda: draft_for(str(path)),
+        lambda: load_dataset("csv", seed=0, train=path, label="x"),
+    ):
+        with pytest.raises((UserError, ValueError), match=reason) as caught:
+            read()
+        assert name in str(caught.value)
+        assert len(str(caught.value).splitlines()) <= 1 + ("rename" in reason)  # and how to exclude
