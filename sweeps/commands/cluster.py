@@ -46,14 +46,14 @@ def submit(
 def status(job: Annotated[str | None, JOB] = None, address: Url = None) -> None:
     """List the jobs on a Ray cluster, or show the state of one."""
     from sweeps.jobs import jobs
-    from sweeps.jobs.client import job_page
+    from sweeps.jobs.client import job_page, token_hint
     from sweeps.jobs.tables import job_facts, jobs_table
     from sweeps.terminal.console import plain_console
 
     console = plain_console()
     if job is not None:
         found = jobs.find_job(job, address)
-        page = job_page(found.id, address)
+        page = job_page(found.id, address) + token_hint()
         console.print(job_facts(found, jobs.said_by(found, address), page))
     elif every := jobs.list_jobs(address):
         console.print(jobs_table(every))

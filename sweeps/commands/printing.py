@@ -33,14 +33,14 @@ def print_notice(text: str) -> None:
 
 def print_job(job: str, address: str | None, tracking: str | None = None) -> None:
     """Print what can be done with a job, and its id."""
-    from sweeps.jobs.client import dashboard_url, job_page
+    from sweeps.jobs.client import dashboard_url, job_page, token_hint
     from sweeps.messages.redaction import without_credentials
 
     place = f"--address {dashboard_url(address)}"
     print(f"  output     calsweep logs {job} --follow {place}")
     print(f"  state      calsweep status {job} {place}")
     print(f"  stop       calsweep stop {job} {place}")
-    print(f"  dashboard  {job_page(job, address)}")
+    print(f"  dashboard  {job_page(job, address)}{token_hint()}")
     if tracking:
         print(f"  MLflow     {without_credentials(tracking)}")
     print(job)
@@ -95,13 +95,13 @@ def _tracking_variable(uri: str, storage: str) -> str:
 
 
 def _leaderboard(result: EndedSweep) -> str:
-    """A line with the link to the leaderboard in MLflow; empty if MLflow has not answered."""
+    """A line with the link to the leaderboard in MLflow; empty if no server shows it now."""
     from sweeps.messages.redaction import without_credentials
     from sweeps.tracking.address import is_server
-    from sweeps.tracking.view import LOCAL, leaderboard_link
+    from sweeps.tracking.view import LOCAL
 
-    if result.experiment_id is None:
+    board, uri = result.leaderboard, result.tracking_uri
+    if board is None or not (is_server(uri) or board.is_served(LOCAL)):
         return ""
-    uri = result.tracking_uri
     address = without_credentials(uri).rstrip("/") if is_server(uri) else LOCAL
-    return f"\n  leaderboard       {leaderboard_link(address, result.experiment_id)}"
+    return f"\n  leaderboard       {board.link(address)}"

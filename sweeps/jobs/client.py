@@ -94,14 +94,29 @@ def ask(address: str | None, call: str, longest: float | None = None) -> Any:
 
 def token_header() -> dict[str, str]:
     """The header with the token, as Ray's own client sends it; empty without a token."""
-    if os.environ.get("RAY_AUTH_MODE", "").lower() != "token":
+    if not _asks_for_token():
         return {}
     token = os.environ.get("RAY_AUTH_TOKEN")
     if not token:
-        path = os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token"
         with suppress(OSError):
-            token = Path(path).read_text(encoding="utf-8").strip()
+            token = _token_file().read_text(encoding="utf-8").strip()
     return {"Authorization": f"Bearer {token}"} if token else {}
+
+
+def token_hint() -> str:
+    """What a browser has to give to the dashboard, in brackets; empty without tokens."""
+    if not _asks_for_token():
+        return ""
+    place = "RAY_AUTH_TOKEN" if os.environ.get("RAY_AUTH_TOKEN") else str(_token_file())
+    return f" (asks for the token in {place})"
+
+
+def _asks_for_token() -> bool:
+    return os.environ.get("RAY_AUTH_MODE", "").lower() == "token"
+
+
+def _token_file() -> Path:
+    return Path(os.environ.get("RAY_AUTH_TOKEN_PATH") or Path.home() / ".ray" / "auth_token")
 
 
 @contextmanager

@@ -34,6 +34,7 @@ from sweeps.store.outcomes import complete
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.kept_address import tracking_uri_of
 from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.view import Leaderboard
 from sweeps.tracking.writer import MlflowWriter
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class EndedSweep:
         unsynced: Trials that are incomplete in MLflow, because it did not answer or their files are
             damaged.
         tracking_uri: MLflow's address.
-        experiment_id: MLflow's id of the experiment; None if MLflow has not answered.
+        leaderboard: Its page in MLflow; None if MLflow has not answered.
     """
 
     records: list[TrialRecord]
@@ -63,7 +64,7 @@ class EndedSweep:
     unsynced: int
     fault: str | None
     tracking_uri: str
-    experiment_id: str | None = None
+    leaderboard: Leaderboard | None = None
 
 
 def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSweep:
@@ -126,9 +127,7 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
     if sweep.tracking.register_model and not queue.cut_short and ending.ranking.chosen is not None:
         _register(running, ending.ranking, writer.fault)
     uri = tracking_uri_of(store, sweep.tracking.uri)
-    return EndedSweep(
-        queue.records, ending.result, unsynced, writer.fault, uri, mirror.experiment_id
-    )
+    return EndedSweep(queue.records, ending.result, unsynced, writer.fault, uri, mirror.leaderboard)
 
 
 def _stored_end(queue: TrialQueue, store: SweepStore) -> Ending:

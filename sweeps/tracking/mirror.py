@@ -45,7 +45,7 @@ from sweeps.tracking.run import (
 from sweeps.tracking.run_files import RunFiles
 from sweeps.tracking.sqlite import make_database
 from sweeps.tracking.sweep_run import SweepRun, log, missing
-from sweeps.tracking.view import TAG, leaderboard_view
+from sweeps.tracking.view import Leaderboard
 
 _RANKS = 500  # trials with a rank at most
 _SECONDS_BETWEEN_PROGRESS = 15.0
@@ -135,15 +135,17 @@ class Mirror:
             self._own = SweepRun(
                 client, self._experiment.experiment_id, self._plan, self._store, parent
             )
-            client.set_experiment_tag(
-                self._experiment.experiment_id, TAG, leaderboard_view(self._plan)
-            )
+            board = self.leaderboard
+            assert board is not None  # MLflow has just answered
+            client.set_experiment_tag(board.experiment_id, board.tag, board.view(self._plan))
         return self._own
 
     @property
-    def experiment_id(self) -> str | None:
-        """MLflow's id of the experiment; None until MLflow has answered."""
-        return self._experiment.experiment_id if self._own is not None else None
+    def leaderboard(self) -> Leaderboard | None:
+        """The sweep's page in MLflow; None until MLflow has answered."""
+        if self._own is None:
+            return None
+        return Leaderboard(self._experiment.experiment_id, self._plan.name, self._sweep_id)
 
     def show(self, record: TrialRecord) -> None:
         """Write what MLflow's table of runs shows: parameters, metrics and how the trial ended."""

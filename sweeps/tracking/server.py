@@ -23,10 +23,12 @@ from sweeps.tracking.address import (
 )
 from sweeps.tracking.experiment import our_experiments
 from sweeps.tracking.kept_address import follow_storage
+from sweeps.tracking.run import SWEEP
 from sweeps.tracking.sqlite import sqlite_path
-from sweeps.tracking.view import leaderboard_link
+from sweeps.tracking.view import Leaderboard
 
 _PATIENCE_SECONDS = 8.0
+_SWEEPS = 10  # of each experiment, whose links are printed
 
 
 def serve(storage: str, host: str, port: int) -> None:
@@ -108,5 +110,15 @@ def _end(server: subprocess.Popen[bytes]) -> None:
 
 
 def _print_links(uri: str, address: str) -> None:
-    for experiment in our_experiments(make_client(uri)):
-        print(f"  {experiment.name}  {leaderboard_link(address, experiment.experiment_id)}")
+    client = make_client(uri)
+    for experiment in our_experiments(client):
+        latest = client.search_runs(
+            [experiment.experiment_id],
+            "tags.role = 'sweep'",
+            max_results=_SWEEPS,
+            order_by=["attributes.start_time DESC"],
+        )
+        for run in latest:
+            name, sweep_id = run.data.tags[SWEEP], run.data.tags["calsweep.sweep_id"]
+            link = Leaderboard(experiment.experiment_id, name, sweep_id).link(address)
+            print(f"  {experiment.name}  {name}  {link}")

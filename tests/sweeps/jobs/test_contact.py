@@ -156,3 +156,17 @@ def test_commands_in_the_output_of_a_job_name_its_cluster(
     monkeypatch.setenv(SUBMITTED_TO, "http://127.0.0.1:8265")
     command = f"`calsweep resume birds --address http://127.0.0.1:8265 --storage {tmp_path}`"
     assert str(interrupted(store)) == f"interrupted; {command} continues it"
+
+
+def test_a_link_to_a_dashboard_names_its_token(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    assert client.token_hint() == ""
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    assert client.token_hint() == f" (asks for the token in {Path.home()}/.ray/auth_token)"
+    monkeypatch.setenv("RAY_AUTH_TOKEN_PATH", "/etc/token")
+    assert client.token_hint() == " (asks for the token in /etc/token)"
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "secret")
+    assert client.token_hint() == " (asks for the token in RAY_AUTH_TOKEN)"

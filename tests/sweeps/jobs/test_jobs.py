@@ -155,7 +155,7 @@ def test_a_sweep_is_submitted_stopped_and_resumed(cluster: RayCluster, workplace
         f"  output     calsweep logs {job} --follow --address {cluster.url}",
         f"  state      calsweep status {job} --address {cluster.url}",
         f"  stop       calsweep stop {job} --address {cluster.url}",
-        f"  dashboard  {cluster.url}/#/jobs/{job}",
+        f"  dashboard  {cluster.url}/#/jobs/{job} (asks for the token in RAY_AUTH_TOKEN)",
     ]
 
     sweep = SweepStore(store, "remote")

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+import threading
 import time
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -26,6 +28,7 @@ from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
 from sweeps.tracking.refusals import RunUnansweredError
 from sweeps.tracking.run import run_tags
+from sweeps.tracking.view import Leaderboard
 from tests.harness.database import empty_database
 from tests.harness.tracked import (
     client_of,
@@ -341,6 +344,53 @@ def test_the_parent_run_describes_the_sweep(storage: Path, written: list[TrialRe
     assert "focal γ=0.3" in page
     pictures = {a.path for a in client.list_artifacts(parent.info.run_id, "figures")}
     assert pictures == {"figures/curves.svg", "figures/error_against_objective.svg"}
+
+
+def test_each_sweep_on_the_same_data_has_its_own_leaderboard(fresh: Path) -> None:
+    boards = []
+    for name in ("first", "second"):
+        mirror = make_mirror(fresh, make_sweep(name), [], "d1" * 8)
+        assert mirror.leaderboard is None
+        mirror.connect()
+        boards.append(mirror.leaderboard)
+    first, second = boards
+    assert first is not None and second is not None
+    assert first.experiment_id == second.experiment_id
+    assert first.link("http://h") != second.link("http://h")
+    tags = client_of(fresh).get_experiment(first.experiment_id).tags
+    for board in (first, second):
+        view = json.loads(tags[board.tag])
+        assert board.tag.removeprefix("mlflow.sharedViewState.") in board.link("http://h")
+        assert f"= '{board.sweep_id}'" in view["searchFilter"]
+        assert view["selectedColumns"][:3] == [
+            *("tags.`rank`", "tags.`ECE scaled`", "tags.`test error`"),
+        ]
+        assert not {"params.`seed`", "duration"} & set(view["selectedColumns"])
+        assert view["columnOrder"][-1] == "duration"
+
+
+def test_a_link_is_printed_only_if_a_server_has_the_leaderboard() -> None:
+    board = Leaderboard("7", "birds", "d1" * 16)
+    asked: list[str] = []
+
+    class Server(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.path)
+            tag = board.tag if self.path.endswith("experiment_id=7") else "another"
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps({"experiment": {"tags": [{"key": tag}]}}).encode())
+
+        def log_message(self, *_: object) -> None: ...
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        address = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        assert board.is_served(address)
+        assert not replace(board, experiment_id="8").is_served(address)  # of another storage
+        server.shutdown()
+    assert len(asked) == 2
+    assert not board.is_served(address)
 
 
 def test_the_sweeps_own_run_ends_with_its_last_trial(fresh: Path) -> None:

@@ -58,7 +58,7 @@ def test_its_link_opens_on_the_ranked_leaderboard(served: Served, chromium: str)
         browser = playwright.chromium.launch(
             executable_path=chromium, args=["--no-sandbox", "--disable-background-networking"]
         )
-        page = browser.new_page(viewport={"width": 1440, "height": 1000})
+        page = browser.new_page(viewport={"width": 1200, "height": 1000})
         page.goto(link)
         page.get_by_text("error too high").first.wait_for(timeout=150_000)
         shown = page.locator(".ag-body-viewport [col-id='tags.`rank`']").all_inner_texts()
@@ -67,8 +67,10 @@ def test_its_link_opens_on_the_ranked_leaderboard(served: Served, chromium: str)
             *("–", "1", "1", "2", "2", "3"),
             *("error too high", "failed", "stopped"),
         ]
-        heads = " ".join(page.locator(".ag-header-cell").all_inner_texts())
-        assert "val ECE" in heads and "test error" in heads
+        heads = page.locator(".ag-header-cell[col-id^='tags.']").all_inner_texts()
+        assert [head.strip() for head in heads][:2] == ["rank", "ECE scaled"]
+        scaled = page.locator(".ag-header-cell[col-id='tags.`ECE scaled`']").bounding_box()
+        assert scaled is not None and scaled["x"] + scaled["width"] < 1200
         browser.close()
 
 
