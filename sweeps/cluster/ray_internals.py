@@ -249,8 +249,8 @@ def workers_forked(launcher: str = forked_workers.__file__) -> Iterator[None]:
 
 
 _AGENT = "--dashboard_agent_command="
-_NO_AGENT = f"{_AGENT}sh -c 'while kill -0 $PPID; do sleep 1; done'"
-"""A raylet ends if its agent does, so this one waits for the raylet's end."""
+_NO_AGENT = f"{_AGENT}sh -c 'trap : INT HUP; while kill -0 $PPID; do sleep 1; done'"
+"""A raylet ends if its agent does, so this one waits for the raylet's end, also after Ctrl-C."""
 
 
 @contextmanager
