@@ -64,7 +64,10 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
     if sweep.trainable is None:
         sweep = _completed(sweep, dataset)
         stages, workers = sweep.stages, sweep.scaling.num_workers
-        faults = _model_faults(sweep.model, dataset) + _recipe_faults(stages, workers, dataset)
+        checkpoint = sweep.encoder.checkpoint if sweep.encoder is not None else None
+        faults = _model_faults(sweep.model, checkpoint, dataset) + _recipe_faults(
+            stages, workers, dataset
+        )
         faults += _weight_faults(stages, dataset) + _soft_label_faults(stages, dataset)
     faults += _task_faults(sweep, dataset)
     try:
@@ -227,11 +230,12 @@ def _refused(
     ]
 
 
-def _model_faults(model: ModelSection, dataset: Dataset) -> list[str]:
-    """Faults of the model, which is built once, as in a trial."""
+def _model_faults(model: ModelSection, checkpoint: str | None, dataset: Dataset) -> list[str]:
+    """Faults of the model, which is built once, as in a trial, and of its encoder's weights."""
     import torch
 
     from trainables.models import check_model_fits, check_model_options, model_for, without_weights
+    from trainables.trials.two_stage import load_encoder_weights as load_weights
 
     name, options = model.name, model.options
     in_file = isinstance(options.get("pretrained"), str)
@@ -240,10 +244,10 @@ def _model_faults(model: ModelSection, dataset: Dataset) -> list[str]:
         check_model_fits(name, dataset.samples)
         with torch.random.fork_rng(devices=[]):
             # The workers download pretrained weights.
-            model_for(dataset, name, options if in_file else without_weights(name, options))
+            built = model_for(dataset, name, options if in_file else without_weights(name, options))
     except (ValueError, TypeError, OSError) as error:
         return [f"model: {error}"]
-    return []
+    return [] if checkpoint is None else fault_of("encoder.", load_weights, built, checkpoint)
 
 
 def _mixing_faults(last: Stage, dataset: Dataset) -> list[str]:

@@ -45,6 +45,9 @@ def with_absolute_paths(sweep: SweepFile) -> SweepFile:
             }
         ),
     }
+    if sweep.encoder is not None and sweep.encoder.checkpoint is not None:
+        place = _option(sweep.encoder.checkpoint, "root")
+        update["encoder"] = sweep.encoder.model_copy(update={"checkpoint": place})
     if sweep.trainable is not None:
         update["trainable"] = _absolute(sweep.trainable)
     return sweep.model_copy(update=update)

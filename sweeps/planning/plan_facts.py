@@ -222,13 +222,20 @@ def _encoder_facts(plan: Plan) -> dict[str, str]:
     encoder = plan.sweep.encoder
     if encoder is None:
         return {}
+    head = f"{'an' if encoder.head.kind == 'mlp' else 'a'} {encoder.head.kind} head"
+    if encoder.frozen:
+        weights = f" with the weights of {encoder.checkpoint}" if encoder.checkpoint else ""
+        return {
+            "encoder": f"the network{weights}, not trained; its features are computed once, and "
+            f"the trials train {head} on them"
+        }
     loss, epochs = encoder.loss, encoder.training.epochs
     given = format_hyperparameters(loss.hyperparameters) if loss.hyperparameters else ""
     name = " ".join(part for part in (loss.name, given) if part)
     seeds = len(plan.seeds)
     return {
         "encoder": f"{name}, {counted(epochs, 'epoch')}, trained once for each of "
-        f"{counted(seeds, 'seed')} and frozen; the trials train a linear head on its features"
+        f"{counted(seeds, 'seed')} and frozen; the trials train {head} on its features"
     }
 
 

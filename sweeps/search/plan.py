@@ -75,8 +75,7 @@ class Plan:
     @property
     def most_trials(self) -> int:
         """The total number of trials, if every finalist passes the guard."""
-        encoders = len(self.seeds) if self.sweep.encoder else 0
-        return self.settings + self.again + encoders
+        return self.settings + self.again + self._most_encoders
 
     @property
     def pilot_epochs(self) -> int:
@@ -90,8 +89,14 @@ class Plan:
         if self.search.max_epochs is not None:
             found = min(found, self.search.max_epochs)
         if self.sweep.encoder:
-            found += len(self.seeds) * self.sweep.encoder.training.epochs
+            found += self._most_encoders * self.sweep.encoder.training.epochs
         return found
+
+    @property
+    def _most_encoders(self) -> int:
+        """The number of encoders, if all seeds are used; a frozen one is that of all seeds."""
+        encoder = self.sweep.encoder
+        return 0 if encoder is None else 1 if encoder.frozen else len(self.seeds)
 
     @property
     def is_complete(self) -> bool:

@@ -154,13 +154,13 @@ class TrialQueue:
                 "encoder", self._encoders.setting, self._encoders.untrained.popleft()
             )
         seed = self.plan.search.seed
-        if seed not in self._encoders.ready:
+        if not self._encoders.is_ready(seed):
             return None
         if not self._search_is_over:
             return self._start(*self._suggestions.next(self._next_number, self._searched), seed)
         self.advance()
         remaining = self._remaining_finals
-        if not remaining or remaining[0][1] not in self._encoders.ready:
+        if not remaining or not self._encoders.is_ready(remaining[0][1]):
             return None
         return self._start("finalist", *remaining[0])
 
@@ -338,7 +338,7 @@ class TrialQueue:
         """Decide what follows: the finalists after the search, their further seeds after these."""
         if self._unfinished or self._encoders.untrained or self._search_is_running:
             return
-        if self.plan.search.seed not in self._encoders.ready or not self._search_is_over:
+        if not self._encoders.is_ready(self.plan.search.seed) or not self._search_is_over:
             return
         if self._finals.decide(self._searched) and len(self._searched) < self._suggestions.most:
             in_vain = self._lacking is None and self._suggestions.gain_nothing(self._searched)

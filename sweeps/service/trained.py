@@ -97,7 +97,7 @@ def load_trained(sweep: StoredSweep, dataset: Dataset, record: TrialRecord) -> C
             record.config,
             folder,
             record.outcome["temperature"],
-            None if encoder is None else encoder.uri,
+            encoder,
         )
     except (FileNotFoundError, ValueError) as error:
         raise UserError(f"{record.label}: its weights cannot be loaded: {error}") from None

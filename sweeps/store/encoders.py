@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sweeps.search.plan import Plan
@@ -33,7 +34,14 @@ def encoder_setup(plan: Plan, store: SweepStore, dataset: Data) -> EncoderSetup 
     own = store.folder / _OWN
     shared = Folder(store.storage) / "encoders" / _kept_name(plan, store.folder, dataset)
     uri = own.uri if own.exists() else shared.uri
-    return EncoderSetup(training=plan.sweep.encoder.training.config(), uri=uri)
+    encoder = plan.sweep.encoder
+    return EncoderSetup(
+        training=encoder.training.config(),
+        uri=uri,
+        frozen=encoder.frozen,
+        checkpoint=encoder.checkpoint,
+        head=encoder.head.config(),
+    )
 
 
 def usable_encoders(
@@ -55,7 +63,7 @@ def _lasting_fault(plan: Plan, setup: EncoderSetup) -> OSError | None:
     """Why encoders cannot be read or written there, if waiting does not help."""
     folder = Folder(setup.uri)
     try:
-        if trained_encoders(plan, setup) != frozenset(plan.seeds):
+        if trained_encoders(plan, setup) != frozenset(map(setup.seed_of, plan.seeds)):
             folder.write(".calsweep-write-test", b"")
             folder.delete(".calsweep-write-test")
     except _LASTING as error:
@@ -80,7 +88,8 @@ def _name(plan: Plan, dataset: Data) -> str:
         "modules": own_modules((plan.sweep.model.name, plan.sweep.encoder.loss.name)),
         "dataset": dataset.digest(),
         "model": plan.sweep.model.model_dump(),
-        "encoder": plan.sweep.encoder.model_dump(mode="json"),
+        "encoder": plan.sweep.encoder.model_dump(mode="json", exclude={"head"}),
+        "checkpoint": _digest_of_checkpoint(plan.sweep.encoder.checkpoint),
         "num_workers": plan.sweep.scaling.num_workers,
     }
     text = json.dumps(made_of, sort_keys=True, default=str)
@@ -94,4 +103,9 @@ def trained_encoders(plan: Plan, setup: EncoderSetup | None) -> frozenset[int]:
         return frozenset()
     from trainables.trials.two_stage import encoder_folder, is_trained
 
-    return frozenset(seed for seed in plan.seeds if is_trained(encoder_folder(setup.uri, seed)))
+    needed = dict.fromkeys(map(setup.seed_of, plan.seeds))
+    return frozenset(seed for seed in needed if is_trained(encoder_folder(setup.uri, seed)))
+
+
+def _digest_of_checkpoint(path: str | None) -> str | None:
+    return None if path is None else digest_of(Path(path).read_bytes())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Final, Literal, NamedTuple
 
 from pydantic import Field, Strict, ValidationError, model_validator
 
@@ -34,6 +34,10 @@ class Stage(NamedTuple):
     recipe: TrainingSection
     losses_key: str
     losses: tuple[str, ...]
+
+
+_OF_FROZEN: Final = {"frozen", "checkpoint", "head"}
+"""Keys of ``model`` that are short for those of ``encoder``."""
 
 
 class SweepFile(Section):
@@ -79,6 +83,23 @@ class SweepFile(Section):
 
     @model_validator(mode="before")
     @classmethod
+    def _frozen_models_are_encoders(cls, values: Any) -> Any:
+        """``model: {frozen: true, checkpoint: …, head: …}`` is short for keys of ``encoder``."""
+        model = values.get("model") if isinstance(values, dict) else None
+        if not isinstance(model, dict) or not (given := set(model) & _OF_FROZEN):
+            return values
+        if model.get("frozen") is not True:
+            raise ValueError(
+                f"model.{min(given)} needs model.frozen = true, got {model.get('frozen')!r}"
+            )
+        if values.get("encoder") is not None:
+            raise ValueError("model.frozen is short for encoder.frozen; leave one of them")
+        encoder = {key: model[key] for key in given}
+        rest = {key: value for key, value in model.items() if key not in given}
+        return {**values, "model": rest, "encoder": encoder}
+
+    @model_validator(mode="before")
+    @classmethod
     def _guided_trials_are_few(cls, values: Any) -> Any:
         """A guided search has few trials of a loss, so ASHA has nothing to compare."""
         sections = dict(values) if isinstance(values, dict) else {}
@@ -119,7 +140,7 @@ class SweepFile(Section):
         """The training of the classifier, and that of its encoder if there is one."""
         losses = tuple(section.name for section in self.losses)
         stages = [Stage("training", self.training, "losses", losses)]
-        if self.encoder:
+        if self.encoder and not self.encoder.frozen:
             own = (self.encoder.loss.name,)
             stages.append(Stage("encoder.training", self.encoder.training, "encoder.loss", own))
         return tuple(stages)
@@ -131,8 +152,10 @@ class SweepFile(Section):
 
     @property
     def model_label(self) -> str:
-        """The model's label in MLflow: its name, and the loss of its encoder."""
-        return self.trained.name + (f"+{self.encoder.loss.name}" if self.encoder else "")
+        """The model's label in MLflow: its name, and the loss of its encoder or ``frozen``."""
+        if self.encoder is None:
+            return self.trained.name
+        return f"{self.trained.name}+{'frozen' if self.encoder.frozen else self.encoder.loss.name}"
 
     @property
     def objectives(self) -> tuple[str, ...]:
@@ -188,6 +211,11 @@ def _disagreements(sweep: SweepFile) -> Iterator[str]:
     if sweep.trainable is not None:
         yield from _faults_beside_own_loop(sweep, sweep.trainable)
     if sweep.encoder is not None:
+        if sweep.encoder.frozen and sweep.training.augmentation not in (None, "none"):
+            yield (
+                f"training.augmentation = {sweep.training.augmentation} is not allowed with a "
+                "frozen network, whose features are computed once; allowed: none"
+            )
         given = {f"{stage.key}.patience": stage.recipe.patience for stage in sweep.stages}
         given["evaluation"] = len(sweep.evaluation.sets) or None
         besides = [key for key, value in given.items() if value is not None]

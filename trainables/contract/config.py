@@ -99,16 +99,42 @@ class TrainingConfig:
 
 
 @dataclass(frozen=True)
+class HeadConfig:
+    """The second of two stages: the head on the encoder's features.
+
+    Attributes:
+        kind: ``linear``, or ``mlp`` with one hidden layer.
+        width: Width of the hidden layer.
+        dropout: Probability of dropping an input of the last layer.
+    """
+
+    kind: Literal["linear", "mlp"] = "linear"
+    width: Annotated[int, Range(1, 1_000_000)] = 256
+    dropout: Annotated[float, Range(0, 1, open_high=True)] = 0.0
+
+
+@dataclass(frozen=True)
 class EncoderSetup:
-    """The first of two stages (RefCal): an encoder that is trained once per seed.
+    """The first of two stages: an encoder that is trained once per seed, or stays as it is.
 
     Attributes:
         training: Training configuration of the encoder.
-        uri: Folder (path or URI) of the trained encoders, with one subfolder per seed.
+        uri: Folder (path or URI) of the encoders, with one subfolder per seed.
+        frozen: Whether it is not trained. All seeds then share the encoder of seed 0, and heads
+            standardise its features; else they scale them to unit length, like RefCal.
+        checkpoint: File of its weights, or None.
+        head: The heads on its features.
     """
 
     training: TrainingConfig
     uri: str
+    frozen: bool = False
+    checkpoint: str | None = None
+    head: HeadConfig = HeadConfig()
+
+    def seed_of(self, seed: int) -> int:
+        """The seed of the encoder that a head with this seed uses."""
+        return 0 if self.frozen else seed
 
 
 @dataclass(frozen=True)

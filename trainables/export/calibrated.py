@@ -10,7 +10,7 @@ import pyarrow as pa
 import torch
 from torch import Tensor, nn
 
-from trainables.contract.config import trial_setting
+from trainables.contract.config import EncoderSetup, trial_setting
 from trainables.contract.report import TrialConfig
 from trainables.data.core.base import Dataset
 from trainables.data.core.samples import Samples
@@ -152,12 +152,12 @@ def load_calibrated(
     config: TrialConfig,
     folder: Folder,
     temperature: float,
-    encoders: str | None = None,
+    encoder: EncoderSetup | None = None,
 ) -> CalibratedClassifier:
     """The classifier that a trial trained on this dataset.
 
-    ``model`` is its name and options; ``encoders`` the folder of the encoders, if the trial trained
-    a linear head on one. Raises ``FileNotFoundError`` without checkpoint or encoder, ``ValueError``
+    ``model`` is its name and options; ``encoder`` is given if the trial trained a head on
+    one. Raises ``FileNotFoundError`` without checkpoint or encoder, ``ValueError``
     if the encoder is damaged.
     """
     name, options = model
@@ -169,15 +169,12 @@ def load_calibrated(
         # The weights are in the checkpoint.
         network = model_for(dataset, name, without_weights(name, options))
     weights = state["trainer"]["model"]
-    if encoders is None:
+    if encoder is None:
         network.load_state_dict(weights)
     else:
-        trained = two_stage.load_encoder(two_stage.encoder_folder(encoders, config.seed))
-        network.encoder.load_state_dict(trained)
-        network = two_stage.whole(network)
-        network.head.load_state_dict(
-            {key: weights[f"head.{key}"] for key in network.head.state_dict()}
-        )
+        of_seed = two_stage.encoder_folder(encoder.uri, encoder.seed_of(config.seed))
+        network.encoder.load_state_dict(two_stage.load_encoder(of_seed))
+        network = two_stage.whole(network, encoder, weights)
     names = dataset.task.names or dataset.classes
     return CalibratedClassifier(network, dataset.samples, temperature, names, dataset.task)
 

@@ -42,8 +42,9 @@ class DualFocal(PerSampleLoss):
     def __init__(self, num_classes: int, gamma: float = 5.0, dual: float | str = "largest") -> None:
         super().__init__(num_classes)
         self.gamma = self.check("gamma", gamma)
-        named = isinstance(dual, str)
-        self.dual = check_choice("dual", dual, DUALS) if named else self.check("dual", dual)
+        self.dual = (
+            check_choice("dual", dual, DUALS) if isinstance(dual, str) else self.check("dual", dual)
+        )
 
     def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
         log_probs = logits.log_softmax(1)

@@ -25,7 +25,8 @@ def make_run(
         return LoopRun(dataset, setup, config, device)
     if setup.encoder is None:
         return TrialRun(dataset, setup, config, device)
-    kind = EncoderRun if config.role == "encoder" else HeadRun
+    of_encoder = FrozenRun if setup.encoder.frozen else EncoderRun
+    kind = of_encoder if config.role == "encoder" else HeadRun
     return kind(dataset, setup, config, device)
 
 
@@ -40,23 +41,45 @@ class EncoderRun(TrialRun):
             frozen = two_stage.frozen_features(trainer)
             folder = two_stage.encoder_folder(_encoder(self.setup).uri, self.config.seed)
             encoder = trainer.model.encoder
-            self._unsaved.append(partial(two_stage.save_encoder, folder, encoder, frozen))
+            save = partial(two_stage.save_encoder, folder, encoder, frozen)
+            self._unsaved.append(save)
         return {}
 
 
+class FrozenRun(EncoderRun):
+    """Keeps a network that is not trained, with its features in half precision."""
+
+    def _make_model(self) -> Classifier:
+        model = super()._make_model()
+        if (path := _encoder(self.setup).checkpoint) is not None:
+            two_stage.load_encoder_weights(model, path)
+        return model
+
+    def _train_epoch(self) -> None:
+        trainer = self._trainer
+        assert trainer is not None
+        frozen = two_stage.frozen_features(trainer)
+        folder = two_stage.encoder_folder(_encoder(self.setup).uri, self.config.seed)
+        save = partial(two_stage.save_encoder, folder, trainer.model.encoder, frozen, np.float16)
+        self._unsaved.append(save)
+        trainer.epoch = self.training.epochs
+        self._keep(self._entry(trainer.epoch), {"trainer": trainer.state_dict()})
+
+
 class HeadRun(TrialRun):
-    """The second of two stages: trains a linear head on the frozen encoder of its seed."""
+    """The second of two stages: trains a head on the frozen encoder of its seed."""
 
     def _recipe(self) -> TrainingConfig:
         return replace(self.setup.training, augmentation="none")
 
     def _read(self) -> None:
         super()._read()
-        folder = two_stage.encoder_folder(_encoder(self.setup).uri, self.config.seed)
+        encoder = _encoder(self.setup)
+        folder = two_stage.encoder_folder(encoder.uri, encoder.seed_of(self.config.seed))
         self.data = two_stage.with_features(self.dataset, _features(folder))
 
     def _make_model(self) -> Classifier:
-        return two_stage.linear_head(self.dataset)
+        return two_stage.head_for(self.dataset, _encoder(self.setup))
 
 
 def _encoder(setup: TrialSetup) -> EncoderSetup:
@@ -66,5 +89,8 @@ def _encoder(setup: TrialSetup) -> EncoderSetup:
 
 @lru_cache(maxsize=2)
 def _features(folder: Folder) -> dict[str, np.ndarray]:
-    """The encoder's features, cached for the next trial of this process."""
-    return two_stage.load_features(folder)
+    """The encoder's features as float32, cached for the next trial of this process."""
+    return {
+        split: features.astype(np.float32, copy=False)
+        for split, features in two_stage.load_features(folder).items()
+    }

@@ -1,13 +1,15 @@
-"""The two stages of RefCal: train and freeze an encoder, then train a linear head on its features.
+"""Two stages: an encoder, which is trained or stays as it is, then heads on its features.
 
-The paper (Hebbalaguppe et al., section 4) calls them refinement and calibration. The features of
-all splits are computed once, without augmentation, so training a head takes seconds. The head
-normalises them to unit length, like the supervised contrastive loss.
+RefCal (Hebbalaguppe et al., section 4) calls them refinement and calibration. The features of all
+splits are computed once, without augmentation, so training a head takes seconds. A head on a
+trained encoder scales them to unit length, like the supervised contrastive loss; a head on a frozen
+network standardises them.
 """
 
 import hashlib
 import io
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -16,11 +18,13 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from trainables.contract.config import EncoderSetup, HeadConfig
 from trainables.data.core.base import Dataset
 from trainables.data.kinds.samples import Arrays
 from trainables.engine.training import Trainer
 from trainables.files.storage import Folder, digest_of, new_digest
 from trainables.models import Classifier
+from trainables.plugins.arguments import few, first_line
 
 SPLITS: Final = ("train", "validation", "test")
 _INDEX: Final = "encoder.json"  # written last: an encoder that has it is complete
@@ -34,6 +38,27 @@ class UnitLength(nn.Module):
         return nn.functional.normalize(inputs.flatten(1), dim=1)
 
 
+class Standardised(nn.Module):
+    """Subtracts from (N, D) the mean of each feature and divides by its standard deviation.
+
+    Attributes:
+        mean: Buffer (D,).
+        std: Buffer (D,); 1 for a constant feature.
+    """
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, mean: Tensor, std: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+        self.register_buffer("std", std)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        """Returns (N, D)."""
+        return (inputs - self.mean) / self.std
+
+
 def frozen_features(trainer: Trainer) -> Dataset:
     """The trainer's dataset with encoder features instead of images."""
     dataset = trainer.dataset
@@ -42,19 +67,75 @@ def frozen_features(trainer: Trainer) -> Dataset:
 
 
 def with_features(dataset: Dataset, features: dict[str, np.ndarray]) -> Dataset:
-    """The dataset with features (N, D), float32, instead of images in each split."""
-    splits = {name: replace(getattr(dataset, name), inputs=x) for name, x in features.items()}
+    """The dataset with features (N, D), as float32, instead of its samples in each split."""
+    splits = {
+        name: replace(getattr(dataset, name), inputs=x.astype(np.float32, copy=False))
+        for name, x in features.items()
+    }
     return replace(dataset, **splits, samples=Arrays.unscaled(features["train"].shape[1:]))
 
 
-def linear_head(dataset: Dataset) -> Classifier:
-    """A linear classifier on features scaled to unit length, with new random weights."""
-    return Classifier(UnitLength(), nn.Linear(dataset.input_shape[0], dataset.num_outputs))
+def head_for(dataset: Dataset, setup: EncoderSetup) -> Classifier:
+    """A head with new random weights for a dataset of features."""
+    features: Any = dataset.train.inputs
+    body: list[nn.Module] = [UnitLength()]
+    if setup.frozen:
+        mean, std = features.mean(0, dtype=np.float64), features.std(0, dtype=np.float64)
+        spread = torch.from_numpy(np.where(std > 0, std, 1)).float()
+        body = [Standardised(torch.from_numpy(mean).float(), spread)]
+    return _head(body, dataset.input_shape[0], dataset.num_outputs, setup.head)
 
 
-def whole(network: Classifier) -> Classifier:
-    """Both stages as one network; the head has its initial weights."""
-    return Classifier(nn.Sequential(network.encoder, UnitLength()), network.head)
+def whole(network: Classifier, setup: EncoderSetup, weights: dict[str, Tensor]) -> Classifier:
+    """Both stages as one network, with these weights of the head."""
+    size = network.head.in_features
+    body: list[nn.Module] = [UnitLength()]
+    if setup.frozen:
+        body = [Standardised(torch.zeros(size), torch.ones(size))]
+    head = _head(body, size, network.head.out_features, setup.head)
+    head.load_state_dict(weights)
+    return Classifier(nn.Sequential(network.encoder, head.encoder), head.head)
+
+
+def _head(body: list[nn.Module], size: int, outputs: int, config: HeadConfig) -> Classifier:
+    if config.kind == "mlp":
+        body += [nn.Linear(size, config.width), nn.ReLU()]
+        size = config.width
+    if config.dropout:
+        body.append(nn.Dropout(config.dropout))
+    # A single module keeps the names of the weights that older trials stored.
+    encoder = body[0] if len(body) == 1 else nn.Sequential(*body)
+    return Classifier(encoder, nn.Linear(size, outputs))
+
+
+def load_encoder_weights(network: Classifier, path: str) -> None:
+    """Loads weights of the encoder, in the file of a whole network or of an encoder alone.
+
+    Args:
+        network: The network to change.
+        path: ``.safetensors``, or a state dict of PyTorch, which is read without unpickling code.
+
+    Raises:
+        ValueError: The file cannot be read, or lacks weights of the encoder.
+    """
+    try:
+        if path.endswith(".safetensors"):
+            from safetensors.torch import load_file
+
+            weights = load_file(path)
+        else:
+            weights = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:  # of the file system, of torch or of safetensors
+        raise ValueError(f"checkpoint = {path} cannot be read: {first_line(error)}") from error
+    if not isinstance(weights, dict):
+        raise ValueError(f"checkpoint = {path} holds {type(weights).__name__}, not a state dict")
+    inner = {k.removeprefix("encoder."): v for k, v in weights.items() if k.startswith("encoder.")}
+    found = network.encoder.load_state_dict(inner or weights, strict=False)
+    if found.missing_keys:
+        raise ValueError(
+            f"checkpoint = {path} lacks {few(found.missing_keys)} of the network "
+            f"(it has {few(list(weights))})"
+        )
 
 
 def encoder_folder(uri: str, seed: int) -> Folder:
@@ -75,8 +156,13 @@ def encoder_file(folder: Folder, name: str) -> str:
     return _with_digest(name, _complete_index(folder)[name])
 
 
-def save_encoder(folder: Folder, encoder: nn.Module, frozen: Dataset) -> None:
-    """Writes the weights of a trained encoder and its features of the dataset.
+def save_encoder(
+    folder: Folder,
+    encoder: nn.Module,
+    frozen: Dataset,
+    precision: type[np.floating[Any]] = np.float32,
+) -> None:
+    """Writes the weights of an encoder and its features of the dataset, in this precision.
 
     It writes the files of :func:`encoder_file`, and finally ``encoder.json`` with their digests.
     Several sweeps may train the same encoder concurrently; the first complete one is kept. If two
@@ -85,7 +171,7 @@ def save_encoder(folder: Folder, encoder: nn.Module, frozen: Dataset) -> None:
     if is_trained(folder):
         return
     digests = {}
-    for name, data in _files(encoder, frozen):
+    for name, data in _files(encoder, frozen, precision):
         digests[name] = digest_of(data)
         folder.write(_with_digest(name, digests[name]), data)
     if not is_trained(folder):
@@ -105,7 +191,7 @@ def load_encoder(folder: Folder) -> dict[str, Tensor]:
 
 
 def load_features(folder: Folder) -> dict[str, np.ndarray]:
-    """The features in the folder of a trained encoder, (N, D) float32 for each split.
+    """The features in the folder of an encoder, (N, D) float32 or float16 for each split.
 
     Local files are memory-mapped, so the trials of a node share them. Errors: see
     :func:`load_encoder`.
@@ -138,13 +224,15 @@ def _complete_index(folder: Folder) -> dict[str, str]:
     return index
 
 
-def _files(encoder: nn.Module, frozen: Dataset) -> Any:
+def _files(
+    encoder: nn.Module, frozen: Dataset, precision: type[np.floating[Any]]
+) -> Iterator[tuple[str, bytes]]:
     buffer = io.BytesIO()
     torch.save(encoder.state_dict(), buffer)
     yield "encoder.pt", buffer.getvalue()
     for split in SPLITS:
         buffer = io.BytesIO()
-        np.save(buffer, getattr(frozen, split).inputs)
+        np.save(buffer, getattr(frozen, split).inputs.astype(precision, copy=False))
         yield f"features_{split}.npy", buffer.getvalue()
 
 

@@ -15,7 +15,7 @@ from pydantic import (
 from sweeps.sweep_file.sections.fields import NamedSection, Section
 from sweeps.sweep_file.sections.losses import LossSection
 from sweeps.sweep_file.yaml_text import shortened
-from trainables.contract.config import LARGEST, Epochs, TrainingConfig
+from trainables.contract.config import LARGEST, Epochs, HeadConfig, TrainingConfig
 
 DEFAULT_MODEL: Final = "default"
 """The name of the default model for the kind of data."""
@@ -103,19 +103,77 @@ class TrainingSection(Section, TrainingConfig):  # type: ignore[misc]  # frozen 
         return TrainingConfig(**{k: v for k, v in self.model_dump().items() if k != "patience"})
 
 
-class EncoderSection(Section):
-    """``encoder``: the first of two training stages (RefCal), with its loss and recipe.
+class HeadSection(Section, HeadConfig):  # type: ignore[misc]  # frozen as well
+    """``encoder.head``: what the trials train on the features of an encoder.
 
-    One encoder per seed is trained and frozen. The trials then train a linear head on its features
-    with the recipe of ``training``.
+    Attributes:
+        kind: ``linear``, or ``mlp`` with one hidden layer.
+        width: Width of the hidden layer.
+        dropout: Probability of dropping an input of the last layer.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _kind_alone(cls, value: Any) -> Any:
+        """``mlp`` is short for ``{kind: mlp}``."""
+        return {"kind": value} if isinstance(value, str) else value
+
+    def config(self) -> HeadConfig:
+        """The head as the plain object that workers read."""
+        return HeadConfig(**self.model_dump())
+
+
+class EncoderSection(Section):
+    """``encoder``: the first of two stages, a network whose features the trials classify.
+
+    One encoder per seed is trained (RefCal), or the network stays as it is (``frozen``). Its
+    features are computed once and stored. The trials then train a head on them with the recipe of
+    ``training``. ``model: {frozen: true, head: mlp}`` is short for these keys.
 
     Attributes:
         loss: Loss of the encoder.
-        training: Recipe of the encoder.
+        training: Recipe of the encoder; ``epochs: 0`` is the same as ``frozen``.
+        frozen: Whether the network is not trained: published weights (``pretrained`` of the model),
+            or those of ``checkpoint``.
+        checkpoint: File of the network's weights, ``.safetensors`` or a state dict of PyTorch.
+        head: The heads that the trials train.
     """
 
     loss: LossSection = LossSection(name="supcon")
     training: TrainingSection = TrainingSection()
+    frozen: bool = False
+    checkpoint: str | None = None
+    head: HeadSection = HeadSection()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _no_epochs_are_frozen(cls, value: Any) -> Any:
+        if not isinstance(value, dict):
+            return value
+        training = value.get("training")
+        if isinstance(training, dict) and training.get("epochs") == 0:
+            training = {key: each for key, each in training.items() if key != "epochs"}
+            value = {**value, "training": training, "frozen": value.get("frozen", True)}
+        if value.get("frozen") is True and not value.get("training"):
+            plain = {"loss": {"name": "cross_entropy"}, "training": {"epochs": 1}}
+            value = {**plain, **value, "training": plain["training"]}
+        return value
+
+    @model_validator(mode="after")
+    def _a_frozen_one_is_not_trained(self) -> EncoderSection:
+        if self.frozen:
+            given = self.training.model_dump()
+            if extra := [key for key in given if (key, given[key]) != ("epochs", 1)]:
+                raise ValueError(
+                    f"training.{extra[0]} is not allowed with frozen = true, as the network is not "
+                    "trained; leave encoder.training out"
+                )
+        elif self.checkpoint is not None:
+            raise ValueError(
+                f"checkpoint = {self.checkpoint} is not allowed with frozen = false; give frozen: "
+                "true, or the weights as an option of the model"
+            )
+        return self
 
     @model_validator(mode="after")
     def _nothing_is_searched_or_validated(self) -> EncoderSection:

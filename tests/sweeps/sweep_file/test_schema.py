@@ -57,6 +57,23 @@ def test_what_is_merged_in_gives_way_to_what_is_written(tmp_path: Path) -> None:
     assert (sweep.training.epochs, sweep.training.lr, sweep.training.momentum) == (9, 0.5, 0.5)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "model: {name: mlp, frozen: true, checkpoint: a.pt, head: mlp}\n",
+        "model: mlp\nencoder: {frozen: true, checkpoint: a.pt, head: {kind: mlp}}\n",
+        "model: mlp\nencoder: {training: {epochs: 0}, checkpoint: a.pt, head: mlp}\n",
+    ],
+)
+def test_a_frozen_network_is_an_encoder_without_epochs(tmp_path: Path, text: str) -> None:
+    sweep = load(tmp_path, f"name: small\ndataset: digits\nlosses: [focal]\n{text}")
+    assert sweep.model.options == {}
+    assert sweep.encoder is not None and sweep.encoder.frozen
+    assert (sweep.encoder.checkpoint, sweep.encoder.head.kind) == ("a.pt", "mlp")
+    assert sweep.model_label == "mlp+frozen"
+    assert load(tmp_path, dump_sweep(sweep)) == sweep
+
+
 def test_a_fault_that_is_merged_in_is_reported_where_it_is_written(tmp_path: Path) -> None:
     text = "losses: [focal]\nencoder: {training: &base {lr: -1}}\ntraining: {<<: *base}\n"
     with pytest.raises(UserError) as caught:
@@ -211,6 +228,27 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
             HEAD + "losses: [focal]\nencoder: {training: {batch_size: 3}}\n"
             "scaling: {num_workers: 4}\n",
             r"encoder.training.batch_size = 3 is not allowed .*; allowed: 4 or more",
+        ),
+        (
+            "name: a\ndataset: digits\nlosses: [focal]\nmodel: {name: mlp, head: mlp}\n",
+            r"model.head needs model.frozen = true, got None",
+        ),
+        (
+            "name: a\ndataset: digits\nlosses: [focal]\n"
+            "model: {name: mlp, frozen: true}\nencoder: {}\n",
+            r"model.frozen is short for encoder.frozen; leave one of them",
+        ),
+        (
+            HEAD + "losses: [focal]\nencoder: {frozen: true, training: {lr: 1.0}}\n",
+            r"training.lr is not allowed with frozen = true",
+        ),
+        (
+            HEAD + "losses: [focal]\nencoder: {checkpoint: a.pt}\n",
+            r"checkpoint = a.pt is not allowed with frozen = false",
+        ),
+        (
+            HEAD + "losses: [focal]\nencoder: {frozen: true}\ntraining: {augmentation: crop}\n",
+            r"training.augmentation = crop is not allowed .*; allowed: none",
         ),
         (
             HEAD + "losses: [focal]\nencoder: {training: {schedule: plateau}}\n",

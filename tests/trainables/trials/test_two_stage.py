@@ -1,5 +1,6 @@
 """RefCal: an encoder is trained once, then heads on its frozen features."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from trainables.contract.config import EncoderSetup, TrainingConfig, TrialSetup
+from trainables.contract.config import EncoderSetup, HeadConfig, TrainingConfig, TrialSetup
 from trainables.contract.report import Progressed, TrialConfig, Waiting
 from trainables.contract.setting import Setting
 from trainables.data import load_dataset
@@ -26,9 +27,10 @@ from trainables.trials.two_stage import (
     encoder_file,
     encoder_folder,
     frozen_features,
+    head_for,
     is_trained,
-    linear_head,
     load_encoder,
+    load_encoder_weights,
     load_features,
     save_encoder,
 )
@@ -124,7 +126,9 @@ def test_both_stages_together_predict_what_the_head_did(
         torch.load(path_of(folder_of(setup), "encoder.pt"), weights_only=True)
     )
     head = next((folder / "trials/00002/checkpoints").glob("epoch_000006*"))
-    classifier = linear_head(frozen := frozen_features(trainer_of(digits, model)))
+    assert setup.encoder is not None
+    frozen = frozen_features(trainer_of(digits, model))
+    classifier = head_for(frozen, setup.encoder)
     classifier.load_state_dict(torch.load(head, weights_only=True)["trainer"]["model"])
     whole = Classifier(nn.Sequential(model.encoder, UnitLength()), classifier.head)
     trainer = trainer_of(digits, whole)
@@ -292,11 +296,68 @@ def test_the_calibrated_classifier_is_both_stages_and_the_temperature(
     trial = Folder(str(folder / "trials/00003"))
     assert setup.encoder is not None
     model = load_calibrated(
-        digits, ("small_cnn", {"width": WIDTH}), config, trial, temperature, setup.encoder.uri
+        digits, ("small_cnn", {"width": WIDTH}), config, trial, temperature, setup.encoder
     )
     logits, _ = Rows.read(trial, "test").tensors()
     found = model(torch.from_numpy(digits.test.inputs.copy()))
     assert torch.allclose(found, (logits / temperature).softmax(1), atol=1e-5)
+
+
+FROZEN = TrialConfig(0, "encoder", Setting("cross_entropy"), seed=0)
+
+
+def frozen_setup(folder: Path, head: HeadConfig, checkpoint: str | None) -> TrialSetup:
+    setup = make_setup(folder)
+    encoder = EncoderSetup(
+        training=TrainingConfig(epochs=1, batch_size=64),
+        uri=str(folder / "encoders"),
+        frozen=True,
+        checkpoint=checkpoint,
+        head=head,
+    )
+    return replace(setup, encoder=encoder, training=replace(setup.training, lr=0.1))
+
+
+@pytest.mark.parametrize("head", [HeadConfig(), HeadConfig("mlp", width=32, dropout=0.1)])
+def test_a_head_on_a_network_that_is_not_trained(
+    digits: Dataset, tmp_path: Path, head: HeadConfig
+) -> None:
+    own = new_model(digits)
+    torch.save(own.state_dict(), weights := str(tmp_path / "weights.pt"))
+    setup = frozen_setup(tmp_path, head, weights)
+    run_to_end(digits, setup, FROZEN)
+    encoder = load_encoder(folder_of(setup))
+    assert all(torch.equal(encoder[k], v) for k, v in own.encoder.state_dict().items())
+    assert load_features(folder_of(setup))["train"].dtype == np.float16
+
+    config = TrialConfig(7, "finalist", Setting("cross_entropy"), seed=3)  # any seed shares it
+    result = run_to_end(digits, setup, config)
+    assert result["val_error"] < 0.25  # random convolutions
+    trial = Folder(str(tmp_path / "trials/00007"))
+    model = load_calibrated(
+        digits, ("small_cnn", {"width": WIDTH}), config, trial, 1, setup.encoder
+    )
+    logits, _ = Rows.read(trial, "test").tensors()
+    found = model(torch.from_numpy(digits.test.inputs.copy()))
+    assert torch.allclose(found, logits.softmax(1), atol=5e-3)  # features were in half precision
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"other.weight": torch.zeros(1)}, "lacks .* of the network"),
+        ([1.0], "holds list, not a state dict"),
+        (None, "cannot be read"),
+    ],
+)
+def test_weights_that_do_not_suit_the_network(
+    digits: Dataset, tmp_path: Path, content: object, message: str
+) -> None:
+    torch.save(content, path := tmp_path / "weights.pt")
+    if content is None:
+        path.write_bytes(b"no weights")
+    with pytest.raises(ValueError, match=f"checkpoint = .*{message}"):
+        load_encoder_weights(new_model(digits), str(path))
 
 
 def test_a_damaged_encoder_is_not_used(tmp_path: Path, digits: Dataset) -> None:
