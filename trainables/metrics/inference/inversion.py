@@ -29,6 +29,7 @@ _NEVER = 1e-12
 _PRECISION = 4e-3  # precision of the size at the ends of the interval
 _SMALLEST_PROBABILITY = 1e-6
 _POWER_CONSTRAINT = 0.16
+_CLEAR = 2.0  # standard errors
 _TINY = 1e-300
 
 
@@ -109,6 +110,11 @@ class Model(Protocol):
         ...
 
 
+def lower_end(model: Model, observed: float, level: float, direction: Array) -> float:
+    """The lower end along a further line, for an error that no calibrated model would show."""
+    return _population_at([_Line(model, observed, direction)], (1 - level) / 2)
+
+
 def invert(
     model: Model, observed: float, level: float, directions: Sequence[Array]
 ) -> tuple[float, float]:
@@ -178,6 +184,23 @@ def fit_curve(cells: Cells) -> Array:
     kept = signal / (signal + noise + _TINY) * residual
     curve: Array = np.clip(logistic + kept[cells.group], 0, 1)
     return curve
+
+
+def clear_gaps(cells: Cells) -> Array:
+    """Accuracy less confidence in the groups where noise does not explain it, 0 in others, (G,).
+
+    A fitted curve gives all cells gaps. Where most are calibrated, noise makes their share of the
+    error, so that a smaller error of the population suffices. The least likely gap is always kept.
+    """
+    size = int(cells.group.max()) + 1
+    count = np.maximum(np.bincount(cells.group, cells.count, size), 1)
+    sure = np.bincount(cells.group, cells.count * cells.confidence, size) / count
+    right = np.bincount(cells.group, cells.positives, size) / count
+    variance = np.maximum(sure * (1 - sure), right * (1 - right)) / count
+    deviates = np.abs(right - sure) / np.sqrt(np.maximum(variance, _TINY))
+    clear = deviates > min(_CLEAR, float(deviates.max()) * (1 - 1e-9))
+    gaps: Array = np.where(clear, right - sure, 0.0)[cells.group]
+    return gaps
 
 
 def _logistic_recalibration(cells: Cells) -> Array:

@@ -17,8 +17,10 @@ from trainables.metrics.inference.inversion import (
     Cells,
     ErrorOfGaps,
     Model,
+    clear_gaps,
     fit_curve,
     invert,
+    lower_end,
 )
 
 _NUM_DRAWS = 1024
@@ -41,7 +43,10 @@ def invert_cells(
     observed = float(error.statistic(cells.gaps[None])[0])
     level = 1 - error.tail_share * (1 - level)
     directions = fit_curve(cells) - cells.confidence, farthest_accuracy - cells.confidence
-    low, high = invert(sampled_errors(cells, error), observed, level, directions)
+    model = sampled_errors(cells, error)
+    low, high = invert(model, observed, level, directions)
+    if low > 0:
+        low = min(low, lower_end(model, observed, level, clear_gaps(cells)))
     if error.least is not None and low > 0:
         # The upper end is at least this estimate + z standard errors of the sum of the gaps.
         right, sure, count = cells.positives, cells.confidence, cells.num_samples
@@ -141,6 +146,8 @@ class SummedErrors(_Binomials):
         accuracy = self.accuracy(direction, size)
         start, step, mass = self._distribution(accuracy, self.of_confidences(accuracy))
         ends = start + step * (np.arange(len(mass)) + 0.5)
+        if observed < start - _NEVER:  # where no cell has noise, the grid has no width
+            return 1.0
         return 1 - float(np.interp(observed, ends, mass.cumsum()))
 
     def quantile_without_gaps(self, share: float) -> float:
