@@ -11,13 +11,13 @@ from pathlib import Path
 from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
-from sweeps.drafting.draft_columns import LABELS, group_column, label_column, unusable_columns
+from sweeps.drafting.draft_columns import LABELS, group_column, unusable_columns
+from sweeps.drafting.draft_rows import TrainingRows, read_rows
 from sweeps.errors import UserError, first_line
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
 from trainables.data.core.equal_rows import EQUAL_ROWS, equal_numbers
 from trainables.data.kinds.table import Columns
-from trainables.data.readers.files import TABLES, TABLES_SHOWN, Form, form_of
-from trainables.data.readers.index_columns import is_index
+from trainables.data.readers.files import TABLES, TABLES_SHOWN, form_of
 from trainables.data.readers.table_columns import is_dates
 from trainables.models.recipes import usual_recipe
 from trainables.plugins.arguments import did_you_mean, few
@@ -298,20 +298,18 @@ def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
 
     `given` is the path that the user gave; `whole` the training data, if not that file.
     """
-    files = {"train": str(whole or path)}
     test = path.with_name(re.sub("train", "test", path.name, flags=re.IGNORECASE))
-    if whole is None and test != path and test.exists():
-        files["test"] = str(test)
+    beside = test if whole is None and test != path and test.exists() else None
     form = form_of(path.name)
     if path.suffix == ".npz":
-        found = _arrays(path)
+        found = _arrays(path, beside)
     elif form is not None:
-        found = _rows(whole or path, form, "test" in files)
+        found = _rows(read_rows(whole or path, form, beside))
     else:
         raise UserError(f"--data {path}: not understood; allowed: {TABLES_SHOWN}, or .npz")
-    options = {"name": form or "npz", **files, **found.options}
+    options = {"name": form or "npz", "train": str(whole or path), **found.options}
     if whole is None and "split" not in options:
-        options |= _validation(found.count, "test" not in files)
+        options |= _validation(found.count, "test" not in options)
     return Draft(
         _name(given),
         options,
@@ -321,7 +319,7 @@ def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
     )
 
 
-def _arrays(path: Path) -> _Seen:
+def _arrays(path: Path, test: Path | None) -> _Seen:
     import numpy as np
 
     from trainables.data.kinds.samples import Images
@@ -338,27 +336,23 @@ def _arrays(path: Path) -> _Seen:
         )
     samples = as_inputs(arrays[inputs], f"--data {path}")
     options, count = {"inputs": inputs, "label": label}, len(samples)
+    options |= {} if test is None else {"test": str(test)}
     if samples.dtype == np.uint8:
         return _Seen(options, "image", f"{count:,} {Images.measured(samples[:1])}", count)
     shape = " x ".join(map(str, samples.shape[1:]))
     return _Seen(options, "array", f"{count:,} arrays of {shape}", count)
 
 
-def _rows(path: Path, form: Form, tested: bool) -> _Seen:
-    table, lacking = _all_rows(path, form)
+def _rows(rows: TrainingRows) -> _Seen:
+    table, label, tested = rows.table, rows.label, rows.test is not None
     names = table.column_names
-    label = label_column(table)
-    if label is None:
-        raise UserError(
-            f"--data {path}: none of its columns ({few(names)}) looks like a label; call one "
-            f"{LABELS[0]}, or write the sweep file by hand"
-        )
     classes = len(set(table[label].to_pylist()) - {None})
     others = [name for name in names if name != label]
     divided, notes = _divided_by(table, others, label, tested)
+    notes, given = (*rows.comments, *notes), {**rows.options, "label": label}
     others = [name for name in others if name not in divided.values()]
     seen = f"{table.num_rows:,} rows, {classes} classes in column {label}"
-    unusable = {**lacking, **unusable_columns(table, others)}
+    unusable = {**rows.lacking, **unusable_columns(table, others)}
     usable = [name for name in others if name not in unusable]
     image, text = _image_column(table, others), _text(table, others)
     if len([name for name in usable if name != text]) > _FEW_COLUMNS:
@@ -366,17 +360,17 @@ def _rows(path: Path, form: Form, tested: bool) -> _Seen:
     for kind, column in (("image", image), ("text", text)):
         if column is not None:
             options, more = _together(divided, _values(table[column]), table[label], tested)
-            options = {"label": label, kind: column, **options}
+            options = {**given, kind: column, **options}
             seen = f"{seen}, {kind}s in column {column}"
             return _Seen(options, kind, seen, table.num_rows, (*notes, *more))
-    dates = [name for name in unusable if name not in lacking and is_dates(table[name])]
+    dates = [name for name in unusable if name not in rows.lacking and is_dates(table[name])]
     unusable = {name: reason for name, reason in unusable.items() if name not in dates}
     if not (usable or dates):
         reasons = ", ".join(f"{name} ({reason})" for name, reason in unusable.items())
-        raise UserError(f"--data {path}: none of its columns can be a feature: {reasons}")
+        raise UserError(f"--data {rows.path}: none of its columns can be a feature: {reasons}")
     features = Columns(table.select([*usable, *dates]))
     divided, more = _together(divided, features, table[label], tested)
-    options = {"label": label, **divided}
+    options = {**given, **divided}
     if unusable:
         options["exclude"] = list(unusable)
     if dates:
@@ -437,30 +431,6 @@ def _divided_by(
     if tested:
         return {}, (f"{noticed}; with group: {group} none may be in two splits",)
     return {"group": group}, (f"{noticed}: none is in two splits",)
-
-
-def _all_rows(path: Path, form: Form) -> tuple[pa.Table, dict[str, str]]:
-    """All rows without the content of images, and columns that some file lacks, with the reason."""
-    import pyarrow as pa
-
-    from trainables.data.readers.tabular import open_tabular
-
-    files = open_tabular("--data", path, form)
-    names = [name for name in files.names if not is_index(name)]
-    lacking = {
-        name: f"is not in {file.path}"
-        for file in files.files
-        for name in names
-        if name not in file.schema.names
-    }
-    columns = {}
-    for name in names:
-        if name not in lacking:
-            is_image = files.content(name, "") == "bytes"
-            columns[name] = (
-                pa.nulls(files.count, files.type(name)) if is_image else files.as_it_is(name)
-            )
-    return pa.table(columns), lacking
 
 
 def _called(names: Sequence[str] | dict[str, Any], wanted: Sequence[str]) -> str | None:

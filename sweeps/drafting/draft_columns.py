@@ -9,6 +9,7 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from trainables.data.readers.table_columns import marked_number
 from trainables.data.readers.tabular import content_of
 
 LABELS: Final = ("label", "labels", "target", "class", "y", "category", "outcome", "topic")
@@ -51,11 +52,12 @@ def label_column(table: pa.Table) -> str | None:
     for name in LABELS:
         if name in by_lower:
             return by_lower[name]
-    for name in reversed(possible):
+    divisible = [name for name in reversed(possible) if _has_classes(table[name])]
+    for name in divisible:
         if _PARTS_OF_LABELS & set(re.split(r"[^a-z]+", name.lower())):
             return name
-    few = (n for n in reversed(possible) if _has_classes(table[n]))
-    return next(few, None)
+    complete = (name for name in divisible if not table[name].null_count)
+    return next(complete, next(iter(divisible), None))
 
 
 def unusable_columns(table: pa.Table, names: Sequence[str]) -> dict[str, str]:
@@ -99,6 +101,8 @@ def _could_be_label(column: pa.ChunkedArray) -> bool:
 def _has_classes(column: pa.ChunkedArray) -> bool:
     """Whether values may be labels of few classes, each in all splits."""
     counts = pc.value_counts(column.drop_null().combine_chunks())
+    if column.null_count > len(column) / 2:
+        return False
     if len(counts) > _MOST_CLASSES or pc.min(counts.field("counts")).as_py() < _SPLITS:
         return False
     values = set(counts.field("values").to_pylist()) if pa.types.is_integer(column.type) else {0}
@@ -114,19 +118,26 @@ def _why_not(name: str, column: pa.Array) -> str | None:
     content = content_of(kind)
     if content in ("bytes", "other"):
         return f"holds {kind}"
-    words = content == "text"
     values = column.drop_null()
     distinct = len(values.unique())
-    if distinct < 2:
+    if distinct + (column.null_count > 0) < 2:  # a ticked box is a word, or missing
         return "constant"
-    if words and all(_DATE.fullmatch(v.strip()) for v in values[:_LOOKED_AT].to_pylist()):
-        return "dates"
-    if words and distinct > _MOST_LEVELS and distinct > len(column) / 2:
-        return "ids or free text, different in most rows"
-    if words and distinct == len(column) >= _FEWEST_IDS:
-        return "ids or free text, different in all rows"
+    if content == "text":
+        return _why_no_words(values, distinct, len(column))
     if pa.types.is_integer(kind) and distinct == len(column):
         ends = pc.min_max(values).as_py()
         if _ID.search(name) or _ID.search(name.lower()) or ends["max"] - ends["min"] < distinct:
             return "numbers of the rows"
+    return None
+
+
+def _why_no_words(values: pa.Array, distinct: int, rows: int) -> str | None:
+    if all(_DATE.fullmatch(v.strip()) for v in values[:_LOOKED_AT].to_pylist()):
+        return "dates"
+    if (marked := marked_number(pa.chunked_array([values]))) is not None:
+        return f"numbers such as {marked!r}, to be written as 1234.5"
+    if distinct > _MOST_LEVELS and distinct > rows / 2:
+        return "ids or free text, different in most rows"
+    if distinct == rows >= _FEWEST_IDS:
+        return "ids or free text, different in all rows"
     return None

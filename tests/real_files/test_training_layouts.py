@@ -182,6 +182,50 @@ READ: Final = {
         ("Messung", "Temperatur"),
         (),
     ),
+    # SurveyMonkey: a question over several columns, whose options are in the second row
+    "surveymonkey.csv": (
+        text(
+            'RespondentID,"Do you fly, and how?",,,Seat,Outcome',
+            ",Window,Aisle,Both,Response,Response",
+            row=lambda i: (
+                f"{3126807211 + 13 * i},{('often', 'rarely')[i % 2]},{('yes', '')[i // 3 % 2]},"
+                f"{('', 'both')[i // 4 % 2]},{('A', 'B', 'C')[i % 3]},{('good', 'bad')[i // 2 % 2]}"
+            ),
+        ),
+        "Outcome",
+        (),
+        (*(f"Do you fly, and how?: {how}" for how in ("Window", "Aisle", "Both")), "Seat"),
+    ),
+    # R, write.table(sep = "\t"): the row names have no name
+    "cars.tsv": (
+        text(
+            '"mpg"\t"cyl"\t"class"',
+            row=lambda i: f'"Mazda {i}"\t{some(i)}\t{4 + 2 * (i % 3)}\t"{"ab"[i % 2]}"',
+        ),
+        "class",
+        ("mpg", "cyl"),
+        (),
+    ),
+    # Kaggle's breast cancer of Wisconsin: the header ends in a separator, the rows do not
+    "cancer.csv": (
+        text(
+            "id,diagnosis,radius_mean,",
+            row=lambda i: f"{842302 + 977 * i},{'MB'[i % 2]},{some(i)}",
+        ),
+        "diagnosis",
+        ("radius_mean",),
+        (),
+    ),
+    # Bank statements and polls: thousands separators and percent are not numbers
+    "polls.csv": (
+        text(
+            "party,votes,share,age,label",
+            row=lambda i: f'{"abc"[i % 3]},"{1 + i % 9},{100 + i}",{i % 90}%,{some(i)},{i % 2}',
+        ),
+        "label",
+        ("age",),
+        ("party",),
+    ),
 }
 """The text of each file, its label, and its numeric and categorical features, as `init` says."""
 
@@ -264,3 +308,20 @@ def test_layouts_that_are_refused_in_one_line(name: str, tmp_path: Path) -> None
             read()
         assert name in str(caught.value)
         assert len(str(caught.value).splitlines()) <= 1 + ("rename" in reason)  # and how to exclude
+
+
+def test_a_test_file_without_labels_is_for_predict(tmp_path: Path) -> None:
+    rows = [f"{some(i)},{i * 7 % 11},{i % 3},{'' if i == 5 else i % 2}" for i in range(ROWS)]
+    (tmp_path / "train.csv").write_text("\n".join(["a,b,cnt,label", *rows]))
+    (tmp_path / "test.csv").write_text("\n".join(["a,b,cnt", *(row[:-2] for row in rows)]))
+    draft = draft_for(str(tmp_path))
+    assert "test" not in draft.dataset
+    assert draft.dataset["on_bad_sample"] == "skip"
+    assert draft.comments[:2] == (
+        "1 row without label: skipped",
+        "test.csv has no column label: it is no test split; `calsweep predict` reads it",
+    )
+    (tmp_path / "test.csv").write_text("\n".join(["a,b,label", *(f"{i},1,1" for i in range(9))]))
+    draft = draft_for(str(tmp_path))
+    assert draft.dataset["exclude"] == ["cnt"]
+    assert len(load_dataset(draft.dataset.pop("name"), seed=0, **draft.dataset).test) == 9

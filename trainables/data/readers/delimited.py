@@ -42,6 +42,7 @@ _QUOTED: Final = re.compile(r'"[^"]*"')
 _CLASS_NUMBER: Final = re.compile(r"\d+(\.0)?")
 _COMMA_NUMBER: Final = r"^\s*([-+]?\d*),(\d+([eE][-+]?\d+)?)\s*$"
 _ABOVE: Final = "if the table begins further down, remove the lines above it"
+_ONE_ANSWER: Final = ("", "Response", "Open-Ended Response")
 _NO_LETTERS: Final = r"^[-+]?\d[^A-Za-z]*$"
 _THOUSANDS: Final = r"^\s*[-+]?[1-9]\d{0,2}(,\d{3})+\s*$"
 
@@ -54,7 +55,7 @@ class _Dialect:
         encoding: The name of Python's codec.
         separator: Between the values of a row.
         skipped: Number of lines before the header, or, without one, before the first row.
-        names: Names of the columns from a comment; empty if the first line has them.
+        names: Names of the columns if the first line of the table has others.
         header: Whether the columns have names.
         described: Number of rows below the header that describe the columns.
         spaced: Whether spaces follow separators.
@@ -78,7 +79,9 @@ def open_delimited(where: str, source: fs.FileSystem, path: str) -> File:
     try:
         text = _Text(where, source, path, _dialect(where, source, path))
         table = text.table
-    except (pa.ArrowInvalid, OSError, UnicodeError) as error:
+    except UnicodeError as error:
+        raise ValueError(f"{where}: the header is not in UTF-8 ({error})") from error
+    except (pa.ArrowInvalid, OSError) as error:
         raise ValueError(f"{where} is not a readable CSV file ({error})") from error
     return File(
         path,
@@ -243,7 +246,8 @@ class _Text:
                 (value or b"").decode("utf-8")
             except UnicodeDecodeError:
                 raise ValueError(
-                    f"{self.where}, row {row} (from 0): {name} is not in UTF-8: {value[:80]!r}"
+                    f"{self.where}, row {row} (from 0): {name} is not in UTF-8: {value[:80]!r}; "
+                    "save the file as UTF-8"
                 ) from None
 
 
@@ -296,7 +300,10 @@ def _dialect_of(lines: Sequence[str], encoding: str, usual: str | None) -> _Dial
     first = records[0] if records else []
     names = [] if comment is None else next(iter(_records([comment.lstrip("# ")], separator)), [])
     if not 1 < len(names) == len(first) or not any(map(_is_number, first)):
-        names = []
+        names = _other_names(records)
+        start += _num_lines(body, separator, 1) if names else 0
+    if not names and (names := _survey_names(records)):
+        start += _num_lines(body, separator, 2)
     return _Dialect(
         encoding,
         separator,
@@ -306,6 +313,48 @@ def _dialect_of(lines: Sequence[str], encoding: str, usual: str | None) -> _Dial
         _described(records),
         _is_spaced(body, separator),
     )
+
+
+def _other_names(records: Sequence[Sequence[str]]) -> list[str]:
+    """Names of the columns if the rows have one value more or less than the header.
+
+    The header may end in a separator that the rows do not have, or the reverse; R's write.table
+    gives the column of the row names no name. Empty for other files.
+    """
+    header, rows = [*(records[0] if records else ())], records[1:]
+    if len(rows) < 2 or len({len(row) for row in rows}) > 1:
+        return []
+    more = len(rows[0]) - len(header)
+    if more == -1 and not header[-1]:
+        return header[:-1]
+    if more != 1 or len(header) < 2:
+        return []
+    if not any(row[-1] for row in rows):
+        return [*header, ""]
+    return ["", *header] if len({row[0] for row in rows}) == len(rows) else []
+
+
+def _survey_names(records: Sequence[Sequence[str]]) -> list[str]:
+    """Names in SurveyMonkey's exports: a question over several columns, its options in row two."""
+    if len(records) < 3 or len(records[0]) != len(records[1]):
+        return []
+    header, options = records[:2]
+    without = [option for name, option in zip(header, options, strict=True) if not name]
+    if len(without) < 2 or not all(without) or options[0]:
+        return []
+    names, question = [], ""
+    for name, option in zip(header, options, strict=True):
+        question = name or question
+        names.append(f"{question}: {option}" if option not in _ONE_ANSWER else question)
+    return names
+
+
+def _num_lines(lines: Sequence[str], separator: str, count: int) -> int:
+    """Number of lines of the first rows, whose values may have line breaks."""
+    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    for _ in islice(filter(None, reader), count):
+        pass
+    return reader.line_num
 
 
 def _described(records: Sequence[Sequence[str]]) -> int:

@@ -278,15 +278,26 @@ def _share(texts: pa.ChunkedArray) -> float:
     return float(pc.mean(_matches(texts, _MARKED_NUMBER).cast(pa.float64())).as_py())
 
 
+def marked_number(values: pa.ChunkedArray) -> str | None:
+    """A number with marks, such as 1,234 or 12%, if almost all texts are numbers, some with marks.
+
+    None if no value has marks, or the values are words.
+    """
+    known = values.drop_null()
+    marked = known.filter(pc.invert(_matches(known, NUMBER)))
+    if not len(marked) or min(_share(each) for each in (known, marked)) < _MOSTLY:
+        return None
+    return str(marked[0].as_py())
+
+
 def _other_notation(rows: TabularFiles, name: str) -> str | None:
     """Why a column of text, whose values are numbers with marks, has no numbers."""
-    values = rows.column(name, pa.string()).drop_null()
-    marked = values.filter(pc.invert(_matches(values, NUMBER)))
-    if not len(marked) or min(_share(each) for each in (values, marked)) < _MOSTLY:
+    marked = marked_number(rows.column(name, pa.string()))
+    if marked is None:
         return None
     return (
         f"{rows.named(rows.files[0])}: column {name!r} has numbers that cannot be read, such as "
-        f"{marked[0].as_py()!r}: write them as 1234.5, or name the column under categorical if "
+        f"{marked!r}: write them as 1234.5, or name the column under categorical if "
         "they are categories"
     )
 
