@@ -128,13 +128,14 @@ def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Co
 
     Cross-entropy is compared as it is and after its temperature. No pair is selected by its result.
     All pairs and all sweeps share the allowed error, as in
-    :func:`compare_on_test_split`. Empty if fewer than two losses have a finalist.
+    :func:`compare_on_test_split`. Empty if the selected setting
+    alone is a finalist, which has its own verdicts.
     """
     from trainables.metrics import Design
 
     objective = MetricName.parse(ranking.rule.objective)
     finalists = [c for c in ranking.candidates if c.seeds and c != ranking.baseline]
-    if len(finalists) < 2:
+    if not finalists or finalists == [ranking.chosen]:
         return []
     scaled = objective.scaled and objective.metric not in UNCHANGED_BY_TEMPERATURE
     settings = [(each, scaled) for each in finalists]

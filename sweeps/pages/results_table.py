@@ -78,19 +78,24 @@ def values_of(
     settings = sorted(
         one.ranking.best_by_loss.values(), key=lambda each: each.loss != BASELINE_LOSS
     )
-    compete = [each for each in settings if each.feasible and each.seeds and each.tier == 0]
+    originals = {each.loss: one.ranking.original_of(each) for each in settings}
+    compete = [
+        each
+        for each in settings
+        if each.feasible and each.seeds and each.tier == 0 and each == originals[each.loss]
+    ]
     verdicts = verdicts_in_pairs(compete, metrics, read, sweeps)
     found = []
     for metric in metrics:
         known = [each for each in compete if not math.isnan(each.mean(metric))]
         best = min((each for each in known), key=lambda each: each.mean(metric), default=None)
-        for each in settings:
+        for loss, each in originals.items():
             against_best = verdicts.get((metric, each.loss, best.loss)) if best else None
             is_best = each == best or (each in known and against_best == "not supported")
             values = [trial.outcome.get(str(metric), math.nan) for trial in each.judged]
             found.append(
                 Value(
-                    loss=format_loss(each.loss),
+                    loss=format_loss(loss),
                     dataset=one.sweep.dataset.label,
                     model=one.sweep.model_label,
                     sweep=one.sweep.name,
@@ -103,7 +108,25 @@ def values_of(
                     within_guard=each.feasible,
                 )
             )
+        found += [_untried(one, loss, metric) for loss in one.losses if loss not in originals]
     return found
+
+
+def _untried(one: Beside, loss: str, metric: MetricName) -> Value:
+    """The value of a loss of which no trial has finished."""
+    return Value(
+        loss=format_loss(loss),
+        dataset=one.sweep.dataset.label,
+        model=one.sweep.model_label,
+        sweep=one.sweep.name,
+        metric=str(MetricName(metric.metric, "", metric.scaled)),
+        mean=math.nan,
+        deviation=math.nan,
+        seeds=0,
+        best=False,
+        verdict=None,
+        within_guard=True,
+    )
 
 
 def results_table(values: Sequence[Value], rows: Key, columns: Key, form: Form) -> str:

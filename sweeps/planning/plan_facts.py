@@ -54,8 +54,13 @@ def untried(plan: Plan) -> str:
     if others >= len(losses):
         return ""
     tried = f"at most {others} of the {len(losses)} losses" if others else "none of the losses"
+    left_out = ""
+    if others and not plan.search.is_guided:
+        first = plan.space.initial_settings(ANY_NUMBER_OF_CLASSES)[: plan.settings]
+        rest = losses - {setting.loss for setting in first}
+        left_out = f" (not {', '.join(sorted(rest))})"
     return (
-        f"with search.trials = {plan.search.trials} {tried} can be tried, with "
+        f"with search.trials = {plan.search.trials} {tried} can be tried{left_out}, with "
         f"{len(losses) + 1} or more each"
     )
 

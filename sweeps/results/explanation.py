@@ -18,7 +18,7 @@ from sweeps.messages.formatting import (
 )
 from sweeps.results.columns import objective_metric
 from sweeps.results.judgement import NOT_YET, Judgement
-from sweeps.results.leaderboard import front_rows, leaderboard
+from sweeps.results.leaderboard import front_rows, leaderboard, untried_rows
 from sweeps.results.recommendation import recommend
 from sweeps.results.reference import reference_rows
 from sweeps.results.result import Best, SweepResult
@@ -273,6 +273,7 @@ def result_of(ranking: Ranking, plan: Plan, judgement: Judgement = NOT_YET) -> S
     recommended = recommend(ranking, judgement, plan.sweep.selection.ensemble == "if_supported")
     rows = (
         *leaderboard(ranking),
+        *untried_rows(judgement.untried, ranking.rule.objective),
         *reference_rows(judgement.references, ranking.rule.objective),
         *judgement.rows,
     )

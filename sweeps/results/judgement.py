@@ -11,6 +11,7 @@ from typing import Any
 from sweeps.results.reference import ReferenceResult
 from sweeps.results.verdicts import Comparison
 from sweeps.search.record import known_fields
+from sweeps.search.untried import Untried
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,7 @@ class Judgement:
         on_data: Sentences about the task, and what was noticed when the data were read.
         sets: See :func:`~sweeps.evidence.prediction_sets.judge_sets`.
         ends: Sentences about what ended the search, such as a budget.
+        untried: The losses that were not tried.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -37,6 +39,7 @@ class Judgement:
     sets: tuple[dict[str, Any], ...] = ()
     on_data: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
+    untried: tuple[Untried, ...] = ()
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Judgement:
@@ -53,6 +56,8 @@ class Judgement:
         values: dict[str, Any] = {key: tuple(kept.get(key, ())) for key in plain}
         values |= {key: _comparisons(kept, key) for key in ("comparisons", "pairs")}
         values["references"] = tuple(ReferenceResult(**each) for each in kept.get("references", ()))
+        untried = kept.get("untried", ())
+        values["untried"] = tuple(Untried(**known_fields(Untried, each)) for each in untried)
         return cls(**values, ensemble=ensemble, candidates=kept.get("candidates"))
 
     @property

@@ -5,13 +5,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 from sweeps.results.columns import shown_metrics
 from sweeps.results.recommendation import STAR
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
+from sweeps.search.untried import Untried
 from trainables.contract.setting import BASELINE_LOSS
+
+NOT_TRIED: Final = "not tried"
+"""The note of a loss without a trial."""
 
 
 def leaderboard(ranking: Ranking) -> list[dict[str, Any]]:
@@ -28,14 +32,15 @@ def leaderboard(ranking: Ranking) -> list[dict[str, Any]]:
         own = [r for r in heads if r.loss == loss]
         best = ranking.best_of(loss)
         if best is not None:
-            judged, note = best.judged, _note(best, ranking)
+            note, best = _note(best, ranking), ranking.shown_as(best)
+            judged = best.judged
         else:
             furthest = max(own, key=lambda r: (r.epochs, -r.outcome.get("val_nll", math.inf)))
             judged, note = (furthest,), _unfinished_note(furthest)
         rows.append(
             {
                 "loss": loss,
-                "hyperparameters": judged[0].hyperparameters,
+                "hyperparameters": (judged[0] if best is None else best).setting.hyperparameters,
                 "trials": dict(Counter(r.state for r in own)),
                 **{name: _mean(judged, name) for name in shown_metrics(ranking.rule.objective)},
                 "objective": _mean(judged, ranking.rule.objective),
@@ -44,6 +49,24 @@ def leaderboard(ranking: Ranking) -> list[dict[str, Any]]:
             }
         )
     return rows
+
+
+def untried_rows(untried: Sequence[Untried], objective: str) -> list[dict[str, Any]]:
+    """Rows like those of :func:`leaderboard`, of losses that were not tried."""
+    return [
+        {
+            "loss": each.setting.loss,
+            "hyperparameters": each.setting.hyperparameters,
+            "trials": {},
+            **dict.fromkeys(shown_metrics(objective), math.nan),
+            "objective": math.nan,
+            "seeds": 0,
+            "note": NOT_TRIED
+            if math.isnan(each.expected)
+            else f"{NOT_TRIED}; {each.expected:.4f} expected",
+        }
+        for each in untried
+    ]
 
 
 def star(row: Mapping[str, Any]) -> str:

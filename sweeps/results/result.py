@@ -10,6 +10,7 @@ from sweeps.results.judgement import Judgement
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.verdicts import Comparison, leading
 from sweeps.search.ranking import Ranking
+from sweeps.search.record import flat
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,7 @@ class SweepResult:
             "sets": list(judgement.sets),
             "on_data": list(judgement.on_data),
             "ends": list(judgement.ends),
+            "untried": [flat(each) for each in judgement.untried],
         }
         if self.front is not None:
             values["front"] = list(self.front)

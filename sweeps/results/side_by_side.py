@@ -22,6 +22,11 @@ class Beside:
     verdict: str | None
 
     @property
+    def losses(self) -> list[str]:
+        """The losses that the sweep names."""
+        return [section.name for section in self.sweep.losses]
+
+    @property
     def chosen(self) -> dict[str, Any]:
         """The selected setting: ``loss``, ``hyperparameters``, metrics; empty if there is none.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,7 @@ from scipy.spatial.distance import cdist
 from threadpoolctl import threadpool_limits
 
 from sweeps.search.plan import Plan
+from sweeps.search.ranking import repeats_networks
 from sweeps.search.record import TrialRecord
 from sweeps.search.setting_models import Places
 from sweeps.search.space import SearchSpace
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 _LEAST_GUIDED: Final = 5  # trials before the search may end
 _LEAST_GAIN: Final = 0.5  # standard errors of the objective
 _SPACING: Final = 0.08  # share of a range; closer settings of a loss show much the same
+_MOST_REPEATS: Final = 3  # settings of a loss that train the networks of cross-entropy
 _CANDIDATES: Final = 64  # of each loss that has hyperparameters, a power of 2
 
 
@@ -50,7 +53,8 @@ class Guide:
     """Proposes settings from earlier datasets and this sweep's trials.
 
     Candidates are settings spread over the ranges by the seed, and the published ones; or those of
-    `known`. With ``selection.per_loss`` the search tries every loss before it ends.
+    `known`. The search tries every loss before a second setting of another one. A setting that
+    trains the networks of cross-entropy does not count, until there are three of its loss.
     """
 
     def __init__(
@@ -94,20 +98,31 @@ class Guide:
         with threadpool_limits(1):
             return expected_objectives(self._model(records), [r.setting for r in records])
 
-    def _untried(self, records: Sequence[TrialRecord]) -> list[Setting]:
-        """The candidates of losses that are to be tried before the search ends."""
-        if not self._plan.sweep.selection.per_loss:
-            return []
-        tried = {record.loss for record in records}
-        return [s for s in self._candidates if s.loss not in tried]
+    def most_promising(self, loss: str, records: Sequence[TrialRecord]) -> tuple[Setting, float]:
+        """The setting of a loss with the lowest expected objective, and that objective."""
+        own = [each for each in self._candidates if each.loss == loss]
+        with threadpool_limits(1):
+            found = expected_objectives(self._model(records), own)
+        best = min(found, key=lambda each: found[each])
+        return best, found[best]
 
-    def _apart_from(self, tried: Sequence[Setting]) -> list[Setting]:
+    def _untried(self, records: Sequence[TrialRecord]) -> list[Setting]:
+        """The candidates of losses that are to be tried next."""
+        baseline = next((record for record in records if record.role == "baseline"), None)
+        repeats = Counter(r.loss for r in records if baseline and repeats_networks(r, baseline))
+        tried = Counter(record.loss for record in records)
+        enough = {loss for loss, n in tried.items() if n > repeats[loss] or n >= _MOST_REPEATS}
+        left = [s for s in self._candidates if s.loss not in enough]
+        return self._apart(left, [record.setting for record in records]) if left else []
+
+    def _apart(self, candidates: Sequence[Setting], tried: Sequence[Setting]) -> list[Setting]:
+        """The candidates that are not close to a setting that was tried."""
         known = self._places([setting for setting in tried if self._places.knows(setting)])
-        places = self._places(self._candidates)
+        places = self._places(candidates)
         same = places[:, 0][:, None] == known[:, 0]
         distances = np.where(same, cdist(places[:, 1:], known[:, 1:]), np.inf)
         nearest = distances.min(axis=1, initial=np.inf)
-        return [s for s, d in zip(self._candidates, nearest, strict=True) if d >= _SPACING]
+        return [s for s, d in zip(candidates, nearest, strict=True) if d >= _SPACING]
 
     def _model(self, records: Sequence[TrialRecord]) -> TemperatureModel:
         places, rule = self._places, self._plan.rule
@@ -115,7 +130,8 @@ class Guide:
 
     def _proposal(self, records: Sequence[TrialRecord]) -> Proposal:
         busy = {record.loss for record in records if record.state == "running"}
-        left = self._untried(records) or self._apart_from([record.setting for record in records])
+        tried = [record.setting for record in records]
+        left = self._untried(records) or self._apart(self._candidates, tried)
         # A running trial will soon inform about its loss.
         wanted = [setting for setting in left if setting.loss not in busy] or left
         model = self._model(records)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from statistics import NormalDist, fmean
 
@@ -233,7 +233,16 @@ class Ranking:
         first = next((r for r in self._finished if r.role == "baseline"), None)
         if first is None or candidate.loss == BASELINE_LOSS:
             return False
-        return any(_same_networks(trial, first) for trial in candidate.trials)
+        return any(repeats_networks(trial, first) for trial in candidate.trials)
+
+    def original_of(self, candidate: Candidate) -> Candidate:
+        """The setting whose networks a setting repeats: cross-entropy's, else its own."""
+        repeats = self.baseline is not None and self.repeats_baseline(candidate)
+        return self.baseline if repeats and self.baseline is not None else candidate
+
+    def shown_as(self, candidate: Candidate) -> Candidate:
+        """The setting with the judged trials of :meth:`original_of`, which has the fresh seeds."""
+        return replace(self.original_of(candidate), trials=candidate.trials)
 
     def _expected_objective(self, candidate: Candidate) -> float:
         """Its objective · p + the baseline's · (1 - p), p being the chance to respect the guard.
@@ -307,7 +316,9 @@ def _means(trials: Sequence[TrialRecord], rule: Rule) -> References:
     return {name: fmean(r.outcome.get(name, math.nan) for r in trials) for name in metrics}
 
 
-def _same_networks(trial: TrialRecord, other: TrialRecord) -> bool:
+def repeats_networks(trial: TrialRecord, other: TrialRecord) -> bool:
+    """Whether two trials with one seed trained the same networks: all metrics are equal."""
+
     def metrics(record: TrialRecord) -> dict[str, str]:
         found = record.outcome.items()
         return {name: repr(value) for name, value in found if name.startswith(("val_", "test_"))}

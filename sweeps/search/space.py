@@ -47,7 +47,7 @@ class SearchSpace:
 
         The losses take turns, each in the order of its papers, so that a small budget covers all of
         them. Published settings outside the user's ranges or fixed values are omitted; some depend
-        on the number of classes. A loss without a search space contributes its only setting.
+        on the number of classes. A loss without any contributes the middle of its ranges.
         """
         queues = [self._published(loss, num_classes) for loss in self.branches]
         rounds = range(max(map(len, queues)))
@@ -96,8 +96,8 @@ class SearchSpace:
         fixed, branch = self.fixed[loss], self.branches[loss]
         known = published_settings(loss, num_classes) if _has_space(loss) else []
         settings = [Setting(loss, values | fixed) for values in known if self._admits(loss, values)]
-        if not branch and not settings:
-            settings = [Setting(loss, fixed)]
+        if not settings:
+            settings = [Setting(loss, {name: _middle(d) for name, d in branch.items()} | fixed)]
         return list(dict.fromkeys(settings))
 
     def _admits(self, loss: str, published: dict[str, Any]) -> bool:
@@ -159,6 +159,16 @@ def _suggest(trial: Trial, name: str, distribution: BaseDistribution) -> Any:
     whole = isinstance(distribution, IntDistribution)
     suggest: Any = trial.suggest_int if whole else trial.suggest_float
     return suggest(name, distribution.low, distribution.high, log=distribution.log)
+
+
+def _middle(distribution: BaseDistribution) -> Any:
+    """The middle of a range, on its scale, or the first choice."""
+    if isinstance(distribution, CategoricalDistribution):
+        return distribution.choices[0]
+    assert isinstance(distribution, IntDistribution | FloatDistribution)
+    low, high = distribution.low, distribution.high
+    middle = math.sqrt(low * high) if distribution.log else (low + high) / 2
+    return round(middle) if isinstance(distribution, IntDistribution) else float(f"{middle:.6g}")
 
 
 def _size(distribution: BaseDistribution) -> float:

@@ -11,6 +11,7 @@ from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting
 from sweeps.search.study import SweepStudy
+from sweeps.search.untried import Untried
 from sweeps.search.warm_start import EarlierTrial
 from trainables.contract.report import Role
 from trainables.contract.setting import Setting
@@ -49,7 +50,7 @@ class Suggestions:
     def __init__(self, plan: Plan, num_classes: int, known: Known) -> None:
         self._study = SweepStudy(plan)
         self._study.learn(known.earlier)
-        self._trials = plan.search.trials
+        self._trials, self._losses = plan.search.trials, list(plan.space.branches)
         published = plan.space.initial_settings(num_classes)
         self.guide: Guide | None = None
         if plan.search.is_guided:
@@ -88,6 +89,14 @@ class Suggestions:
                 self._study.adopt(number, guided)
                 return "search", guided
         return "search", self._study.suggest(number)
+
+    def untried(self, searched: Sequence[TrialRecord]) -> list[Untried]:
+        """The losses without a trial, each with its most promising setting."""
+        tried = {record.loss for record in searched}
+        left = [loss for loss in self._losses if loss not in tried]
+        if self.guide is not None and any(r.state == "finished" for r in searched):
+            return [Untried(*self.guide.most_promising(loss, searched)) for loss in left]
+        return [Untried(Setting(loss, {})) for loss in left]
 
     def are_used_up(self, searched: int) -> bool:
         """Whether there are no more settings after this many."""

@@ -17,6 +17,7 @@ from sweeps.search.plan import Plan
 from sweeps.search.record import Entry, State, TrialRecord
 from sweeps.search.stopping import Pruner
 from sweeps.search.suggestions import Known, Suggestions
+from sweeps.search.untried import Untried
 from trainables.contract.report import Role, TrialConfig
 from trainables.contract.setting import Setting
 
@@ -173,6 +174,11 @@ class TrialQueue:
     def least_gain(self) -> float:
         """The expected gain below which a guided search ends; 0 for other searches."""
         return self._suggestions.least_gain(self._searched)
+
+    @property
+    def untried(self) -> list[Untried]:
+        """The losses of which no trial was started."""
+        return self._suggestions.untried(self._searched)
 
     @property
     def may_end_early(self) -> bool:

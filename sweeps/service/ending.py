@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import shlex
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import partial
@@ -16,7 +17,13 @@ from sweeps.evidence.copies import judge_copies
 from sweeps.evidence.ensemble import judge_ensemble
 from sweeps.evidence.learning import learning_warnings
 from sweeps.evidence.prediction_sets import judge_sets
-from sweeps.messages.formatting import counted, format_loss, format_value, resume_command
+from sweeps.messages.formatting import (
+    calsweep_command,
+    counted,
+    format_loss,
+    format_value,
+    resume_command,
+)
 from sweeps.messages.redaction import redact
 from sweeps.messages.reporter import Reporter
 from sweeps.results.best import as_sweep_file
@@ -66,9 +73,14 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         on_data=(*_on_data(dataset), *on_copies),
         ends=tuple(
             said
-            for said in (_on_budget(queue, store.storage), _on_further_seeds(queue, ranking))
+            for said in (
+                _on_budget(queue, store.storage),
+                _on_untried(queue, store.storage),
+                _on_further_seeds(queue, ranking),
+            )
             if said
         ),
+        untried=tuple(queue.untried),
     )
     sweep = StoredSweep(store, queue.plan, ranking)
     return ending_with(sweep, result_of(ranking, queue.plan, judgement))
@@ -183,6 +195,19 @@ def _on_budget(queue: TrialQueue, storage: str) -> str | None:
     ended = sum(record.state != "running" for record in queue.records)
     more = resume_command(f"{queue.plan.name} --set search.{key}=MORE", storage)
     return f"{budget} is spent: {ended} of {queue.planned} trials have ended. {more} continues it."
+
+
+def _on_untried(queue: TrialQueue, storage: str) -> str | None:
+    """The losses that were not tried, and the command that tries them; None if there are none."""
+    losses = [each.setting.loss for each in queue.untried]
+    if not losses:
+        return None
+    named, name = ", ".join(losses), queue.plan.name
+    other = f"run FILE --name {name}-more --set {shlex.quote(f'losses=[{named}]')}"
+    return (
+        f"Not tried: {', '.join(map(format_loss, losses))}. {calsweep_command(other, storage)}, "
+        f"with the sweep file of {name}, tries them."
+    )
 
 
 def _on_further_seeds(queue: TrialQueue, ranking: Ranking) -> str | None:

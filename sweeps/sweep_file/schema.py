@@ -112,7 +112,9 @@ class SweepFile(Section):
             return values
         if "trials" not in search.model_fields_set and not selection.per_loss:
             given = {name: getattr(search, name) for name in search.model_fields_set}
-            sections["search"] = {**given, "trials": GUIDED_TRIALS}
+            losses = sections.get("losses")
+            named = len(losses) if isinstance(losses, list | tuple) else 1
+            sections["search"] = {**given, "trials": max(GUIDED_TRIALS, 1 + named)}
         if not sections.get("scheduler"):
             sections["scheduler"] = {"name": "none"}
         return sections

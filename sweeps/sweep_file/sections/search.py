@@ -105,7 +105,7 @@ class SearchSection(Section):
 
     Attributes:
         trials: Largest number of settings to try, including the baseline and published settings. By
-            default 16 if the search is guided, 50 if it is not or each loss is to be tried.
+            default 16 if the search is guided, or more for 16 losses or more, else 50.
         sampler: What proposes settings. ``guided`` follows the baseline: it predicts from the
             temperatures of earlier sweeps and of this one which setting is best, and ends the
             search when it expects no other to be better. It needs one objective that a temperature

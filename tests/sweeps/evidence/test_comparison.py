@@ -263,6 +263,13 @@ def test_losses_are_compared_in_pairs_that_share_the_error(tmp_path: Path) -> No
     without = [each for each in records if each.loss not in ("mbls", "brier")]
     assert compare_losses(ranked(without), read) == []  # the comparisons of the selected setting
     assert several[1].high > pair.high
+    for record in without:  # so that cross-entropy is selected
+        record.outcome["val_ece"] = 0.001 if record.loss == baseline else 0.02
+    of_focal = compare_losses(ranked(without), read)
+    assert [(each.ours, each.theirs) for each in of_focal if each.metric == "ece"] == [
+        ("focal", "cross_entropy"),
+        ("focal", "cross_entropy" + SCALED),
+    ]
 
 
 def test_every_sweep_that_the_test_split_judges_widens_the_interval(tmp_path: Path) -> None:

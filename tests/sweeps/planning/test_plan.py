@@ -60,8 +60,8 @@ from tests.builders import make_sweep, shown
             {"search": {"trials": 2}},
             {
                 "trials": "2: the baseline, 1 published, 0 searched; 5 published settings left "
-                "out; with search.trials = 2 at most 1 of the 2 losses can be tried, with 3 or "
-                "more each",
+                "out; with search.trials = 2 at most 1 of the 2 losses can be tried (not "
+                "mbls), with 3 or more each",
             },
         ),
         (

@@ -1,16 +1,22 @@
 """The leaderboard."""
 
+import json
 import math
 from typing import Any
 
 import pytest
 
-from sweeps.results.explanation import explain_choice
+from sweeps.messages.formatting import finite
+from sweeps.results.explanation import explain_choice, result_of
+from sweeps.results.judgement import Judgement
 from sweeps.results.leaderboard import leaderboard
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
+from sweeps.search.untried import Untried
 from sweeps.sweep_file.sections.training import TrainingSection
 from sweeps.terminal.answers import leaderboard_table
-from tests.builders import baseline, ranked, shown, trial
+from tests.builders import baseline, finalist, make_sweep, ranked, shown, trial
+from trainables.contract.setting import Setting
 
 
 def rows_by_loss(records: list[TrialRecord], **sections: Any) -> dict[str, dict[str, Any]]:
@@ -46,6 +52,31 @@ def test_the_leaderboard_has_one_row_per_loss_however_its_trials_ended() -> None
     assert max(map(len, text.splitlines())) <= 80
     for part in ("focal", "γ=5", ".0200", "selected", "baseline", "1.50", "–"):
         assert part in text
+
+
+def test_a_duplicate_has_the_row_and_the_seeds_of_what_it_equals() -> None:
+    same: dict[str, Any] = {"val_nll_scaled": 0.31234, "val_nll": 0.4, "val_ece": 0.02}
+    first, copy = baseline(**same), trial(1, "mbls", {"margin": 9.0}, **same)
+    again = [finalist(2 + seed, first, seed, val_ece=0.03, test_ece=0.1 * seed) for seed in (1, 2)]
+    rows = rows_by_loss([first, copy, *again])
+    shown_as = {key: rows["mbls"][key] for key in ("val_ece", "test_ece", "seeds")}
+    assert shown_as == {"val_ece": 0.03, "test_ece": pytest.approx(0.15), "seeds": 2}
+    assert (rows["mbls"]["note"], rows["mbls"]["hyperparameters"]) == (
+        "same as cross_entropy",
+        {"margin": 9.0},
+    )
+
+
+def test_losses_that_were_not_tried_have_a_row() -> None:
+    untried = (Untried(Setting("mbls", {"margin": 3.0}), 0.0213), Untried(Setting("brier", {})))
+    ranking = ranked([baseline(val_ece=0.05)])
+    found = result_of(ranking, Plan(make_sweep()), Judgement(untried=untried))
+    rows = {row["loss"]: row for row in found.rows}
+    assert rows["mbls"]["note"] == "not tried; 0.0213 expected"
+    assert rows["brier"]["note"] == "not tried"
+    kept = Judgement.from_json(json.loads(json.dumps(finite(found.to_json()))))
+    assert [each.setting for each in kept.untried] == [each.setting for each in untried]
+    assert kept.untried[0].expected == 0.0213 and math.isnan(kept.untried[1].expected)
 
 
 def test_no_word_of_a_setting_is_broken_at_80_columns() -> None:

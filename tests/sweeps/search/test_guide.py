@@ -87,14 +87,32 @@ def test_trials_that_run_at_the_same_time_have_different_losses() -> None:
     assert len(set(losses)) == len(losses) == 5
 
 
-def test_losses_to_compare_are_all_tried() -> None:
-    few, every = (
-        make_sweep(losses=LOSSES, search={"sampler": "guided"}, selection={"per_loss": per_loss})
-        for per_loss in (False, True)
-    )
-    tried = {record.loss for record in searched(queue_of(few), 1.0)}
-    assert tried < {record.loss for record in searched(queue_of(every), 1.0)}
-    assert {record.loss for record in searched(queue_of(every), 1.0)} == {BASELINE.loss, *LOSSES}
+def test_every_loss_is_tried_before_a_second_setting_of_one() -> None:
+    sweep = make_sweep(losses=LOSSES, search={"sampler": "guided"})
+    records = searched(queue_of(sweep), 1.0)
+    first = [record.loss for record in records[: 1 + len(LOSSES)]]
+    assert sorted(first) == sorted([BASELINE.loss, *LOSSES])
+    queue = queue_of(sweep, records[: len(LOSSES)])
+    (left,) = queue.untried
+    assert left.setting.loss == records[len(LOSSES)].loss
+    assert 0.01 < left.expected < 0.3
+    assert [each.setting.loss for each in queue_of(sweep).untried] == LOSSES
+
+
+def test_a_setting_that_repeats_cross_entropy_gives_its_slot_to_another() -> None:
+    queue = queue_of(make_sweep(losses=["mbls", "focal"], search={"sampler": "guided"}))
+    same = {"epoch": 1.0, "val_error": 0.1, "val_ece": 0.05, "val_nll_scaled": 0.3}
+    found = []
+    for number in range(7):
+        record = queue.next()
+        assert record is not None
+        found.append(record.loss)
+        last = 0.01 * number * (record.loss == "focal")
+        metrics = {**same, "val_nll": 0.4, "temperature": 1.1, "val_nll_scaled": 0.3 + last}
+        queue.result(record.number, metrics)
+        queue.end(record.number, "finished")
+    assert sorted(found[1:5]) == ["focal", "mbls", "mbls", "mbls"]
+    assert len({record.setting for record in queue.records}) == 7
 
 
 def test_without_a_temperature_the_baseline_is_followed_by_another_sampler() -> None:

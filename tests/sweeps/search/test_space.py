@@ -56,7 +56,8 @@ def test_the_users_ranges_replace_the_losses_own() -> None:
         ({"name": "focal", "space": {"gamma": {"choices": [1, 9]}}}, [{"gamma": 1.0}]),
         ({"name": "focal", "hyperparameters": {"gamma": 7}}, [{"gamma": 7}]),
         ({"name": "mbls", "hyperparameters": {"margin": 6}}, [{"margin": 6, "lam": 0.1}]),
-        ({"name": "mbls", "hyperparameters": {"margin": 7}}, []),
+        # Nothing is published, so the middle of the ranges, on their scales.
+        ({"name": "mbls", "hyperparameters": {"margin": 7}}, [{"margin": 7, "lam": 0.1}]),
         (
             {"name": "r_aurc", "space": {"confidence": {"choices": ["margin"]}}},
             [{"lam": 0.5, "epsilon": e, "confidence": "margin"} for e in (0.05, 0.01)],
@@ -64,7 +65,7 @@ def test_the_users_ranges_replace_the_losses_own() -> None:
         ("brier", [{}]),
         ("cross_entropy", []),  # the baseline has no hyperparameters
         ("my.module:Loss", [{}]),
-        ({"name": "my.module:Loss", "space": {"beta": {"low": 0, "high": 1}}}, []),
+        ({"name": "my.module:Loss", "space": {"beta": {"low": 0, "high": 1}}}, [{"beta": 0.5}]),
     ],
 )
 def test_published_settings_within_the_ranges_follow_the_baseline(
