@@ -13,13 +13,14 @@ import pyarrow.feather as pa_feather
 import pyarrow.ipc as pa_ipc
 import pytest
 
+from calsweep.composing import Composer
 from sweeps.drafting.draft import draft_for
 from sweeps.errors import UserError
 from sweeps.judging.reading import read_predictions
 from sweeps.judging.tables import open_table
 from trainables.data import TableRows, load_dataset
-from trainables.data.kinds.encode import as_table
-from trainables.export.raw_samples import read_raw
+from trainables.data.kinds.encode import as_table, encode
+from trainables.export.raw_samples import describe_samples, read_raw
 
 ROWS: Final = 40
 SIZE: Final = np.arange(ROWS) * 37 % ROWS / 4 + 0.25
@@ -65,6 +66,11 @@ def stream(path: Path) -> None:
         file.write_table(table)
 
 
+def _with_views(table: pa.Table) -> pa.Table:
+    place = table.column_names.index("code")
+    return table.set_column(place, "code", table["code"].cast(pa.string_view()))
+
+
 FORMS: Final[dict[str, Write]] = {
     "plain.csv": text(),
     "index.csv": lambda path: FRAME.to_csv(path),
@@ -88,6 +94,9 @@ FORMS: Final[dict[str, Write]] = {
     "table.parquet": lambda path: FRAME.to_parquet(path),
     "table.feather": lambda path: pa_feather.write_feather(FRAME, path),
     "stream.arrow": stream,
+    "views.arrow": lambda path: pa_feather.write_feather(
+        _with_views(pa.Table.from_pandas(FRAME)), path, compression="uncompressed"
+    ),
 }
 
 
@@ -117,6 +126,38 @@ def test_the_same_table_at_every_door(name: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(numbers, FRAME[["size, km", "count"]].to_numpy(), atol=1e-5)
         codes = np.array(["", *samples.levels[0]])[found[:, 2].astype(int)]
         assert codes.tolist() == CODE.tolist()
+
+
+FRAMES: Final[dict[str, Callable[[pd.DataFrame], object]]] = {
+    "pandas": lambda frame: frame,
+    "nullable": lambda frame: frame.convert_dtypes(),
+    "categories": lambda frame: frame.astype({"code": "category"}),
+    "arrow": lambda frame: pa.Table.from_pandas(frame),
+    "string_view": lambda frame: _with_views(pa.Table.from_pandas(frame)),  # as of Polars
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_data_frame_is_the_table_of_its_file(name: str, tmp_path: Path) -> None:
+    FORMS["plain.csv"](tmp_path / "a.csv")
+    frame = FRAMES[name](FRAME.drop(columns="label"))
+    section = Composer(str(tmp_path / "store")).dataset((frame, LABEL))  # run and the estimator
+    assert isinstance(section, dict)
+    datasets = [
+        load_dataset(each.pop("name"), seed=0, validation=5, **each)
+        for each in (section, {"name": "csv", "train": tmp_path / "a.csv"})
+    ]
+    of_frame, of_file = (each.samples for each in datasets)
+    assert of_frame == of_file
+    assert isinstance(of_frame, TableRows)
+    for split in ("train", "validation", "test"):
+        ours, theirs = (getattr(each, split) for each in datasets)
+        np.testing.assert_array_equal(ours.rows(slice(40)), theirs.rows(slice(40)))
+        np.testing.assert_array_equal(ours.labels, theirs.labels)
+    described = describe_samples(of_frame)
+    np.testing.assert_array_equal(
+        encode(described, frame), read_raw(of_file, tmp_path / "a.csv")[0]
+    )
 
 
 def zipped(path: Path) -> None:

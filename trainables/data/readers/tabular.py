@@ -18,6 +18,7 @@ from trainables.data.readers.tabular_file import (
     open_arrow,
     open_json_lines,
     open_parquet,
+    without_views,
 )
 from trainables.plugins.arguments import did_you_mean
 
@@ -207,14 +208,9 @@ class TabularFiles:
         if len(kinds) > 1 and not self.typed:
             return self.column(name, pa.string())
         kind = next(iter(kinds), pa.null())
-        return pa.chunked_array(
-            [
-                chunk if chunk.type == kind else chunk.cast(kind)
-                for file in self.files
-                for chunk in file.read(name)
-            ],
-            kind,
-        )
+        chunks = [chunk for file in self.files for chunk in file.read(name)]
+        same = [chunk if chunk.type == kind else chunk.cast(kind) for chunk in chunks]
+        return without_views(pa.chunked_array(same, kind))
 
     def number_texts(self, name: str) -> pa.ChunkedArray:
         """A column as texts; in CSV, numbers have points, and marks of missing ones are missing."""

@@ -43,8 +43,25 @@ class File:
     header: bool = True
 
 
+def without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """A column of views, as Polars writes them, as a type that all functions of Arrow take."""
+    types, kind = pa.types, column.type
+    if types.is_dictionary(kind) and types.is_string_view(kind.value_type):
+        words = [(each.indices, each.dictionary.cast(pa.string())) for each in column.chunks]
+        coded = [pa.DictionaryArray.from_arrays(*each) for each in words]
+        return pa.chunked_array(coded, pa.dictionary(kind.index_type, pa.string()))
+    if types.is_string_view(kind):
+        return column.cast(pa.string())
+    if types.is_binary_view(kind):
+        return column.cast(pa.binary())
+    return column.cast(pa.list_(kind.value_type)) if types.is_list_view(kind) else column
+
+
 def file_of(path: str, table: pa.Table) -> File:
     """A file whose content is in memory."""
+    plain = list(map(without_views, table.columns))
+    kept = table.schema.metadata
+    table = pa.Table.from_arrays(plain, table.column_names).replace_schema_metadata(kept)
     return File(path, table.schema, table.num_rows, lambda name: iter(table[name].chunks))
 
 
