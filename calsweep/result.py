@@ -221,22 +221,29 @@ class Result:
         return load_delivered(self._sweep, load_same_data(self._sweep), delivered)
 
     def plot_reliability(
-        self, split: Literal["validation", "test"] = "test", loss: str | None = None
+        self,
+        split: Literal["validation", "test"] = "test",
+        loss: str | None = None,
+        bins: int = 15,
     ) -> Figure:
         """Reliability diagrams of the selected setting, as trained and after temperature scaling.
 
-        With ``loss``, of the best setting of this loss.
+        With ``loss``, of the best setting of this loss. ``bins`` is the number of bins of equal
+        width, at least 1.
 
         Raises:
-            UserError: No setting was selected, or no trial of the loss finished.
+            UserError: No setting was selected, no trial of the loss finished, or ``bins`` is wrong.
         """
         from sweeps.pages.matplotlib_figures import draw_reliability, new_figure
         from sweeps.service.delivered import best_of_loss
 
+        if not bins >= 1:
+            raise UserError(f"bins = {bins} is not allowed; allowed: 1 or more")
+
         trial = self._judged() if loss is None else best_of_loss(self._sweep, loss)
         figure = new_figure((7.2, 3.8))
         rows = self._rows(split, trial.number)
-        draw_reliability(figure, rows, trial.outcome["temperature"])
+        draw_reliability(figure, rows, trial.outcome["temperature"], bins)
         return figure
 
     def plot_search(self) -> Figure:

@@ -25,7 +25,7 @@ from sweeps.pages.chart import (
     Stroke,
     Vertical,
 )
-from sweeps.pages.predictions import Bin, reliability_panels
+from sweeps.pages.predictions import NUM_BINS, Bin, reliability_panels
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from trainables.files.rows import ReadRows, Rows
@@ -74,13 +74,15 @@ def _saved(figure: Figure, form: FigureForm | Literal["png"]) -> bytes:
     return stream.getvalue()
 
 
-def draw_reliability(figure: Figure, rows: Rows, temperature: float) -> None:
+def draw_reliability(
+    figure: Figure, rows: Rows, temperature: float, num_bins: int = NUM_BINS
+) -> None:
     """Draw :func:`~sweeps.pages.reliability.reliability_svg` on an empty figure.
 
     Below are the shares of the samples.
     """
     axes = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
-    panels = reliability_panels(rows, temperature)
+    panels = reliability_panels(rows, temperature, num_bins)
     for column, panel in enumerate(panels):
         _panel(axes[0, column], axes[1, column], panel.bins, rows.independent)
         axes[0, column].set_title(panel.heading, fontsize=10)

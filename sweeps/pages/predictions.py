@@ -16,7 +16,7 @@ from scipy.special import betaincinv  # scipy.stats takes a second to import
 
 from trainables.files.rows import Array, Rows
 
-_BINS: Final = 15
+NUM_BINS: Final = 15
 _TIE_BITS: Final = 14  # the last of a confidence's 52, which rounding may change
 _LEAST_SAMPLES: Final = 5  # below it the 95% interval spans more than half of the diagram
 _EDGE_ROUNDING: Final = 8 * 2.0**-23  # a confidence this close above an edge, relatively, is at it
@@ -62,13 +62,15 @@ class Bin:
         return self.count < _LEAST_SAMPLES
 
 
-def reliability_bins(probs: npt.ArrayLike, labels: npt.ArrayLike) -> list[Bin]:
-    """The non-empty bins among 15 equal-width bins of confidence: probs (N, K), labels (N,)."""
+def reliability_bins(
+    probs: npt.ArrayLike, labels: npt.ArrayLike, num_bins: int = NUM_BINS
+) -> list[Bin]:
+    """The non-empty bins of equal width of confidence: probs (N, K), labels (N,)."""
     confidence, predicted = top_label(probs)
-    edges = np.linspace(0, 1, _BINS + 1)
+    edges = np.linspace(0, 1, num_bins + 1)
     place = np.searchsorted(edges[1:-1] * (1 + _EDGE_ROUNDING), confidence, side="left")
     count, total, correct = (
-        np.bincount(place, weights=weights, minlength=_BINS)
+        np.bincount(place, weights=weights, minlength=num_bins)
         for weights in (None, confidence, predicted == np.asarray(labels))
     )
     wrong = count - correct
@@ -100,7 +102,9 @@ class Panel:
     bins: list[Bin]
 
 
-def reliability_panels(rows: Rows, temperature: float | None) -> list[Panel]:
+def reliability_panels(
+    rows: Rows, temperature: float | None, num_bins: int = NUM_BINS
+) -> list[Panel]:
     """The reliability diagrams before and, with a temperature, after temperature scaling."""
     labels, count, found = rows.labels, rows.decisions, []
     scales = [(1.0, "as trained")]
@@ -109,8 +113,10 @@ def reliability_panels(rows: Rows, temperature: float | None) -> list[Panel]:
     for scale, name in scales:
         probs = probabilities(rows.logits, scale)
         parts = [(probs[k::count], labels[k::count]) for k in range(count)]
-        error = fmean(expected_calibration_error(reliability_bins(*part)) for part in parts)
-        found.append(Panel(f"{name}, ECE {error:.4f}", reliability_bins(probs, labels)))
+        errors = [expected_calibration_error(reliability_bins(*each, num_bins)) for each in parts]
+        found.append(
+            Panel(f"{name}, ECE {fmean(errors):.4f}", reliability_bins(probs, labels, num_bins))
+        )
     return found
 
 

@@ -1,7 +1,8 @@
 """Evaluation sets besides the test split: shifted or out-of-distribution data.
 
 A shift set has the classes of the dataset, and a classifier should remain calibrated on it. An
-out-of-distribution set has other classes, and a classifier should have low confidence on it.
+out-of-distribution set has other classes, and a classifier should have low confidence on it. The
+papers on focal losses take corrupted images (CIFAR-10-C) as out of distribution, too.
 """
 
 import os
@@ -31,8 +32,8 @@ def check_evaluation_sets(kind: EvaluationKind, name: str, **options: Any) -> No
     """Raises ``ValueError`` if names, types or ranges of options are wrong; loads nothing."""
     from trainables.data import check_dataset_options
 
-    if kind == "shift" and name in CATALOGUE.names():
-        check_options(f"shift set {name!r}", CATALOGUE.find(name), options, ())
+    if name in CATALOGUE.names():
+        check_options(f"{kind} set {name!r}", CATALOGUE.find(name), options, ())
     else:
         check_dataset_options(name, **options)
 
@@ -42,8 +43,8 @@ def load_evaluation_sets(
 ) -> list[EvaluationSet]:
     """Loads evaluation sets by name, with samples encoded as in the dataset.
 
-    ``name`` is a shift set, or a dataset whose test split is used. Errors are those of
-    :func:`~trainables.data.load_dataset`, and ``ValueError`` if they do not fit the dataset.
+    ``name`` is a set of corrupted images, or a dataset whose test split is used. Errors are those
+    of :func:`~trainables.data.load_dataset`, and ``ValueError`` if they do not fit the dataset.
     """
     from trainables.data import load_dataset
 
@@ -53,7 +54,7 @@ def load_evaluation_sets(
             f"{kind} set {name!r}: {dataset.samples} are encoded by the training data, so other "
             "data cannot be evaluated; allowed: images and arrays"
         )
-    if kind == "shift" and name in CATALOGUE.names():
+    if name in CATALOGUE.names():
         found = [
             EvaluationSet(kind, name, severity, split)
             for severity, split in CATALOGUE.find(name)(**options)

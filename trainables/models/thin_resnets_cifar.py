@@ -10,6 +10,7 @@ from typing import Annotated
 
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torchvision.ops import StochasticDepth
 
 from trainables.models.base import Classifier, he_initialised
 from trainables.models.resnet_cifar import Residual, convolution
@@ -19,13 +20,26 @@ Shape = tuple[int, int, int]
 Probability = Annotated[float, Range(0, 1, open_high=True)]
 
 
-def resnet110_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
+def resnet110_cifar(
+    *, input_shape: Shape, num_classes: int, drop_path_rate: Probability = 0.0
+) -> Classifier:
     """ResNet-110: 1.7 million weights.
 
     6n + 2 layers, n = 18; shortcuts have no weights (K. He et al., Deep Residual Learning for Image
     Recognition, 2016, section 4.2).
+
+    Options:
+        drop_path_rate: Probability of skipping the last residual branch in a training step, which
+            falls linearly to that of the first; 0.5 is ResNet-110 (SD) of the calibration
+            literature (G. Huang et al., Deep Networks with Stochastic Depth, 2016).
     """
-    return _three_stages(_padded, 18, 1, False, input_shape, num_classes)
+    rates = [drop_path_rate * (block + 1) / 54 for block in range(54)]
+
+    def block(channels: int, width: int, stride: int) -> nn.Module:
+        shortcut = _Padded(channels, width, stride)
+        return _post_activation(channels, width, stride, shortcut, rates.pop(0))
+
+    return _three_stages(block, 18, 1, False, input_shape, num_classes)
 
 
 def preresnet56_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
@@ -78,17 +92,17 @@ class _Padded(nn.Module):
         return F.pad(kept, (0, 0, 0, 0, before, self.missing - before))
 
 
-def _post_activation(channels: int, width: int, stride: int, shortcut: nn.Module) -> Residual:
+def _post_activation(
+    channels: int, width: int, stride: int, shortcut: nn.Module, drop_path_rate: float = 0.0
+) -> Residual:
     branch = nn.Sequential(
         *convolution(channels, width, 3, stride),
         nn.ReLU(inplace=True),
         *convolution(width, width, 3),
     )
+    if drop_path_rate:
+        branch.append(StochasticDepth(drop_path_rate, mode="batch"))
     return Residual(branch, shortcut)
-
-
-def _padded(channels: int, width: int, stride: int) -> nn.Module:
-    return _post_activation(channels, width, stride, _Padded(channels, width, stride))
 
 
 def _projected(channels: int, width: int, stride: int) -> nn.Module:

@@ -84,3 +84,13 @@ def test_a_bin_of_fewer_than_five_samples_is_hollow() -> None:
     figure = new_figure((7, 4))
     draw_reliability(figure, rows, 1.0)
     assert [bar.get_fill() for bar in figure.axes[0].patches] == [False, True]
+
+
+def test_a_diagram_of_25_bins() -> None:
+    confidence = (torch.arange(13, 25, dtype=torch.float64) + 0.5).repeat_interleave(5) / 25
+    logits = torch.stack([confidence, 1 - confidence], dim=1).log().float()
+    rows = Rows(logits.numpy(), torch.zeros(60, dtype=torch.int64).numpy())
+    figure = new_figure((7, 4))
+    draw_reliability(figure, rows, 1.0, 25)  # the papers on CALS draw so many
+    widths = {round(bar.get_width(), 6) for bar in figure.axes[0].patches}
+    assert widths == {0.04} and len(figure.axes[0].patches) == 12

@@ -30,6 +30,13 @@ def cifar10_c(cifar_root: Path) -> Path:
     return cifar_root
 
 
+def test_corrupted_images_may_count_as_out_of_distribution(
+    cifar10: Dataset, cifar10_c: Path
+) -> None:
+    sets = load_evaluation_sets("ood", "cifar10_c", cifar10, root=cifar10_c, severities=(5,))
+    assert {(each.kind, each.name, each.severity) for each in sets} == {("ood", "cifar10_c", 5)}
+
+
 def test_cifar10_c_by_corruption_and_severity(cifar10: Dataset, cifar10_c: Path) -> None:
     sets = load_evaluation_sets("shift", "cifar10_c", cifar10, root=cifar10_c)
     assert [each.severity for each in sets] == [1, 1, 2, 2, 3, 3, 4, 4, 5, 5]

@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch import nn
+from torchvision.ops import StochasticDepth
 
 from trainables.models import make_model
 
@@ -85,3 +86,17 @@ def test_equals_torchvisions_resnet_with_the_stem_for_cifar(name: str) -> None:
     inputs = torch.randn(4, 3, 32, 32)
     with torch.no_grad():  # training mode, so batch statistics keep activations bounded
         torch.testing.assert_close(ours(inputs), theirs(inputs), rtol=1e-4, atol=1e-4)
+
+
+def test_stochastic_depth_skips_late_branches_most() -> None:
+    options = {"input_shape": (3, 8, 8), "num_classes": 10}
+    model = make_model("resnet110_cifar", **options, drop_path_rate=0.5)
+    rates = [each.p for each in model.modules() if isinstance(each, StochasticDepth)]
+    assert rates == pytest.approx([0.5 * n / 54 for n in range(1, 55)])
+    images = torch.randn(4, 3, 8, 8)
+    model.eval()
+    assert torch.equal(model(images), model(images))
+    model.train()
+    assert not torch.equal(model(images), model(images))
+    plain = make_model("resnet110_cifar", **options)
+    assert model.state_dict().keys() == plain.state_dict().keys()
