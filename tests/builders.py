@@ -23,6 +23,8 @@ from trainables.contract.report import COSTS, Role
 from trainables.contract.setting import Setting
 from trainables.files.rows import Rows
 from trainables.files.storage import Folder
+from trainables.posthoc.chosen import fit_scaling
+from trainables.trials.inverse import inverse_of
 
 
 def make_sweep(name: str = "small", **sections: Any) -> SweepFile:
@@ -169,3 +171,13 @@ def write_predictions(
     """Writes logits and labels as the predictions of a trial on a split."""
     logits, labels = predictions
     Rows(logits.float().numpy(), labels.numpy(), decisions).write(folder, split)
+
+
+def handed_out(store: SweepStore, number: int) -> Tensor:
+    """Probabilities (N, K) of a trial on the test split, by the scaling of its validation split."""
+    record = store.load_records()[number]
+    known, test = (Rows.read(store.trial_folder(number), each) for each in ("validation", "test"))
+    logits, labels = known.tensors()
+    inverse = inverse_of(record.loss, record.hyperparameters, logits.shape[1])
+    scaling, _ = fit_scaling(logits.double(), labels, clusters=known.units(), inverse=inverse)
+    return scaling(test.tensors()[0]).softmax(1)

@@ -1,16 +1,16 @@
-"""Compares the selected setting with cross-entropy, with and without a temperature."""
+"""Compares the selected setting with cross-entropy, as trained and as handed out."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sweeps.evidence.scaling import cross_scaled, double_tensors
+from sweeps.evidence.scaling import double_tensors, scaled_network
 from sweeps.results.verdicts import (
     CALIBRATION_PART,
     SCALED,
@@ -22,6 +22,7 @@ from sweeps.results.verdicts import (
 from sweeps.search.finalist_plan import Look
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
+from trainables.contract.config import ScalingWay
 from trainables.contract.metric_names import MetricName
 from trainables.files.rows import ReadRows, Rows
 
@@ -49,7 +50,7 @@ def compare(
 ) -> list[Comparison]:
     """Compare the selected setting with cross-entropy on the validation split.
 
-    Temperatures are cross-fitted on the validation split. The intervals are corrected for the
+    Scalings are cross-fitted on the validation split. The intervals are corrected for the
     selection, which used the same samples.
 
     Args:
@@ -61,10 +62,11 @@ def compare(
             error, where seeds are added until it is decided.
 
     Returns:
-        One comparison with cross-entropy as it is and one with a temperature, by the metric of the
-        objective. Metrics whose differences have no valid interval are omitted. A selected baseline
-        is only compared with itself after a temperature. For a metric that no temperature changes
-        (the error), the setting is only compared with cross-entropy as it is. Empty if no setting
+        One comparison with cross-entropy as it is, and one of both after their scalings, by the
+        metric of the objective. Metrics whose differences have no valid interval are omitted. A
+        selected baseline is only compared with itself after scaling. For a metric that no
+        temperature changes (the error), the setting is only compared with cross-entropy as it is.
+        Empty if no setting
         was selected or the baseline did not finish.
 
     Raises:
@@ -84,10 +86,7 @@ def compare(
         finalists=finalists if fresh else candidates,
     )
 
-    def scaled(rows: Rows, trial: TrialRecord) -> Tensor:
-        return cross_scaled(rows, ranking.rule.criterion)
-
-    runs = _Runs(read, "validation", scaled)
+    runs = _Runs(read, "validation", ranking.rule.scaling)
     return _compared(ranking, runs, design, candidates, of_looks)
 
 
@@ -106,7 +105,7 @@ def look(comparisons: Sequence[Comparison]) -> Look:
 def compare_on_test_split(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Comparison]:
     """Compare the selected setting with cross-entropy on the test split; see :func:`compare`.
 
-    Temperatures were fitted on the validation split. The noise of the samples needs no correction
+    Scalings were fitted on the validation split. The noise of the samples needs no correction
     for the selection. The noise of the networks does, because the best finalist was selected. All
     `sweeps` that were evaluated on this split, this one included, share the allowed error.
 
@@ -119,17 +118,16 @@ def compare_on_test_split(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> 
 
     finalists = max(1, sum(c.seeds > 0 for c in ranking.candidates if c != ranking.baseline))
     design = Design(1 - ERROR / sweeps, finalists, finalists, fresh_samples=True)
-    runs = _Runs(read, "test", _by_own_temperature)
+    runs = _Runs(read, "test", ranking.rule.scaling)
     return _compared(ranking, runs, design, sweeps)
 
 
 def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Comparison]:
     """Compare the finalists of the losses in pairs on the test split, also with cross-entropy.
 
-    Cross-entropy is compared as it is and after its temperature. No pair is selected by its result.
-    All pairs and all sweeps share the allowed error, as in
-    :func:`compare_on_test_split`. Empty if the selected setting
-    alone is a finalist, which has its own verdicts.
+    Cross-entropy is compared as it is, and both after their scalings. No pair is selected by its
+    result. All pairs and all sweeps share the allowed error, as in :func:`compare_on_test_split`.
+    Empty if the selected setting alone is a finalist, which has its own verdicts.
     """
     from trainables.metrics import Design
 
@@ -141,12 +139,12 @@ def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Co
     settings = [(each, scaled) for each in finalists]
     pairs = [(*pair, _metrics_of(objective)) for pair in combinations(settings, 2)]
     if (baseline := ranking.baseline) is not None:
-        for ours, with_temperature in product(settings, (False, True)):
-            theirs = (baseline, with_temperature)
-            pairs.append((ours, theirs, _metrics_against(objective, with_temperature)))
+        for (ours, _), both in product(settings, (False, True)):
+            metrics = _metrics_against(objective, both)
+            pairs.append(((ours, both or scaled), (baseline, both), metrics))
     pairs = [pair for pair in pairs if pair[2]]
     trained = finalists if baseline is None else [*finalists, baseline]
-    runs = _Runs(read, "test", _by_own_temperature)
+    runs = _Runs(read, "test", ranking.rule.scaling)
     design = Design(1 - ERROR / (sweeps * len(pairs)))
     return [
         runs.compare(metric, ours, theirs, trained, design, sweeps)
@@ -155,9 +153,9 @@ def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Co
     ]
 
 
-def _metrics_against(objective: MetricName, with_temperature: bool) -> list[str]:
-    """Metrics to compare with cross-entropy, without those that its temperature decides."""
-    decided = (*UNCHANGED_BY_TEMPERATURE, CALIBRATION_PART) if with_temperature else ()
+def _metrics_against(objective: MetricName, scaled: bool) -> list[str]:
+    """Metrics to compare with cross-entropy, without those that its scaling decides."""
+    decided = (*UNCHANGED_BY_TEMPERATURE, CALIBRATION_PART) if scaled else ()
     return [metric for metric in _metrics_of(objective) if metric not in decided]
 
 
@@ -165,6 +163,7 @@ def verdicts_in_pairs(
     settings: Sequence[Candidate],
     metrics: Sequence[MetricName],
     read: ReadRows,
+    way: ScalingWay,
     sweeps: int = 1,
 ) -> dict[tuple[MetricName, str, str], Verdict]:
     """Verdicts by metric, loss and other loss on the test split, for a table of all settings.
@@ -175,7 +174,7 @@ def verdicts_in_pairs(
     """
     from trainables.metrics import COMPARABLE, Design
 
-    runs, count = _Runs(read, "test", _by_own_temperature), math.comb(len(settings), 2)
+    runs, count = _Runs(read, "test", way), math.comb(len(settings), 2)
     design = Design(1 - ERROR / (sweeps * max(1, count)))
     found: dict[tuple[MetricName, str, str], Verdict] = {}
     for name in metrics:
@@ -228,10 +227,6 @@ def _metrics_of(objective: MetricName) -> list[str]:
     return found
 
 
-def _by_own_temperature(rows: Rows, trial: TrialRecord) -> Tensor:
-    return double_tensors(rows)[0] / trial.outcome["temperature"]
-
-
 def _compared(
     ranking: Ranking,
     runs: _Runs,
@@ -246,13 +241,13 @@ def _compared(
     scaled = objective.scaled and objective.metric not in UNCHANGED_BY_TEMPERATURE
     finalists = [each for each in ranking.candidates if each.seeds]
     found = []
-    for with_temperature in (False, True):
-        if (chosen, scaled) == (baseline, with_temperature):
+    for both in (False, True):
+        ours = chosen, scaled or (both and chosen != baseline)
+        if ours == (theirs := (baseline, both)):
             continue
-        for metric in _metrics_against(objective, with_temperature):
+        for metric in _metrics_against(objective, both):
             if metric == CALIBRATION_PART and runs.split != "test":
                 continue
-            ours, theirs = (chosen, scaled), (baseline, with_temperature)
             found.append(
                 runs.compare(metric, ours, theirs, finalists, design, corrected_for, looks)
             )
@@ -280,13 +275,10 @@ class _Looks:
 
 
 class _Runs:
-    """Probabilities of trials on a split; `scaled` gives the logits after a trial's temperature."""
+    """Probabilities of trials on a split, as trained and after their scalings."""
 
-    def __init__(
-        self, read: ReadRows, split: Split, scaled: Callable[[Rows, TrialRecord], Tensor]
-    ) -> None:
-        self._read, self._scaled = read, scaled
-        self.split = split
+    def __init__(self, read: ReadRows, split: Split, way: ScalingWay) -> None:
+        self._read, self._way, self.split = read, way, split
         self._first: Rows | None = None
 
     def compare(
@@ -299,7 +291,7 @@ class _Runs:
         corrected_for: int,
         looks: _Looks | None = None,
     ) -> Comparison:
-        """Compare two settings, each after its temperature if the second item says so.
+        """Compare two settings, each after its scaling if the second item says so.
 
         `finalists` are further settings for estimating the variance over seeds; `design` says how
         ours was selected.
@@ -339,7 +331,7 @@ class _Runs:
         return difference(metric, ours, theirs, labels, design, others=others)
 
     def _probs(self, candidate: Candidate, scaled: bool) -> list[Tensor]:
-        """Probabilities (N, K) of each judged trial, after its temperature if ``scaled``."""
+        """Probabilities (N, K) of each judged trial, after its scaling if ``scaled``."""
         return [self._logits_of(trial, scaled).softmax(dim=1) for trial in candidate.judged]
 
     def _calibration_part(self, candidate: Candidate) -> list[Tensor]:
@@ -348,14 +340,16 @@ class _Runs:
 
         found = []
         for trial in candidate.judged:
-            rows = self._rows(trial)
-            logits, labels = double_tensors(rows)
-            found.append(nll_reductions(logits, self._scaled(rows, trial), labels))
+            logits, labels = double_tensors(self._rows(trial))
+            found.append(nll_reductions(logits, logits / trial.outcome["temperature"], labels))
         return found
 
     def _logits_of(self, trial: TrialRecord, scaled: bool) -> Tensor:
-        rows = self._rows(trial)
-        return self._scaled(rows, trial) if scaled else double_tensors(rows)[0]
+        logits, _ = double_tensors(self._rows(trial))
+        if not scaled:
+            return logits
+        found = scaled_network(self._read, trial, self._way)
+        return found.scaling(logits) if self.split == "test" else found.crossed
 
     def _rows(self, trial: TrialRecord) -> Rows:
         rows = self._read(self.split, trial.number)

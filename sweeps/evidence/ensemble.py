@@ -20,6 +20,7 @@ from sweeps.results.recommendation import mean_label
 from sweeps.results.verdicts import ENSEMBLE, SCALED, Comparison, Split, Verdict
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from trainables.contract.config import ScalingWay
 from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE_LOSS
 from trainables.files.rows import ReadRows
@@ -39,9 +40,9 @@ class Selected:
     """An ensemble of a sweep's trials.
 
     Attributes:
-        name: ``ensemble``, or ``the mean of 5 seeds of cross_entropy + temperature scaling``.
+        name: ``ensemble``, or ``the mean of 5 seeds of cross_entropy + scaling``.
         trials: The members, ascending.
-        ensemble: Their temperatures.
+        ensemble: Their temperatures, and the scaling of the mean.
         pool: The candidates that `fit` selected them from.
         fit: Finds the ensemble of logits on the validation split.
         read: Returns a trial's predictions.
@@ -77,13 +78,24 @@ class Selected:
         crossed = cross_fitted_ensemble(self.pool.logits, labels, self.fit, groups)
         return Labelled(crossed, labels, groups)
 
+    @property
+    def temperature(self) -> float:
+        """That of the scaling of the mean; 1 if it has none."""
+        return float(self.ensemble.scaling.temperature)
+
     @cached_property
     def on_test(self) -> Labelled:
         """The test split; errors are those of :func:`select`."""
+        mean = self.mean_on_test
+        return mean._replace(logits=self.ensemble.scaling(mean.logits))
+
+    @cached_property
+    def mean_on_test(self) -> Labelled:
+        """The test split before the scaling of the mean."""
         members = dict(zip(self.ensemble.members, self.trials, strict=True))
         found = {key: one_class(self.read("test", trial.number)) for key, trial in members.items()}
         known = {key: each for key, each in found.items() if each is not None}  # all, as above
-        logits = self.ensemble({key: each.logits for key, each in known.items()})
+        logits = self.ensemble.mean({key: each.logits for key, each in known.items()})
         return next(iter(known.values()))._replace(logits=logits)
 
     def sets(self, coverages: Sequence[float]) -> Sets:
@@ -128,7 +140,8 @@ def select(ranking: Ranking, read: ReadRows) -> Selected | None:
     most = min(networks, seeds) if seeds >= LEAST_NETWORKS else networks
     if len(trials) < LEAST_NETWORKS:
         return None
-    return _selected(ENSEMBLE, trials, read, partial(fit_ensemble, most=most))
+    fit = partial(fit_ensemble, most=most, way=_way(ranking))
+    return _selected(ENSEMBLE, trials, read, fit)
 
 
 def select_seeds(ranking: Ranking, read: ReadRows, most: int | None = None) -> Selected | None:
@@ -143,7 +156,7 @@ def select_seeds(ranking: Ranking, read: ReadRows, most: int | None = None) -> S
         return None
     trials = trials[:most]
     name = f"the mean of {counted(len(trials), 'seed')} of {BASELINE_LOSS}{SCALED}"
-    return _selected(name, trials, read, fit_mean)
+    return _selected(name, trials, read, partial(fit_mean, way=_way(ranking)))
 
 
 def judge_ensemble(
@@ -199,6 +212,11 @@ def _seeds(ranking: Ranking) -> list[TrialRecord]:
     return sorted(_known(trials), key=lambda trial: trial.number)
 
 
+def _way(ranking: Ranking) -> ScalingWay:
+    """How the mean is scaled, with temperatures fitted by NLL."""
+    return ScalingWay(ranking.rule.scaling.name)
+
+
 def _selected(
     name: str, trials: Sequence[TrialRecord], read: ReadRows, fit: Fit
 ) -> Selected | None:
@@ -207,7 +225,7 @@ def _selected(
     if len(known) < len(trials):
         return None
     pool = Pool(tuple(trials), [each.logits for each in known], *known[0][1:])
-    found = fit(pool.logits, pool.labels)
+    found = fit(pool.logits, pool.labels, pool.groups)
     members = tuple(pool.trials[index] for index in found.members)
     return Selected(name, members, found, pool, fit, read)
 
@@ -240,7 +258,8 @@ def _facts(ranking: Ranking, selected: Selected) -> dict[str, Any]:
             for trial, temperature in members
         ],
         "networks": selected.networks,
-        "temperature": selected.ensemble.temperature,
+        "temperature": selected.temperature,
+        "scaling": selected.ensemble.scaling.to_json(),
         "row": _row(ranking, selected, label),
         "sets": set_rows(label, [selected.sets((COVERAGE,))]),
     }
@@ -252,17 +271,16 @@ def _row(ranking: Ranking, selected: Selected, label: str) -> dict[str, Any]:
     shown = [key for key in shown_metrics(ranking.rule.objective) if key != "temperature"]
     names = sorted({MetricName.parse(key).metric for key in shown} & M.METRICS.keys())
     scaled, labels, _ = selected.on_test
-    temperature = selected.ensemble.temperature
     measured = {
         "val": M.evaluate(selected.crossed.logits, selected.crossed.labels, names),
-        "test": M.evaluate(scaled * temperature, labels, names),
+        "test": M.evaluate(selected.mean_on_test.logits, labels, names),
         "scaled": M.evaluate(scaled, labels, names),
     }
     row: dict[str, Any] = {
         "loss": label,
         "hyperparameters": {},
         "trials": {},
-        "temperature": temperature,
+        "temperature": selected.temperature,
         "objective": math.nan,
         "seeds": 0,
         "note": counted(selected.networks, "network"),
@@ -331,8 +349,8 @@ def _advice(
 
 def _advice_on_seeds(seeds: Selected, name: str) -> str:
     return (
-        f"For a lower NLL average {seeds.networks} seeds of cross-entropy: with a "
-        f"temperature their NLL is {seeds.metric('nll'):.4f} and their ECE "
+        f"For a lower NLL average {seeds.networks} seeds of cross-entropy: their "
+        f"NLL is {seeds.metric('nll'):.4f} and their ECE "
         f"{seeds.metric('ece'):.4f}, and a prediction costs that many networks (`calsweep "
         f"export {name} --ensemble`)."
     )

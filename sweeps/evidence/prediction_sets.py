@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, Final
 
-from sweeps.evidence.scaling import cross_scaled, double_tensors
+from sweeps.evidence.scaling import double_tensors, scaled_network
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
-from trainables.contract.config import Criterion
+from trainables.contract.config import ScalingWay
 from trainables.files.rows import ReadRows, Rows
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ COVERAGE: Final = 0.9
 def judge_sets(ranking: Ranking, read: ReadRows) -> list[dict[str, Any]]:
     """Prediction sets of the finalists, or of the selected setting and the baseline.
 
-    They are fitted on the validation split with cross-fitted temperatures, and measured on the test
+    They are fitted on the validation split with cross-fitted scaling, and measured on the test
     split. A row for each setting and method has ``target`` (the nominal coverage), ``coverage`` and
     its 95 % interval ``low`` and ``high`` (none with fewer than 10 groups), and mean ``size``, as
     means over the judged seeds. None if a sample has several decisions, or there
@@ -35,7 +35,7 @@ def judge_sets(ranking: Ranking, read: ReadRows) -> list[dict[str, Any]]:
     for candidate in judged:
         of_seeds = []
         for trial in candidate.judged:
-            sets = sets_of_trial(trial, read, (COVERAGE,), ranking.rule.criterion)
+            sets = sets_of_trial(trial, read, (COVERAGE,), ranking.rule.scaling)
             if sets is None:
                 return []
             of_seeds.append(sets)
@@ -44,7 +44,7 @@ def judge_sets(ranking: Ranking, read: ReadRows) -> list[dict[str, Any]]:
 
 
 def sets_of_trial(
-    trial: TrialRecord, read: ReadRows, coverages: Sequence[float], criterion: Criterion
+    trial: TrialRecord, read: ReadRows, coverages: Sequence[float], way: ScalingWay
 ) -> Sets | None:
     """The prediction sets of a trial; None if a sample has several decisions."""
     from trainables.export.prediction_sets import fit_prediction_sets
@@ -53,8 +53,9 @@ def sets_of_trial(
     known, unseen = one_class(validation), one_class(test)
     if known is None or unseen is None:
         return None
-    scaled = known._replace(logits=cross_scaled(validation, criterion))
-    tested = unseen._replace(logits=unseen.logits / trial.outcome["temperature"])
+    found = scaled_network(read, trial, way)
+    scaled = known._replace(logits=found.crossed)
+    tested = unseen._replace(logits=found.scaling(unseen.logits))
     return fit_prediction_sets(scaled, tested, coverages)
 
 

@@ -1,17 +1,97 @@
-"""Predictions on the validation split after temperatures that are fitted once."""
+"""The scaling of a trial's network, fitted once on its predictions on the validation split."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from statistics import fmean
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
-from trainables.contract.config import Criterion
-from trainables.files.rows import Rows
+from sweeps.results.scaling import ScalingRow
+from sweeps.search.ranking import Candidate, Ranking
+from sweeps.search.record import TrialRecord
+from trainables.contract.config import Criterion, ScalingWay
+from trainables.files.rows import ReadRows, Rows
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-_fitted: WeakKeyDictionary[Rows, dict[Criterion, Tensor]] = WeakKeyDictionary()
+    from trainables.posthoc import Scaling
+
+_temperatures: WeakKeyDictionary[Rows, dict[Criterion, Tensor]] = WeakKeyDictionary()
+_fitted: WeakKeyDictionary[Rows, dict[tuple[str, ScalingWay], Scaled]] = WeakKeyDictionary()
+
+
+@dataclass(frozen=True, eq=False)
+class Scaled:
+    """The scaling of a network, fitted on the validation split.
+
+    Attributes:
+        crossed: Cross-fitted logits (N, K) of the validation split, float64.
+    """
+
+    scaling: Scaling
+    crossed: Tensor
+
+
+def scaled_network(read: ReadRows, trial: TrialRecord, way: ScalingWay) -> Scaled:
+    """The scaling of a trial's network; errors are those of `read`."""
+    from trainables.posthoc.chosen import fit_scaling
+    from trainables.trials.inverse import inverse_of
+
+    rows = read("validation", trial.number)
+    known = _fitted.setdefault(rows, {})
+    key = (trial.label, way)
+    if key not in known:
+        logits, labels = double_tensors(rows)
+        inverse = inverse_of(trial.loss, trial.hyperparameters, logits.shape[1])
+        known[key] = Scaled(*fit_scaling(logits, labels, way, rows.units(), inverse))
+    return known[key]
+
+
+def scaled_rows(read: ReadRows, trial: TrialRecord, way: ScalingWay) -> Rows:
+    """A trial's predictions on the test split after its scaling, log-probabilities."""
+    rows = read("test", trial.number)
+    logits = scaled_network(read, trial, way).scaling(double_tensors(rows)[0])
+    return replace(rows, logits=logits.log_softmax(dim=1).float().numpy())
+
+
+def judge_scalings(ranking: Ranking, read: ReadRows) -> list[ScalingRow]:
+    """The scaling of the finalists, the selected setting and cross-entropy, see `ScalingRow`.
+
+    Errors are those of `read`.
+    """
+    chosen, baseline = ranking.chosen, ranking.baseline
+    judged = [each for each in ranking.candidates if each.seeds or each in (chosen, baseline)]
+    return [_scaling_row(each, read, ranking.rule.scaling) for each in judged]
+
+
+def _scaling_row(candidate: Candidate, read: ReadRows, way: ScalingWay) -> ScalingRow:
+    from trainables.trials.outcome import evaluate
+
+    found = [scaled_network(read, trial, way).scaling for trial in candidate.judged]
+    plain: list[dict[str, float]] = []
+    scaled: list[dict[str, float]] = []
+    for trial in candidate.judged:
+        rows = read("test", trial.number)
+        for kept, each in (
+            (plain, rows.scaled(trial.outcome["temperature"])),
+            (scaled, scaled_rows(read, trial, way)),
+        ):
+            kept.append(evaluate(*each.tensors(), ("nll", "ece"), rows.decisions))
+    mean = {
+        name + ending: fmean(each[name] for each in values)
+        for ending, values in (("_temperature", plain), ("", scaled))
+        for name in ("nll", "ece")
+    }
+    return ScalingRow(
+        candidate.judged[0].label,
+        tuple(trial.number for trial in candidate.judged),
+        tuple(each.name for each in found),
+        found[0].inverse is not None,
+        float(found[0].temperature),
+        **mean,
+    )
 
 
 def cross_scaled(rows: Rows, criterion: Criterion = "nll") -> Tensor:
@@ -22,7 +102,7 @@ def cross_scaled(rows: Rows, criterion: Criterion = "nll") -> Tensor:
     from trainables.posthoc import cross_fitted_temperatures
 
     logits, labels = double_tensors(rows)
-    known = _fitted.setdefault(rows, {})
+    known = _temperatures.setdefault(rows, {})
     if criterion not in known:
         known[criterion] = cross_fitted_temperatures(logits, labels, criterion, rows.clusters())
     return logits / known[criterion]

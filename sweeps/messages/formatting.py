@@ -41,6 +41,19 @@ def format_fraction(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.4f}".removeprefix("0")
 
 
+def scaling_words(name: str, temperature: float) -> str:
+    """``T = 1.35``, ``structured matrix scaling``, ``no scaling``: a scaling in a sentence."""
+    match name:
+        case "temperature":
+            return f"T = {format_temperature(temperature)}"
+        case "none":
+            return "no scaling"
+        case "beta":
+            return "beta calibration"
+        case _:
+            return f"structured {name} scaling"
+
+
 def format_temperature(value: float) -> str:
     """Two decimals, which is as precise as a fitted temperature."""
     return "–" if math.isnan(value) else f"{value:.2f}"

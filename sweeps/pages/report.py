@@ -20,7 +20,14 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from sweeps.errors import first_line
-from sweeps.messages.formatting import counted, format_hyperparameters, format_loss, metric_heading
+from sweeps.evidence.scaling import scaled_rows
+from sweeps.messages.formatting import (
+    counted,
+    format_hyperparameters,
+    format_loss,
+    metric_heading,
+    scaling_words,
+)
 from sweeps.messages.redaction import redact
 from sweeps.pages import figures
 from sweeps.pages.chart import Chart
@@ -35,12 +42,14 @@ from sweeps.results.leaderboard import star
 from sweeps.results.recommendation import shown_network
 from sweeps.results.refinement import refinement_rows
 from sweeps.results.result import SweepResult
+from sweeps.results.scaling import ScalingRow, scaling_of
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.results.verdicts import Comparison, basis, short_name
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.loading import to_yaml
+from trainables.contract.config import ScalingWay
 from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE_LOSS
 from trainables.files.rows import ReadRows, Rows
@@ -79,7 +88,8 @@ def render_report(
         "verdicts": [asdict(each) for each in judgement.all_comparisons],
     }
     metrics = {name: one_line(h) for name, h in shown_metrics(plan.rule.objective).items()}
-    predictions, shown = _Predictions(read), shown_network(ranking, found.recommended)
+    predictions = _Predictions(read, ranking.rule.scaling, judgement.scalings)
+    shown = shown_network(ranking, found.recommended)
     began = time.localtime(min((r.started for r in records), default=0))
     return page(
         "pages/report.html.j2",
@@ -220,8 +230,10 @@ def page(template: str, **content: Any) -> str:
 class _Predictions:
     """The predictions of trials on the test split; unreadable ones are reported once."""
 
-    def __init__(self, read: ReadRows) -> None:
-        self._read = read
+    def __init__(
+        self, read: ReadRows, way: ScalingWay, scalings: Sequence[ScalingRow] = ()
+    ) -> None:
+        self._read, self._way, self._scalings = read, way, scalings
         self._unreadable: set[int] = set()
 
     def of(self, record: TrialRecord) -> Rows | None:
@@ -243,9 +255,20 @@ class _Predictions:
             return None
 
     def scaled(self, record: TrialRecord) -> Rows | None:
-        """The same with the trial's temperature."""
-        rows = self.of(record)
-        return None if rows is None else rows.scaled(record.outcome["temperature"])
+        """The same after the trial's scaling; a temperature does not need torch."""
+        rows, known = self.of(record), scaling_of(self._scalings, record.number)
+        if rows is None or known is None or known.is_temperature:
+            return None if rows is None else rows.scaled(record.outcome["temperature"])
+        try:
+            return scaled_rows(self._read, record, self._way)
+        except (OSError, ValueError):  # predictions on the validation split
+            return None
+
+    def words(self, record: TrialRecord) -> str:
+        """Such as ``T = 1.35``."""
+        known = scaling_of(self._scalings, record.number)
+        temperature = record.outcome["temperature"]
+        return scaling_words("temperature", temperature) if known is None else known.words
 
 
 def _diagrams(ranking: Ranking, shown: TrialRecord | None, predictions: _Predictions) -> list[str]:
@@ -273,7 +296,7 @@ def _on_test(
     classes: Sequence[str],
     about: Sequence[str],
 ) -> dict[str, Any] | None:
-    """The shown network on the test split, with its temperature; None without its predictions."""
+    """The shown network on the test split, with its scaling; None without its predictions."""
     from sweeps.pages import held_out
 
     rows = predictions.scaled(shown) if shown is not None else None
@@ -294,7 +317,7 @@ def _on_test(
     parts = by_label(probs, labels, about) if about else by_class(probs, labels, names)
     return {
         "label": shown.label,
-        "temperature": shown.outcome["temperature"],
+        "scaling": predictions.words(shown),
         "samples": len(labels) // rows.per_sample,
         "pixels": rows.cluster_size,
         "independent": rows.independent,

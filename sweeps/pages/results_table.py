@@ -16,6 +16,7 @@ from sweeps.evidence.comparison import verdicts_in_pairs
 from sweeps.messages.formatting import MARKDOWN, finite, format_loss, markdown_table, metric_heading
 from sweeps.results.side_by_side import Beside
 from sweeps.results.verdicts import Verdict
+from trainables.contract.config import ScalingWay
 from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE_LOSS
 from trainables.files.rows import ReadRows
@@ -84,7 +85,8 @@ def values_of(
         for each in settings
         if each.feasible and each.seeds and each.tier == 0 and each == originals[each.loss]
     ]
-    verdicts = verdicts_in_pairs(compete, metrics, read, sweeps)
+    temperature = ScalingWay("temperature", one.ranking.rule.scaling.criterion)
+    verdicts = verdicts_in_pairs(compete, metrics, read, temperature, sweeps)
     found = []
     for metric in metrics:
         known = [each for each in compete if not math.isnan(each.mean(metric))]

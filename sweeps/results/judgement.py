@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from sweeps.results.reference import ReferenceResult
+from sweeps.results.scaling import ScalingRow
 from sweeps.results.verdicts import Comparison
 from sweeps.search.record import known_fields
 from sweeps.search.untried import Untried
@@ -28,6 +29,7 @@ class Judgement:
         sets: See :func:`~sweeps.evidence.prediction_sets.judge_sets`.
         ends: Sentences about what ended the search, such as a budget.
         untried: The losses that were not tried.
+        scalings: The scaling of the finalists, the selected setting and cross-entropy.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -40,6 +42,7 @@ class Judgement:
     on_data: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
     untried: tuple[Untried, ...] = ()
+    scalings: tuple[ScalingRow, ...] = ()
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Judgement:
@@ -58,6 +61,7 @@ class Judgement:
         values["references"] = tuple(ReferenceResult(**each) for each in kept.get("references", ()))
         untried = kept.get("untried", ())
         values["untried"] = tuple(Untried(**known_fields(Untried, each)) for each in untried)
+        values["scalings"] = tuple(map(ScalingRow.from_json, kept.get("scalings", ())))
         return cls(**values, ensemble=ensemble, candidates=kept.get("candidates"))
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,7 +16,8 @@ from sweeps.messages.formatting import (
     objective_heading,
 )
 from sweeps.results.judgement import Judgement
-from sweeps.results.verdicts import SCALED, Comparison, deciding
+from sweeps.results.scaling import scaling_of
+from sweeps.results.verdicts import Comparison, deciding, is_scaled
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.setting import BASELINE_LOSS
@@ -34,13 +35,13 @@ def mean_label(seeds: int) -> str:
 
 @dataclass(frozen=True)
 class Recommendation:
-    """What to deploy: one trained network with its temperature, or the mean of several.
+    """What to deploy: one trained network with its scaling, or the mean of several.
 
     Attributes:
         kind: ``setting`` (the selected one), ``baseline`` (cross-entropy) or ``ensemble``.
         trials: Numbers of the trials whose networks it consists of, ascending.
         loss: Its loss; ``ensemble`` for networks of several settings.
-        temperature: Divides its logits.
+        temperature: Its temperature, which its scaling begins with.
         name: Such as ``cross-entropy with a temperature``.
         why: The reason, one sentence.
     """
@@ -74,11 +75,11 @@ def recommend(
 ) -> Recommendation | None:
     """The recommendation from the evidence so far; None while no setting is selected.
 
-    It is cross-entropy with a temperature, unless the selected setting is shown to be better.
+    It is cross-entropy with its scaling, unless the selected setting is shown to be better.
     `with_ensemble` allows several networks: the ensemble if it is shown to beat equally many seeds
     of cross-entropy, and the mean of these seeds instead of one of them.
     """
-    single = _one_network(ranking, judgement.comparisons)
+    single = _one_network(ranking, judgement)
     several = _several_networks(judgement.ensemble) if with_ensemble else None
     if single is None or several is None:
         return single
@@ -103,7 +104,7 @@ def words_of(candidate: Candidate) -> str:
     return f"{name} ({format_hyperparameters(given)})" if given else name
 
 
-def _one_network(ranking: Ranking, comparisons: Sequence[Comparison]) -> Recommendation | None:
+def _one_network(ranking: Ranking, judgement: Judgement) -> Recommendation | None:
     chosen, baseline = ranking.chosen, ranking.baseline
     if chosen is None:
         return None
@@ -111,22 +112,30 @@ def _one_network(ranking: Ranking, comparisons: Sequence[Comparison]) -> Recomme
         return _of(
             chosen,
             "setting",
+            judgement,
             "It is the selected setting, not compared with cross-entropy, which did not finish.",
         )
     if not baseline.feasible:
         limit = baseline.broken[0].too_far
         return _of(
-            chosen, "setting", f"It is the selected setting; cross-entropy is no option: {limit}."
+            chosen,
+            "setting",
+            judgement,
+            f"It is the selected setting; cross-entropy is no option: {limit}.",
         )
     if chosen == baseline:
         heading = objective_heading(ranking.rule.objective)
         lowest = min(ranking.candidates, key=lambda each: each.objectives[0])
         within = "" if lowest.feasible else " of the settings within the limits"
-        return _of(baseline, "baseline", f"It also has the lowest validation {heading}{within}.")
-    found = deciding(comparisons)
+        return _of(
+            baseline, "baseline", judgement, f"It also has the lowest validation {heading}{within}."
+        )
+    found = deciding(judgement.comparisons)
     if found is not None and found.verdict == "supported":
-        return _of(chosen, "setting", f"It is shown to beat {_rival(found)}, {_by(found)}.")
-    return _of(baseline, "baseline", _not_beaten(chosen, found))
+        return _of(
+            chosen, "setting", judgement, f"It is shown to beat {_rival(found)}, {_by(found)}."
+        )
+    return _of(baseline, "baseline", judgement, _not_beaten(chosen, found))
 
 
 def _not_beaten(chosen: Candidate, found: Comparison | None) -> str:
@@ -177,22 +186,29 @@ def _numbers(ensemble: Mapping[str, Any]) -> tuple[int, ...]:
     return tuple(sorted({member["trial"] for member in ensemble["members"]}))
 
 
-def _of(candidate: Candidate, kind: Kind, why: str) -> Recommendation:
+def _of(candidate: Candidate, kind: Kind, judgement: Judgement, why: str) -> Recommendation:
     trial = candidate.judged[0]
+    scaling = scaling_of(judgement.scalings, trial.number)
+    words, gain = "a temperature", ""
+    if scaling is not None and scaling.gain:
+        words, gain = scaling.words, f" {scaling.gain}"
     return Recommendation(
         kind,
         (trial.number,),
         candidate.loss,
         candidate.setting.hyperparameters,
         trial.outcome.get("temperature", math.nan),
-        f"{words_of(candidate)} with a temperature",
-        why,
+        f"{words_of(candidate)}, {words}"
+        if words == "not scaled"
+        else f"{words_of(candidate)} with {words}",
+        f"{why}{gain}",
     )
 
 
 def _rival(found: Comparison) -> str:
-    name = _words(found.theirs.removesuffix(SCALED))
-    return f"{name} with a temperature" if found.theirs.endswith(SCALED) else name
+    if not is_scaled(found.theirs):
+        return _words(found.theirs)
+    return f"{_words(found.theirs.partition(' + ')[0])} with its scaling"
 
 
 def _by(found: Comparison) -> str:

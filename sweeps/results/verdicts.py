@@ -9,7 +9,8 @@ from typing import Literal
 from sweeps.messages.formatting import counted, metric_heading
 from trainables.contract.metric_names import FEWEST_CLUSTERS
 
-SCALED = " + temperature scaling"
+SCALED = " + scaling"
+_SCALED = (SCALED, " + temperature scaling")  # the second until calsweep chose the scaling
 ENSEMBLE = "ensemble"
 UNCHANGED_BY_TEMPERATURE = ("error",)  # a temperature does not change the most probable class
 CALIBRATION_PART = "nll_calibration"  # NLL - NLL after a temperature
@@ -65,19 +66,19 @@ class Comparison:
 def deciding(comparisons: Sequence[Comparison]) -> Comparison | None:
     """The comparison that decides the verdict, if there is one.
 
-    This is the comparison with cross-entropy after a temperature; for a metric that no temperature
-    changes, with cross-entropy as it is. The test split takes precedence.
+    This is the comparison with scaled cross-entropy; for a metric that no temperature changes, with
+    cross-entropy as it is. The test split takes precedence.
     """
     found = [
         each
         for each in comparisons
-        if each.theirs.endswith(SCALED) or each.metric in UNCHANGED_BY_TEMPERATURE
+        if is_scaled(each.theirs) or each.metric in UNCHANGED_BY_TEMPERATURE
     ]
     return next((each for each in found if each.split == "test"), found[0] if found else None)
 
 
 def leading(comparisons: Sequence[Comparison]) -> list[Comparison]:
-    """The verdicts to show first: against cross-entropy as it is, and with a temperature."""
+    """The verdicts to show first: against cross-entropy as it is, and scaled."""
     plain = _on_plain(comparisons)
     first = next((c for c in plain if c.metric == CALIBRATION_PART), plain[0] if plain else None)
     found = (first, deciding(comparisons))
@@ -86,16 +87,16 @@ def leading(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 def _on_plain(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Against cross-entropy as it is on the test split."""
-    return [c for c in comparisons if c.split == "test" and not c.theirs.endswith(SCALED)]
+    return [c for c in comparisons if c.split == "test" and not is_scaled(c.theirs)]
 
 
 def verdict(comparisons: Sequence[Comparison]) -> Verdict | None:
-    """Whether the selected setting beats cross-entropy with a temperature, by :func:`deciding`."""
+    """Whether the selected setting beats scaled cross-entropy, by :func:`deciding`."""
     found = deciding(comparisons)
     return None if found is None else found.verdict
 
 
-READING = "A value below 0 favours the setting in the heading; + T: with a temperature."
+READING = "A value below 0 favours the setting in the heading; + S: scaled, as handed out."
 
 
 def basis(comparisons: Sequence[Comparison]) -> list[str]:
@@ -134,8 +135,8 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
 def conclusion(of_setting: Sequence[Comparison]) -> list[str]:
     """Whether the setting is better calibrated than plain cross-entropy, by the part of the NLL.
 
-    The verdict by its own metric is added, but does not decide. The verdict against cross-entropy
-    with a temperature is in the recommendation, see :mod:`sweeps.results.recommendation`.
+    The verdict by its own metric is added, but does not decide. The verdict against scaled
+    cross-entropy is in the recommendation, see :mod:`sweeps.results.recommendation`.
     """
     plain = _on_plain(of_setting)
     found = next((each for each in plain if each.metric == CALIBRATION_PART), None)
@@ -149,5 +150,10 @@ def conclusion(of_setting: Sequence[Comparison]) -> list[str]:
 
 
 def short_name(name: str) -> str:
-    """Such as ``cross_entropy + T`` for cross-entropy after temperature scaling."""
-    return name.replace(SCALED, " + T")
+    """Such as ``cross_entropy + S`` for scaled cross-entropy."""
+    return f"{name.rpartition(' + ')[0]} + S" if is_scaled(name) else name
+
+
+def is_scaled(name: str) -> bool:
+    """Whether this side of a comparison is scaled."""
+    return name.endswith(_SCALED)

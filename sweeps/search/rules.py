@@ -9,7 +9,7 @@ from typing import Final
 from sweeps.messages.formatting import objective_heading
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.sweep_file.sections.search import NETWORKS, ConstraintSection
-from trainables.contract.config import Criterion
+from trainables.contract.config import USUAL_SCALING, ScalingWay
 
 _ROUNDING: Final = 1e-9  # relative error up to which a value counts as equal to its limit
 
@@ -73,7 +73,7 @@ class Rule:
         guard: How far the validation error may exceed the baseline's, or the lowest if the baseline
             did not finish.
         others: Further metrics to minimise, if the result is a Pareto front.
-        criterion: How temperatures are fitted.
+        scaling: How trained networks are calibrated.
         networks: The most networks of an ensemble.
     """
 
@@ -81,7 +81,7 @@ class Rule:
     guard: float
     constraints: tuple[Limit, ...] = ()
     others: tuple[str, ...] = ()
-    criterion: Criterion = "nll"
+    scaling: ScalingWay = USUAL_SCALING
     networks: int = NETWORKS
 
     @property
@@ -107,7 +107,7 @@ def rule_of(sweep: SweepFile) -> Rule:
         sweep.search.guard,
         tuple(constraints),
         tuple(others),
-        sweep.scaling_method.criterion,
+        sweep.scaling_method.way,
         sweep.selection.networks,
     )
 

@@ -103,7 +103,8 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
         ending = _stored_end(queue, store) if had_ended else end_of(queue, store, dataset, progress)
         if not queue.cut_short:
             store.save_answer(ending.result.to_json())
-            keep_mistakes(store, shown_network(ending.ranking, ending.result.recommended), dataset)
+            shown = shown_network(ending.ranking, ending.result.recommended)
+            keep_mistakes(store, shown, dataset, ending.ranking.rule.scaling)
     except BaseException as error:
         progress.stage("Writing to MLflow")
         with suppress(KeyboardInterrupt):  # a second Ctrl-C ends the wait

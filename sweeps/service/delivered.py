@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError
+from sweeps.evidence.scaling import scaled_rows
 from sweeps.messages.formatting import calsweep_command, counted, format_loss
 from sweeps.results.recommendation import Recommendation
 from sweeps.search.record import TrialRecord
@@ -98,7 +99,7 @@ def deliver(sweep: StoredSweep, wanted: Wanted = RECOMMENDED) -> Delivered:
 def load_delivered(
     sweep: StoredSweep, dataset: Dataset, delivered: Delivered
 ) -> CalibratedClassifier | CalibratedEnsemble:
-    """Its networks with their temperatures; UserError without checkpoints."""
+    """Its networks with their scaling; UserError without checkpoints."""
     networks = delivered.networks
     if isinstance(networks, TrialRecord):
         return load_trained(sweep, dataset, networks)
@@ -106,12 +107,11 @@ def load_delivered(
 
 
 def read_on_test(sweep: StoredSweep, delivered: Delivered) -> Rows | None:
-    """Its predictions on the test split, with its temperature; None if they cannot be read."""
+    """Its predictions on the test split, with its scaling; None if they cannot be read."""
     networks, store = delivered.networks, sweep.store
     try:
         if isinstance(networks, TrialRecord):
-            rows = store.rows("test", networks.number)
-            return rows.scaled(networks.outcome["temperature"])
+            return scaled_rows(store.rows, networks, sweep.plan.rule.scaling)
         logits = networks.on_test.logits
         rows = store.rows("test", networks.trials[0].number)
     except (OSError, ValueError):

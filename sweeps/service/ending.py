@@ -17,6 +17,7 @@ from sweeps.evidence.copies import judge_copies
 from sweeps.evidence.ensemble import judge_ensemble
 from sweeps.evidence.learning import learning_warnings
 from sweeps.evidence.prediction_sets import judge_sets
+from sweeps.evidence.scaling import judge_scalings
 from sweeps.messages.formatting import (
     calsweep_command,
     counted,
@@ -254,6 +255,7 @@ def _judge(
             iter(_as_far_as_readable(judge_ensemble, ranking, read, sweeps, plan.sweep.name)), None
         ),
         sets=tuple(_as_far_as_readable(judge_sets, ranking, read)),
+        scalings=tuple(_as_far_as_readable(judge_scalings, ranking, read)),
     )
 
 

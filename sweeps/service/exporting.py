@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any, Final, ParamSpec, TextIO, TypeVar
 
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.evidence.prediction_sets import sets_of_trial
-from sweeps.messages.formatting import format_temperature
+from sweeps.evidence.scaling import scaled_rows
+from sweeps.messages.formatting import scaling_words
 from sweeps.messages.redaction import redact
 from sweeps.planning.checks import use_working_folder
 from sweeps.search.record import TrialRecord
 from sweeps.service.delivered import RECOMMENDED, Delivered, Wanted, deliver, read_on_test
 from sweeps.service.stored import StoredSweep
-from sweeps.service.trained import load_ensemble, load_same_data, load_trained
+from sweeps.service.trained import load_ensemble, load_same_data, load_trained, own_scaling
 from sweeps.tracking.registered_models import ModelToRegister
 
 if TYPE_CHECKING:
@@ -29,9 +30,11 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
     from sweeps.evidence.ensemble import Selected
+    from trainables.contract.config import ScalingWay
     from trainables.data.core.bad_samples import OnBadSample
     from trainables.data.core.base import Dataset
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
+    from trainables.files.rows import ReadRows
     from trainables.posthoc.conformal import SetMethod
 
 P = ParamSpec("P")
@@ -97,7 +100,7 @@ def export_model(
 
 def _in_words(about: dict[str, Any], finished: bool) -> str:
     """What was exported, in a line."""
-    found = f"{about['label']}, T = {format_temperature(about['temperature'])}"
+    found = f"{about['label']}, {scaling_words(about['scaling']['name'], about['temperature'])}"
     found += ", recommended" if about["recommended"] else ", not recommended"
     return found if finished else f"{found}; the sweep is not finished, and may recommend another"
 
@@ -157,10 +160,11 @@ class Builder:
     def _build_one(self, record: TrialRecord, own: dict[str, Any]) -> Built:
         from trainables.export.prediction_sets import COVERAGES
 
-        read, criterion = self._sweep.store.rows, self._sweep.plan.rule.criterion
+        read, way = self._sweep.store.rows, self._sweep.plan.rule.scaling
         classifier = load_trained(self._sweep, self._dataset, record)
         on_test = _if_readable(self._on_test, record)
-        expected = None if on_test is None else on_test / record.outcome["temperature"]
+        scaling = own_scaling(self._sweep, record)
+        expected = None if on_test is None else scaling(on_test)
         names = ("ece", "ece_scaled", "error", "nll", "nll_scaled")
         about = {
             **own,
@@ -168,9 +172,10 @@ class Builder:
             "hyperparameters": record.hyperparameters,
             "seed": record.seed,
             "temperature": record.outcome["temperature"],
-            "test": {key: record.outcome[f"test_{key}"] for key in names},
-            "prediction_sets": _if_readable(sets_of_trial, record, read, COVERAGES, criterion)
-            or {},
+            "scaling": scaling.to_json(),
+            "test": {key: record.outcome[f"test_{key}"] for key in names}
+            | (_if_readable(_as_handed_out, read, record, way) or {}),
+            "prediction_sets": _if_readable(sets_of_trial, record, read, COVERAGES, way) or {},
             "verdict": self._sweep.store.verdict,
         }
         state = classifier.network.state_dict()
@@ -187,7 +192,8 @@ class Builder:
             "members": [trial.number for trial in selected.trials],
             "networks": selected.networks,
             "hyperparameters": {},
-            "temperature": selected.ensemble.temperature,
+            "temperature": selected.temperature,
+            "scaling": selected.ensemble.scaling.to_json(),
             "prediction_sets": {} if on_test is None else selected.sets(COVERAGES),
             "verdict": None,
         }
@@ -288,6 +294,15 @@ class Builder:
         }
 
 
+def _as_handed_out(read: ReadRows, record: TrialRecord, way: ScalingWay) -> dict[str, float]:
+    """Metrics on the test split after the network's scaling; the temperature alone is `scaled`."""
+    from trainables.trials.outcome import evaluate
+
+    rows = scaled_rows(read, record, way)
+    found = evaluate(*rows.tensors(), ("ece", "nll", "error"), rows.decisions)
+    return {f"{name}_handed_out": value for name, value in found.items()}
+
+
 def _if_readable(get: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T | None:
     """The result of a function that reads predictions; None if they are damaged or gone."""
     try:
@@ -314,10 +329,10 @@ def _check_onnx_is_there() -> None:
 _PAGE: Final = """\
 # {label} on {dataset}
 
-A classifier that `calsweep` trained, with calibrated probabilities (T = {temperature:.4f}).
+A classifier that `calsweep` trained, with calibrated probabilities ({scaling_in_words}).
 {recommended_in_words} {why}
 
-`{program}` contains preprocessing, weights and temperature, and needs only PyTorch:
+`{program}` contains preprocessing, weights and scaling, and needs only PyTorch:
 
 ```python
 import torch
@@ -344,7 +359,12 @@ files, unless each pixel has a class.
 def _page(about: dict[str, Any], needed: list[str]) -> str:
     axes, outputs = (", ".join(map(str, ("N", *about[key]))) for key in ("shape", "outputs"))
     recommended = "It is what the sweep recommends." if about["recommended"] else "Not recommended."
-    words = {"program": PROGRAM, "axes": axes, "outputs": outputs}
+    words = {
+        "scaling_in_words": scaling_words(about["scaling"]["name"], about["temperature"]),
+        "program": PROGRAM,
+        "axes": axes,
+        "outputs": outputs,
+    }
     page = _PAGE.format(**{**about, **words, "recommended_in_words": recommended})
     if about["samples"]["kind"] == "Arrays":
         return page  # their rows are the raw samples

@@ -10,10 +10,12 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sweeps.evidence.scaling import scaled_rows
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 
 if TYPE_CHECKING:
+    from trainables.contract.config import ScalingWay
     from trainables.data.core.base import Data
 
 logger = logging.getLogger("calsweep")
@@ -21,7 +23,9 @@ logger = logging.getLogger("calsweep")
 _FILE = "mistakes.json"
 
 
-def keep_mistakes(store: SweepStore, shown: TrialRecord | None, dataset: Data) -> None:
+def keep_mistakes(
+    store: SweepStore, shown: TrialRecord | None, dataset: Data, way: ScalingWay
+) -> None:
     """Store the most confident errors of the network that the report shows on the test split.
 
     Nothing is stored for data that people cannot recognise, or if storing fails.
@@ -34,7 +38,7 @@ def keep_mistakes(store: SweepStore, shown: TrialRecord | None, dataset: Data) -
     if shown is None or isinstance(dataset, OwnData):
         return
     try:
-        rows = store.rows("test", shown.number).scaled(shown.outcome["temperature"])
+        rows = scaled_rows(store.rows, shown, way)
         found = mistakes(rows, dataset.classes, dataset.task.names)
         numbers = np.array([mistake.row for mistake in found], np.int64)
         texts = map(dataset.samples.shown, dataset.test.rows(numbers))

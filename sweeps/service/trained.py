@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError, first_line
+from sweeps.evidence.scaling import scaled_network
 from sweeps.planning.checks import use_working_folder
 from sweeps.planning.data import load_data
 from sweeps.store.encoders import encoder_setup
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from trainables.data.core.base import Dataset
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
     from trainables.files.storage import Folder
+    from trainables.posthoc.scaling import Scaling
 
 
 def load_same_data(sweep: StoredSweep) -> Dataset:
@@ -46,13 +48,12 @@ def load_same_data(sweep: StoredSweep) -> Dataset:
 def load_ensemble(sweep: StoredSweep, dataset: Dataset, selected: Selected) -> CalibratedEnsemble:
     """The ensemble selected from a sweep's trained classifiers; UserError without checkpoints."""
     from trainables.export.calibrated import CalibratedEnsemble
+    from trainables.posthoc.scaling import Scaling
 
     members = []
     for trial, temperature in zip(selected.trials, selected.ensemble.temperatures, strict=True):
-        member = load_trained(sweep, dataset, trial)
-        member.temperature.fill_(temperature)
-        members.append(member)
-    return CalibratedEnsemble(members, selected.ensemble.temperature)
+        members.append(load_trained(sweep, dataset, trial, Scaling("temperature", temperature)))
+    return CalibratedEnsemble(members, selected.ensemble.scaling)
 
 
 def select_ensemble(sweep: StoredSweep) -> Selected:
@@ -82,11 +83,17 @@ def select_ensemble(sweep: StoredSweep) -> Selected:
     return selected
 
 
-def load_trained(sweep: StoredSweep, dataset: Dataset, record: TrialRecord) -> CalibratedClassifier:
-    """A trial's classifier with its temperature; UserError if its checkpoint is gone."""
+def load_trained(
+    sweep: StoredSweep, dataset: Dataset, record: TrialRecord, scaling: Scaling | None = None
+) -> CalibratedClassifier:
+    """A trial's classifier with its own scaling, or another one.
+
+    UserError if its checkpoint or its predictions are gone.
+    """
     plan, folder = sweep.plan, sweep.store.trial_folder(record.number)
+    scaling = scaling or own_scaling(sweep, record)
     if plan.sweep.trainable is not None:
-        return _load_of_loop(folder, plan.sweep.trainable, dataset, record)
+        return _load_of_loop(folder, plan.sweep.trainable, dataset, record, scaling)
     from trainables.export.calibrated import load_calibrated
 
     encoder = encoder_setup(plan, sweep.store, dataset)
@@ -96,15 +103,29 @@ def load_trained(sweep: StoredSweep, dataset: Dataset, record: TrialRecord) -> C
             (plan.sweep.model.name, plan.sweep.model.options),
             record.config,
             folder,
-            record.outcome["temperature"],
+            scaling,
             encoder,
         )
     except (FileNotFoundError, ValueError) as error:
         raise UserError(f"{record.label}: its weights cannot be loaded: {error}") from None
 
 
+def own_scaling(sweep: StoredSweep, record: TrialRecord) -> Scaling:
+    """The scaling of a trial's network; its temperature if its predictions cannot be read."""
+    from trainables.posthoc.scaling import Scaling
+
+    try:
+        return scaled_network(sweep.store.rows, record, sweep.plan.rule.scaling).scaling
+    except (OSError, ValueError):
+        return Scaling("temperature", record.outcome["temperature"])
+
+
 def _load_of_loop(
-    folder: Folder, trainable: TrainableSection, dataset: Dataset, record: TrialRecord
+    folder: Folder,
+    trainable: TrainableSection,
+    dataset: Dataset,
+    record: TrialRecord,
+    scaling: Scaling,
 ) -> CalibratedClassifier:
     """As :func:`load_trained`, by the user's function."""
     from trainables.export.loop_models import load_of_loop
@@ -119,7 +140,7 @@ def _load_of_loop(
             trainable.load,
             record.config,
             folder,
-            record.outcome["temperature"],
+            scaling,
         )
     except Exception as error:  # whatever the user's function raises
         raise UserError(

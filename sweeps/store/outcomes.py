@@ -26,7 +26,7 @@ def complete(records: Iterable[TrialRecord], plan: Plan, read: ReadRows) -> Iter
     from trainables.trials.outcome import Extent, completed
 
     sweep, deciding = plan.sweep, plan.rule.deciding
-    criterion = None if sweep.training.adapt_share else plan.rule.criterion
+    criterion = None if sweep.training.adapt_share else plan.rule.scaling.criterion
     for record in records:
         if record.state != "finished" or not record.searched or _IN_WHOLE in record.outcome:
             continue

@@ -55,7 +55,7 @@ class SweepFile(Section):
         scheduler: Early stopping of poor trials.
         scaling: The resources of one trial.
         selection: Which settings are trained again with fresh seeds.
-        scaling_method: How the temperature after training is fitted.
+        scaling_method: How the validation split calibrates trained networks.
         evaluation: Sets besides the test split on which finalists are evaluated.
         reference: With ``auto`` the leaderboard includes the simplest well-known models for the
             kind of data: TF-IDF with logistic regression for texts, gradient boosting for tables, a

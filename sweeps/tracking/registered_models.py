@@ -197,11 +197,15 @@ def _silenced() -> Iterator[None]:
 
 
 def _metrics(about: dict[str, Any]) -> dict[str, str]:
-    """Tags with the metrics of this very model, with its temperature, on the test split."""
+    """Tags with the metrics of this very model, with its scaling, on the test split."""
     test = about.get("test", {})
     return {
         f"test_{name}": f"{test[key]:.6g}"
-        for name, key in (("ece", "ece_scaled"), ("nll", "nll_scaled"), ("error", "error"))
+        for name, key in (
+            ("ece", "ece_handed_out"),
+            ("nll", "nll_handed_out"),
+            ("error", "error_handed_out"),
+        )
         if key in test
     }
 

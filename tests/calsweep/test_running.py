@@ -18,7 +18,7 @@ import calsweep
 from sweeps.service.reading import write_figures
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
-from tests.builders import make_sweep, new_store
+from tests.builders import handed_out, make_sweep, new_store
 from trainables.files.rows import Rows
 
 README = Path(__file__).parents[2] / "README.md"
@@ -116,15 +116,15 @@ def test_the_model_gives_the_calibrated_probabilities_of_the_sweep(result: calsw
     assert (probs.argmax(1) == LABELS).mean() > 0.6
     rows = torch.from_numpy(model.encode(IMAGES[:5]))
     assert np.allclose(model(rows).detach(), probs[:5], atol=1e-6)
-    # The test logits are those that the trial wrote, divided by its temperature.
+    # The test logits are those that the trial wrote, after its scaling.
     assert result.recommended is not None
     trial = result._sweep.ranking.records[result.recommended.trials[0]]
-    logits, labels = Rows.read(result._sweep.store.trial_folder(trial.number), "test").tensors()
+    _, labels = Rows.read(result._sweep.store.trial_folder(trial.number), "test").tensors()
     from sweeps.planning.data import load_data
 
     split = load_data(result._sweep.store.load_sweep()).test
     assert np.array_equal(split.labels, labels)
-    expected = (logits / trial.outcome["temperature"]).softmax(1)
+    expected = handed_out(result._sweep.store, trial.number)
     assert torch.allclose(model(torch.from_numpy(split.inputs.copy())), expected, atol=1e-5)
 
 

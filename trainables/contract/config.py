@@ -16,6 +16,7 @@ KeptEpoch = Literal["last", "val_ece", "val_adaptive_ece", "val_nll", "val_brier
 Precision = Literal["auto", "float32", "bfloat16"]
 Layout = Literal["auto", "channels_last", "contiguous"]
 Criterion = Literal["nll", "nll_unpenalised", "ece_grid"]
+ScalingMethod = Literal["auto", "none", "temperature", "vector", "matrix", "beta"]
 AugmentationName = Literal["none", "crop", "crop_flip"]
 LARGEST: Final = 1e6
 """Largest allowed number in a recipe or range; larger ones make no sense, and some overflow."""
@@ -135,6 +136,17 @@ class EncoderSetup:
     def seed_of(self, seed: int) -> int:
         """The seed of the encoder that a head with this seed uses."""
         return 0 if self.frozen else seed
+
+
+@dataclass(frozen=True)
+class ScalingWay:
+    """How the validation split calibrates a trained network: ``scaling_method``."""
+
+    name: ScalingMethod = "auto"
+    criterion: Criterion = "nll"
+
+
+USUAL_SCALING: Final = ScalingWay()
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""A trained classifier with its preprocessing and temperature."""
+"""A trained classifier with its preprocessing and scaling."""
 
 import warnings
 from collections.abc import Sequence
@@ -25,6 +25,7 @@ from trainables.files.checkpoints import load_checkpoint
 from trainables.files.storage import Folder
 from trainables.models import model_for, without_weights
 from trainables.plugins.arguments import few
+from trainables.posthoc.scaling import Scaling
 from trainables.trials import two_stage
 
 
@@ -32,7 +33,7 @@ class _Calibrated(nn.Module):
     """Encodes raw samples, and predicts them in batches."""
 
     samples: Samples
-    temperature: Tensor
+    scaling: Scaling
 
     def encode(self, raw: Any) -> npt.NDArray[Any]:
         """Encodes raw samples as rows (N, ...) for ``forward``.
@@ -65,7 +66,7 @@ class _Calibrated(nn.Module):
 
         ``batch_size`` is 1024 by default, or 8 for segmentation.
         """
-        rows, device = self.encode(raw), self.temperature.device
+        rows, device = self.encode(raw), self.scaling.temperature.device
         batch_size = batch_size or (8 if self.samples.each_pixel else 1024)
         self.eval()
         pieces = [
@@ -78,12 +79,13 @@ class _Calibrated(nn.Module):
 class CalibratedClassifier(_Calibrated):
     """A module that computes calibrated probabilities for samples as stored in the data.
 
-    It contains preprocessing, network and temperature, and is in evaluation mode.
+    It contains preprocessing, network and scaling, and is in evaluation mode.
 
     Args:
         network: The trained classifier.
         samples: The kind of sample, with the statistics of the training split.
-        temperature: Temperature by which logits are divided, above 0; a buffer.
+        scaling: Map from the network's logits to calibrated ones, or a temperature that divides
+            them.
         classes: Names in the order of the probabilities, of classes or of labels.
         task: The task; by default one class per sample.
     """
@@ -92,7 +94,7 @@ class CalibratedClassifier(_Calibrated):
         self,
         network: nn.Module,
         samples: Samples,
-        temperature: float,
+        scaling: Scaling | float,
         classes: tuple[str, ...],
         task: Task | None = None,
     ) -> None:
@@ -101,13 +103,13 @@ class CalibratedClassifier(_Calibrated):
         self.samples = samples
         self.classes = classes
         self.task = task or OneClass()
-        self.register_buffer("temperature", torch.tensor(temperature))
+        self.scaling = _in_single_precision(scaling)
         self.eval()
 
     def logits(self, rows: Tensor) -> Tensor:
         """Calibrated logits (N, K, ...), float32, of rows (N, ...) from :meth:`encode`."""
         values: Tensor = self.network(self.samples.normalise(rows))
-        return values / self.temperature
+        return self.task.scaled(values, self.scaling)
 
     def forward(self, rows: Tensor) -> Tensor:
         """Calibrated probabilities.
@@ -128,14 +130,14 @@ class CalibratedEnsemble(_Calibrated):
 
     Args:
         members: The classifiers, with their temperatures, for the same samples and classes.
-        temperature: Temperature by which the logarithm of the mean is divided, above 0; a buffer.
+        scaling: Map of the logarithm of the mean, or a temperature that divides it.
     """
 
-    def __init__(self, members: Sequence[CalibratedClassifier], temperature: float) -> None:
+    def __init__(self, members: Sequence[CalibratedClassifier], scaling: Scaling | float) -> None:
         super().__init__()
         self.members = nn.ModuleList(members)
         self.samples, self.classes = members[0].samples, members[0].classes
-        self.register_buffer("temperature", torch.tensor(temperature))
+        self.scaling = _in_single_precision(scaling)
         self.eval()
 
     def forward(self, rows: Tensor) -> Tensor:
@@ -143,7 +145,14 @@ class CalibratedEnsemble(_Calibrated):
         total = sum(member(rows) for member in self.members)
         tiny = torch.finfo(torch.float32).tiny
         mean = torch.as_tensor(total / len(self.members)).clamp(min=tiny)
-        return torch.softmax(mean.log() / self.temperature, dim=1)
+        return torch.softmax(self.scaling(mean.log()), dim=1)
+
+
+def _in_single_precision(scaling: Scaling | float) -> Scaling:
+    """A copy; some devices have no double precision."""
+    if not isinstance(scaling, Scaling):
+        return Scaling("temperature", scaling).float()
+    return scaling.after(scaling.inverse).float()
 
 
 def load_calibrated(
@@ -151,7 +160,7 @@ def load_calibrated(
     model: tuple[str, dict[str, object]],
     config: TrialConfig,
     folder: Folder,
-    temperature: float,
+    scaling: Scaling,
     encoder: EncoderSetup | None = None,
 ) -> CalibratedClassifier:
     """The classifier that a trial trained on this dataset.
@@ -176,7 +185,7 @@ def load_calibrated(
         network.encoder.load_state_dict(two_stage.load_encoder(of_seed))
         network = two_stage.whole(network, encoder, weights)
     names = dataset.task.names or dataset.classes
-    return CalibratedClassifier(network, dataset.samples, temperature, names, dataset.task)
+    return CalibratedClassifier(network, dataset.samples, scaling, names, dataset.task)
 
 
 def _no_checkpoint(folder: Folder) -> str:

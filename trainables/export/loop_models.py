@@ -14,6 +14,7 @@ from trainables.data.core.base import Dataset
 from trainables.export.calibrated import CalibratedClassifier
 from trainables.files.storage import Folder
 from trainables.losses import make_loss
+from trainables.posthoc.scaling import Scaling
 from trainables.trials.loop_run import fetch_own_files
 from trainables.trials.own_loop import Host, Reported, Trial, trainable_function
 
@@ -24,7 +25,7 @@ def load_of_loop(
     load: str,
     config: TrialConfig,
     folder: Folder,
-    temperature: float,
+    scaling: Scaling,
 ) -> CalibratedClassifier:
     """The classifier that a custom loop (name and options) trained in a trial.
 
@@ -43,9 +44,7 @@ def load_of_loop(
         with torch.random.fork_rng(devices=[]):
             built = trainable_function(load)(trial=_trial(dataset, config, own), **options)
     network = _checked(built, load, dataset)
-    return CalibratedClassifier(
-        network, dataset.samples, temperature, dataset.classes, dataset.task
-    )
+    return CalibratedClassifier(network, dataset.samples, scaling, dataset.classes, dataset.task)
 
 
 def _trial(dataset: Dataset, config: TrialConfig, own: Path) -> Trial:

@@ -70,6 +70,14 @@ class Rows:
             return None
         return torch.arange(len(self.labels)) // self.per_sample
 
+    def units(self) -> Tensor | None:
+        """The group or sample of each row (N,); None if each row is an independent sample."""
+        import torch
+
+        if self.groups is not None or self.per_sample == 1:
+            return self.clusters()
+        return torch.arange(len(self.labels)) // self.per_sample
+
     def scaled(self, temperature: float) -> Rows:
         """The same rows with their logits divided by a temperature."""
         return replace(self, logits=self.logits / np.float32(temperature))

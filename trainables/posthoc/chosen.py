@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self, cast
+from typing import ClassVar, Self, cast
 
 import torch
 from torch import Tensor
 
+from trainables.contract.config import USUAL_SCALING, Criterion, ScalingWay
 from trainables.metrics._inputs import check_logits, row_blocks
 from trainables.metrics.inference.clusters import Clusters, clusters_of
 from trainables.metrics.proper_scores import log_losses_of_logits
@@ -21,10 +22,7 @@ from trainables.posthoc.structured import (
     StructuredMatrixScaling,
     StructuredVectorScaling,
 )
-from trainables.posthoc.temperature import Criterion, TemperatureScaling
-
-ScalingMethod = Literal["auto", "none", "temperature", "vector", "matrix", "beta"]
-"""A map, or ``auto``: which one is chosen on held-out predictions."""
+from trainables.posthoc.temperature import TemperatureScaling
 
 _FITS = {
     "vector": StructuredVectorScaling,
@@ -93,12 +91,13 @@ def _crossed(
     labels: Tensor,
     clusters: Tensor | None,
     num_folds: int,
+    criterion: Criterion = "nll",
 ) -> dict[Candidate, Tensor]:
     crossed = {each: torch.empty_like(logits) for each in names}
     units = len(labels if clusters is None else set(clusters.tolist()))
     folds = random_folds(len(labels), min(num_folds, units), clusters=clusters)
     for part in each_fold(folds.to(labels.device)):
-        for each, scaling in fitted(names, logits[~part], labels[~part]).items():
+        for each, scaling in fitted(names, logits[~part], labels[~part], criterion).items():
             crossed[each][part] = in_blocks(scaling, logits[part])
     return crossed
 
@@ -219,6 +218,28 @@ def choose(
     if best.name == "temperature" and not needs_temperature(crossed[unscaled], labels, units):
         best = unscaled
     return Choice(best, losses, crossed)
+
+
+def fit_scaling(
+    logits: Tensor,
+    labels: Tensor,
+    way: ScalingWay = USUAL_SCALING,
+    clusters: Tensor | None = None,
+    inverse: InverseMap | None = None,
+) -> tuple[Scaling, Tensor]:
+    """The scaling of a trained network, and its cross-fitted logits (N, K).
+
+    `way` names the map, or has it chosen; the other arguments and errors are those of `choose`. A
+    named map is not preceded by the inverse map.
+    """
+    if way.name == "auto":
+        choice = choose(logits, labels, clusters, inverse)
+        best, crossed = choice.candidate, choice.logits[choice.candidate]
+    else:
+        best = Candidate(way.name)
+        given = check_logits(logits, labels)
+        crossed = _crossed((best,), *given, clusters, _NUM_FOLDS, way.criterion)[best]
+    return fitted((best,), logits, labels, way.criterion)[best], crossed
 
 
 class SelectedScaling(Fitted[Scaling]):

@@ -7,9 +7,12 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from trainables.contract.config import USUAL_SCALING, ScalingWay
 from trainables.metrics._inputs import check_logits
 from trainables.metrics.proper_scores import log_losses_of_logits
+from trainables.posthoc.chosen import fit_scaling
 from trainables.posthoc.crossfit import each_fold, random_folds
+from trainables.posthoc.scaling import Scaling, in_blocks
 from trainables.posthoc.temperature import TemperatureScaling
 
 LEAST_NETWORKS = 3  # different ones; the best two of many are often lucky on few samples
@@ -18,25 +21,29 @@ _POOL = 20  # number of candidates: the networks with the lowest individual loss
 
 @dataclass(frozen=True)
 class Ensemble:
-    """The mean of the members' temperature-scaled probabilities, itself temperature-scaled.
+    """The mean of the members' temperature-scaled probabilities, itself scaled.
 
     Attributes:
         members: Indices of the networks, ascending.
         temperatures: Temperature of each member, by which its logits are divided.
-        temperature: Temperature by which the logarithm of the mean is divided.
+        scaling: The map of the logarithm of the mean, chosen as for a single network.
     """
 
     members: tuple[int, ...]
     temperatures: tuple[float, ...]
-    temperature: float
+    scaling: Scaling
 
     def __call__(self, logits: Sequence[Tensor] | Mapping[int, Tensor]) -> Tensor:
         """Calibrated logits (N, K) of the ensemble, from the logits (N, K) of its members."""
+        return in_blocks(self.scaling, self.mean(logits))
+
+    def mean(self, logits: Sequence[Tensor] | Mapping[int, Tensor]) -> Tensor:
+        """The same before the scaling of the mean."""
         own = [
             logits[index] / temperature
             for index, temperature in zip(self.members, self.temperatures, strict=True)
         ]
-        return averaged(own) / self.temperature
+        return averaged(own)
 
 
 def averaged(logits: Sequence[Tensor]) -> Tensor:
@@ -45,7 +52,13 @@ def averaged(logits: Sequence[Tensor]) -> Tensor:
     return torch.logsumexp(logs, dim=0) - math.log(len(logits))
 
 
-def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = 5) -> Ensemble:
+def fit_ensemble(
+    logits: Sequence[Tensor],
+    labels: Tensor,
+    clusters: Tensor | None = None,
+    most: int = 5,
+    way: ScalingWay = USUAL_SCALING,
+) -> Ensemble:
     """Greedy selection among trained networks (Caruana et al. 2004), of different ones.
 
     First, a temperature is fitted to each network. The best network is the first member. Each step
@@ -53,7 +66,7 @@ def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = 5) -> Ens
     stops at `most` members, or where the loss rises by more than two of its standard errors: with
     few samples the loss hardly shows whether a further network helps, and on new samples it nearly
     always does. The candidates are the 20 best networks whose temperature is inside its range. The
-    mean gets a temperature at the end, or 1 if that is not inside its range. No temperature is
+    mean is scaled at the end, as `way` says. No scaling is
     fitted during selection: with few samples, that would reward overconfident ensembles that are
     correct on all of them.
 
@@ -78,16 +91,21 @@ def fit_ensemble(logits: Sequence[Tensor], labels: Tensor, most: int = 5) -> Ens
         members.append(best)
         rest.remove(best)
         losses, logs = found[best], sums[best]
-    return _ensemble_of(sorted(members), scalers, scaled, labels)
+    return _ensemble_of(sorted(members), scalers, scaled, (labels, clusters, way))
 
 
-def fit_mean(logits: Sequence[Tensor], labels: Tensor) -> Ensemble:
+def fit_mean(
+    logits: Sequence[Tensor],
+    labels: Tensor,
+    clusters: Tensor | None = None,
+    way: ScalingWay = USUAL_SCALING,
+) -> Ensemble:
     """The ensemble of all networks with equal weights; arguments and errors of `fit_ensemble`."""
     scalers, scaled = _each_scaled(logits, labels)
-    return _ensemble_of(range(len(scaled)), scalers, scaled, labels)
+    return _ensemble_of(range(len(scaled)), scalers, scaled, (labels, clusters, way))
 
 
-Fit = Callable[[Sequence[Tensor], Tensor], Ensemble]
+Fit = Callable[[Sequence[Tensor], Tensor, Tensor | None], Ensemble]
 """Such as `fit_ensemble` and `fit_mean`."""
 
 
@@ -101,7 +119,8 @@ def cross_fitted_ensemble(
     """
     found = torch.empty_like(logits[0], dtype=torch.float64)
     for half in each_fold(random_folds(len(labels), clusters=clusters).to(labels.device)):
-        ensemble = fit([each[~half] for each in logits], labels[~half])
+        ids = None if clusters is None else clusters[~half]
+        ensemble = fit([each[~half] for each in logits], labels[~half], ids)
         found[half] = ensemble([each[half].double() for each in logits])
     return found
 
@@ -120,10 +139,13 @@ def _ensemble_of(
     members: Sequence[int],
     scalers: Sequence[TemperatureScaling],
     scaled: Sequence[Tensor],
-    labels: Tensor,
+    known: tuple[Tensor, Tensor | None, ScalingWay],
 ) -> Ensemble:
+    labels, clusters, way = known
     own_temperatures = tuple(scalers[index].temperature for index in members)
     if len(members) == 1:  # a second temperature would undo the prior of the first
-        return Ensemble(tuple(members), own_temperatures, 1.0)
-    last = TemperatureScaling().fit(averaged([scaled[index] for index in members]), labels)
-    return Ensemble(tuple(members), own_temperatures, 1.0 if last.at_bound else last.temperature)
+        return Ensemble(tuple(members), own_temperatures, Scaling())
+    mean = averaged([scaled[index] for index in members])
+    scaling, _ = fit_scaling(mean, labels, way, clusters)
+    bounded = scaling.name == "temperature" and TemperatureScaling().fit(mean, labels).at_bound
+    return Ensemble(tuple(members), own_temperatures, Scaling() if bounded else scaling)

@@ -16,7 +16,13 @@ from sweeps.sweep_file.sections.fields import (
     Section,
     one_alone,
 )
-from trainables.contract.config import Criterion, Epochs, Positive
+from trainables.contract.config import (
+    Criterion,
+    Epochs,
+    Positive,
+    ScalingMethod,
+    ScalingWay,
+)
 from trainables.contract.metric_names import MetricName
 
 GUIDED: Final = "guided"
@@ -57,16 +63,28 @@ def _at_most(value: Any) -> Any:
 
 
 class ScalingMethodSection(Section):
-    """``scaling_method``: how the temperature after training is fitted on the validation split.
+    """``scaling_method``: how the validation split calibrates a trained network.
 
     Attributes:
-        criterion: ``nll`` minimises the NLL, with a penalty on temperatures far from 1;
-            ``nll_unpenalised`` the NLL alone. ``ece_grid`` takes the temperature of 0.1, 0.2 … 10
-            with the lowest ECE for all metrics, as the papers on focal losses do. Ensembles of
-            networks are always fitted by ``nll``.
+        name: ``auto`` chooses among the others by cross-fitting: the simplest whose NLL is within
+            one standard error of the lowest, also after the inverse map of focal losses.
+            ``temperature``; structured ``vector`` or ``matrix`` scaling; ``beta`` calibration, for
+            two classes; or ``none``. The search itself always looks at the temperature.
+        criterion: How the temperature is fitted. ``nll`` minimises the NLL, with a penalty on
+            temperatures far from 1; ``nll_unpenalised`` the NLL alone. ``ece_grid`` takes the
+            temperature of 0.1, 0.2 … 10 with the lowest ECE for all metrics, as the papers on focal
+            losses do; with both, ``auto`` is ``temperature``. Ensembles of networks are always
+            fitted by ``nll``.
     """
 
+    name: ScalingMethod = "auto"
     criterion: Criterion = "nll"
+
+    @property
+    def way(self) -> ScalingWay:
+        """How networks are scaled."""
+        plain = self.name == "auto" and self.criterion != "nll"
+        return ScalingWay("temperature" if plain else self.name, self.criterion)
 
 
 class ConstraintSection(Section):

@@ -95,7 +95,7 @@ def test_it_is_decided_against_equally_many_seeds_of_cross_entropy(
     networks = found["networks"]
     on_test, on_validation = found["comparisons"]
     assert (on_test["split"], on_validation["split"]) == ("test", "validation")
-    rival = f"the mean of {networks} seeds of cross_entropy + temperature scaling"
+    rival = f"the mean of {networks} seeds of cross_entropy + scaling"
     assert {on_test["theirs"], on_validation["theirs"]} == {rival}
     assert (on_test["verdict"], found["offered"]) == (verdict, offered)
     assert f"each prediction costs {networks} networks" in found["why"][0]

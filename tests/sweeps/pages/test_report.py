@@ -156,7 +156,7 @@ def test_the_recommendation_comes_first_in_the_colour_of_its_kind(
 )
 def test_it_looks_at_the_recommended_network(verdict: str, label: str, starred: str) -> None:
     page = rendered(verdict)
-    assert re.search(rf"<h2>{label}[^<]* on the test split</h2>\n[^,]*With its temperature, ", page)
+    assert re.search(rf"<h2>{label}[^<]* on the test split</h2>\n[^,]*With its scaling \(", page)
     assert re.findall(r"★\s([a-z_]+)", page) == [starred]
 
 

@@ -36,7 +36,7 @@ def recommended(
             judged("supported"),
             "setting",
             "focal (γ=1) with a temperature (trial 1, T = 0.90). It is shown to beat cross-entropy "
-            "with a temperature, by ECE on the test split (-0.0100 [-0.0300, +0.0100]).",
+            "with its scaling, by ECE on the test split (-0.0100 [-0.0300, +0.0100]).",
         ),
         (
             judged("not supported"),

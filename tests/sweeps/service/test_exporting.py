@@ -37,11 +37,12 @@ from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
-from tests.builders import make_sweep, write_predictions
+from tests.builders import handed_out, make_sweep, write_predictions
 from tests.harness.command import calsweep
 from tests.harness.trained import train_sweep
 from trainables.export.exported import run_onnx
 from trainables.files.rows import Rows
+from trainables.posthoc import Scaling
 from trainables.posthoc.ensembles import Ensemble, fit_mean
 
 ALONE = """
@@ -75,9 +76,7 @@ def recommended(store: SweepStore) -> tuple[torch.Tensor, Any]:
 
 
 def probabilities(store: SweepStore, number: int) -> torch.Tensor:
-    record = store.load_records()[number]
-    logits, _ = read_split(store, number, "test")
-    return torch.softmax(logits / record.outcome["temperature"], dim=1)
+    return handed_out(store, number)
 
 
 @pytest.fixture(scope="module")
@@ -371,7 +370,7 @@ def selected(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> Selected:
     found = Selected(
         "ensemble",
         (first, second),
-        Ensemble((0, 1), (0.8, 1.2), 0.9),
+        Ensemble((0, 1), (0.8, 1.2), Scaling("temperature", 0.9)),
         Pool((first, second), [logits for logits, _ in known], known[0][1], groups=None),
         fit_mean,
         store.rows,

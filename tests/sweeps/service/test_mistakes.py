@@ -13,6 +13,7 @@ from sweeps.service.mistakes import keep_mistakes, load_mistakes
 from sweeps.service.reading import write_report
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, make_sweep, new_store, trial, write_predictions
+from trainables.contract.config import ScalingWay
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset
 from trainables.data.kinds.samples import Arrays, Images
@@ -35,12 +36,13 @@ def store(tmp_path: Path, digits: Dataset) -> SweepStore:
     for row, sure in ((3, 5.0), (5, 9.0)):
         logits[row, (labels[row] + 1) % 10] = sure
     store = new_store(tmp_path / "storage", SWEEP, RECORDS)
-    write_predictions(store.trial_folder(0), "test", (logits, labels))
+    for split in ("validation", "test"):
+        write_predictions(store.trial_folder(0), split, (logits, labels))
     return store
 
 
 def test_the_report_shows_them(store: SweepStore, digits: Dataset, tmp_path: Path) -> None:
-    keep_mistakes(store, RECORDS[0], digits)
+    keep_mistakes(store, RECORDS[0], digits, ScalingWay("temperature"))
     kept = load_mistakes(store)
     assert list(kept) == [5, 3]
     page = Path(write_report("seen", str(tmp_path / "storage"), str(tmp_path / "page.html")))
@@ -62,7 +64,7 @@ def test_damaged_predictions_end_no_sweep(
     store: SweepStore, digits: Dataset, caplog: pytest.LogCaptureFixture
 ) -> None:
     store.trial_folder(0).write("predictions_test.parquet", b"PAR1 cut")
-    keep_mistakes(store, RECORDS[0], digits)
+    keep_mistakes(store, RECORDS[0], digits, ScalingWay("temperature"))
     assert "the worst mistakes are not kept for the report" in caplog.text
     assert load_mistakes(store) == {}
 

@@ -74,9 +74,9 @@ def test_no_temperature_explodes_where_a_network_is_right_on_all_samples() -> No
     logits, labels = draw(60, networks=3, noise=0.3, seed=0)
     perfect = 3 * torch.nn.functional.one_hot(labels, logits[0].shape[1]).double()
     ensemble = fit_ensemble([*logits, perfect], labels)
-    assert min(*ensemble.temperatures, ensemble.temperature) > 0.3
+    assert min(*ensemble.temperatures, float(ensemble.scaling.temperature)) > 0.3
     alone = fit_ensemble([perfect], labels)
-    assert (alone.members, alone.temperature) == ((0,), 1.0)
+    assert (alone.members, alone.scaling.name) == ((0,), "none")
 
 
 def test_cross_fitting_is_not_optimistic() -> None:

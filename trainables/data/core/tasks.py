@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -89,6 +89,10 @@ class Task(ABC):
         """Like :meth:`probabilities`, from probabilities of decisions (N · decisions, K)."""
         return probs
 
+    def scaled(self, logits: Tensor, scaling: Callable[[Tensor], Tensor]) -> Tensor:
+        """The model's logits (N, outputs) after a map of the logits (M, K) of decisions."""
+        return scaling(logits)
+
 
 def at_places(outputs: Tensor, places: Tensor) -> Tensor:
     """Outputs (N, K, P) of a model (N, K, H, W) at pixel positions (N, P) in row-major order."""
@@ -142,6 +146,13 @@ class SeveralLabels(Task):
 
     def samples_of(self, rows: Tensor, targets: Tensor) -> Tensor:
         return rows.repeat_interleave(self.decisions)
+
+    def scaled(self, logits: Tensor, scaling: Callable[[Tensor], Tensor]) -> Tensor:
+        import torch
+
+        yes = logits.reshape(-1)
+        mapped = scaling(torch.stack([torch.zeros_like(yes), yes], 1))
+        return (mapped[:, 1] - mapped[:, 0]).reshape(-1, len(self.names))
 
     def probabilities(self, logits: Tensor) -> Tensor:
         return logits.sigmoid()
@@ -217,6 +228,10 @@ class EachPixel(Task):
         counts = targets.flatten(1) != IGNORED
         found = rows.unsqueeze(1).expand_as(counts)[counts]
         return found if len(found) else rows[:1]
+
+    def scaled(self, logits: Tensor, scaling: Callable[[Tensor], Tensor]) -> Tensor:
+        rows = logits.movedim(1, -1)
+        return scaling(rows.reshape(-1, logits.shape[1])).reshape(rows.shape).movedim(-1, 1)
 
     def as_outputs(self, probs: Tensor) -> Tensor:
         """(N, K, P), for the pixels that metrics use."""
