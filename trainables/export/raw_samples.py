@@ -20,7 +20,7 @@ from trainables.data.kinds.words import Tokens, WeightedWords
 from trainables.data.readers.files import TABLES_SHOWN, form_of
 from trainables.data.readers.image_folder import SUFFIXES, images_below
 from trainables.data.readers.images import decode_images
-from trainables.data.readers.labelled_rows import read_texts
+from trainables.data.readers.row_kinds import read_texts
 from trainables.data.readers.storing import read_file
 from trainables.data.readers.table_columns import read_columns
 from trainables.data.readers.tabular import TabularFiles, open_tabular

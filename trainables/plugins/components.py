@@ -6,6 +6,7 @@ ranges are defined only in the signature.
 
 import importlib
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -110,11 +111,31 @@ def _installed(group: str) -> Mapping[str, str]:
     return {point.name: point.value for point in entry_points(group=group)}
 
 
+class WithOptions(ABC):
+    """A component whose options are not the parameters of its own signature."""
+
+    @property
+    @abstractmethod
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The options by name."""
+
+    @property
+    @abstractmethod
+    def hints(self) -> dict[str, Any]:
+        """The types of the options."""
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    if isinstance(function, WithOptions):
+        return function.parameters
+    return inspect.signature(function).parameters
+
+
 def options_of(function: Callable[..., Any], reserved: Collection[str]) -> dict[str, Any]:
     """The default of each option except ``reserved``, or :data:`REQUIRED`, in their order."""
     return {
         name: REQUIRED if parameter.default is parameter.empty else parameter.default
-        for name, parameter in inspect.signature(function).parameters.items()
+        for name, parameter in _parameters(function).items()
         if name not in reserved
         and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     }
@@ -131,7 +152,7 @@ def check_options(
     Raises:
         ValueError: An option is wrong; one message lists all errors.
     """
-    parameters = inspect.signature(function).parameters
+    parameters = _parameters(function)
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     known = options_of(function, reserved)
     hints = type_hints(function)
@@ -160,6 +181,8 @@ def check_options(
 
 def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
     """The type hints of a function; empty if one of them cannot be resolved."""
+    if isinstance(function, WithOptions):
+        return function.hints
     called = function.__init__ if inspect.isclass(function) else getattr(function, "func", function)
     try:
         return get_type_hints(called, include_extras=True)

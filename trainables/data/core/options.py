@@ -2,13 +2,13 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import wraps
+from functools import partial, update_wrapper
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias, get_type_hints
 
 from trainables.data.core.bad_samples import OnBadSample
-from trainables.plugins.components import Range
+from trainables.plugins.components import Range, WithOptions
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Dataset
@@ -55,30 +55,63 @@ _HINTS = get_type_hints(CommonOptions, include_extras=True)
 _DEFAULTS = {field.name: field.default for field in fields(CommonOptions)}
 
 
-def with_options(*names: str, **defaults: Any) -> Callable[..., Callable[..., "Dataset"]]:
-    """Decorator of a loader: it gets its shared options as one argument, ``common``.
+class Loader(WithOptions):
+    """A loader of datasets, which is called with its own options and shared ones by name.
 
-    These are `names`, besides ``seed``, ``validation`` and ``train_samples``, which every loader
-    has. `defaults` are the loader's own defaults of some. An option that the loader itself declares
-    is passed to it alone.
+    Its function gets shared options as one object, ``common``; and its own as parameters, or as one
+    object, ``options``.
     """
 
-    def decorated(load: Callable[..., "Dataset"]) -> Callable[..., "Dataset"]:
-        signature = inspect.signature(load)
-        own = [each for each in signature.parameters.values() if each.name != "common"]
-        declared = {each.name for each in own}
-        shared = [name for name in _DEFAULTS if name in (*_OF_ALL, *names) and name not in declared]
-
-        @wraps(load)
-        def loader(*arguments: Any, seed: int, **options: Any) -> "Dataset":
-            given = {name: options.pop(name) for name in shared if name in options}
-            return load(*arguments, common=CommonOptions(seed=seed, **defaults | given), **options)
-
-        kept = {**_DEFAULTS, **defaults, "seed": inspect.Parameter.empty}
+    def __init__(
+        self, load: Callable[..., "Dataset"], shared: Mapping[str, Any], own: type | None
+    ) -> None:
+        update_wrapper(self, getattr(load, "func", load))
+        self._load, self._own = load, own
+        declared = inspect.signature(own or load).parameters
+        kept = {name: each for name, each in declared.items() if name != "common"}
         keyword = inspect.Parameter.KEYWORD_ONLY
-        added = [inspect.Parameter(name, keyword, default=kept[name]) for name in shared]
-        loader.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-        loader.__annotations__ = {**_HINTS, **load.__annotations__}
-        return loader
+        self._shared = {
+            name: inspect.Parameter(name, keyword, default=default)
+            for name, default in shared.items()
+            if name not in kept
+        }
+        self._parameters = kept | self._shared
 
-    return decorated
+    @property
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The options by name: its own, then the shared ones."""
+        return self._parameters
+
+    @property
+    def hints(self) -> dict[str, Any]:
+        """The types of the options."""
+        declared: Any = self._own or getattr(self._load, "func", self._load)
+        return _HINTS | get_type_hints(declared, include_extras=True)
+
+    def of(self, *arguments: Any, **defaults: Any) -> "Loader":
+        """A loader with the first arguments of this one, and its own defaults of shared options."""
+        shared = {name: each.default for name, each in self._shared.items()}
+        return Loader(partial(self._load, *arguments), shared | defaults, self._own)
+
+    def __call__(self, *arguments: Any, seed: int, **options: Any) -> "Dataset":
+        """Loads the dataset with these options."""
+        defaults = {name: each.default for name, each in self._shared.items()}
+        given = {name: options.pop(name) for name in self._shared if name in options}
+        common = CommonOptions(**defaults | given | {"seed": seed})
+        own = options if self._own is None else {"options": self._own(**options)}
+        return self._load(*arguments, common=common, **own)
+
+
+def with_options(
+    *names: str, own: type | None = None, **defaults: Any
+) -> Callable[[Callable[..., "Dataset"]], Loader]:
+    """Decorator of the function of a loader, which gets its shared options as ``common``.
+
+    These are `names`, besides ``seed``, ``validation`` and ``train_samples``, which every loader
+    has. `defaults` are the loader's own defaults of some. A loader with many options of its own
+    gets them as an object of the dataclass `own`. An option that the loader itself declares is
+    passed to it alone.
+    """
+    kept = {**_DEFAULTS, **defaults, "seed": inspect.Parameter.empty}
+    shared = {name: kept[name] for name in _DEFAULTS if name in (*_OF_ALL, *names)}
+    return lambda load: Loader(load, shared, own)

@@ -73,11 +73,11 @@ def _load(
     return _read(name, root, download, common)
 
 
-load_cifar10 = partial(_load, "cifar10", validation=5_000)
-load_cifar100 = partial(_load, "cifar100", validation=5_000)
-load_fashion_mnist = partial(_load, "fashion_mnist")
-load_mnist = partial(_load, "mnist")
-load_svhn = partial(_load, "svhn")
+load_cifar10 = _load.of("cifar10", validation=5_000)
+load_cifar100 = _load.of("cifar100", validation=5_000)
+load_fashion_mnist = _load.of("fashion_mnist")
+load_mnist = _load.of("mnist")
+load_svhn = _load.of("svhn")
 
 
 @with_options("imbalance")

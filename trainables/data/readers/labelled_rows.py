@@ -1,76 +1,31 @@
 """Your own images, texts or tables, with labels, in CSV or Parquet files."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import Annotated, Any, Literal, TypeAlias
+from dataclasses import replace
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Dataset, Targets
-from trainables.data.core.options import OF_IMAGES, CommonOptions, Validation, with_options
-from trainables.data.core.samples import Samples
+from trainables.data.core.options import OF_IMAGES, CommonOptions, with_options
 from trainables.data.core.splits import build_dataset, size_and_path
-from trainables.data.kinds.encode import as_numbers, split_words
-from trainables.data.kinds.samples import Images
-from trainables.data.kinds.subwords import Subwords
-from trainables.data.kinds.table import TableRows
-from trainables.data.kinds.words import Tokens, WeightedWords
+from trainables.data.kinds.encode import as_numbers
 from trainables.data.labelling.targets import Values, check_weights, index_parts
-from trainables.data.readers.divided_rows import DividedBy, columns_of, groups_of, read_division
-from trainables.data.readers.files import Form, PathOrUri
-from trainables.data.readers.images import Encoded
-from trainables.data.readers.storing import ImagePart, hold_images
+from trainables.data.readers.divided_rows import DividedBy, groups_of, read_division
+from trainables.data.readers.files import Form
+from trainables.data.readers.row_kinds import Names, RowsOptions, kind_of_rows
 from trainables.data.readers.table_columns import (
-    choose_features,
     convert_each,
-    flags_of,
     numbers_of,
-    read_columns,
-    remarks_on_columns,
-    remarks_on_labels,
 )
 from trainables.data.readers.tabular import Content, TabularFiles, open_tabular
 from trainables.data.readers.tabular_file import File
-from trainables.plugins.components import Range
-
-Count: TypeAlias = Annotated[int, Range(1)]
-Names: TypeAlias = tuple[str, ...] | None
-TextForm: TypeAlias = Literal["sequence", "weighted_words"]
 
 
-@with_options(*OF_IMAGES, "test_size")
-def _load(
-    form: Form,
-    *,
-    train: PathOrUri,
-    test: PathOrUri | None = None,
-    label: str = "label",
-    labels: Names = None,
-    separator: str | None = None,
-    soft_labels: Names = None,
-    weight: str | None = None,
-    text: str | None = None,
-    image: str | None = None,
-    features: Names = None,
-    exclude: Names = None,
-    dates: Names = None,
-    categorical: Names = None,
-    split: str | None = None,
-    group: str | None = None,
-    time: str | None = None,
-    max_words: Count | None = None,
-    max_tokens: Count | None = None,
-    tokenizer: str | None = None,
-    text_form: TextForm | None = None,
-    validation: Validation = 0.1,
-    common: CommonOptions,
-) -> Dataset:
+@with_options(*OF_IMAGES, "test_size", own=RowsOptions)
+def _load(form: Form, *, options: RowsOptions, common: CommonOptions) -> Dataset:
     """A table, texts or images with labels, from files with named columns.
 
     If none of ``text``, ``image`` and ``features`` is given, a column ``image`` of Parquet files
@@ -120,54 +75,24 @@ def _load(
         text_form: ``weighted_words`` for bags of words with TF-IDF weights, or ``sequence`` for
             sequences of words. By default the form that the model of the sweep needs.
     """
-    parts = [open_tabular("train", train, form)]
-    if test is not None:
-        parts.append(open_tabular("test", test, form))
-    size, held = size_and_path(validation)
+    parts = [open_tabular("train", options.train, form)]
+    if options.test is not None:
+        parts.append(open_tabular("test", options.test, form))
+    size, held = size_and_path(options.validation)
     if held is not None:
         parts.append(open_tabular("validation", held, form))
-    kind = _kind(parts[0], text=text, image=image, features=features)
-    kept = [*(features or ()), *(dates or ())]
-    by = DividedBy(split, group, time).found_in(parts, [*kept, *(exclude or ())])
-    _check_belongs(kind, "text", max_words=max_words, max_tokens=max_tokens, tokenizer=tokenizer)
-    _check_belongs(kind, "text", text_form=text_form)
-    of_images = {name: getattr(common, name) for name in ("image_size", "storage", "cache")}
-    _check_belongs(kind, "image", **of_images)
-    _check_belongs(kind, "features", categorical=categorical, exclude=exclude, dates=dates)
-    target = _Target(label, labels, separator, soft_labels)
-    measure: Callable[[Any], Samples]
-    if kind == "text":
-        assert text is not None
-        if parts[0].content(text, "text") not in ("text", "nothing"):
-            raise ValueError(f"{parts[0].holds(text)}, not texts")
-        read: Callable[..., Any] = partial(read_texts, column=text)
-        measure = _measure_texts(max_words, max_tokens, tokenizer, text_form)
-    elif kind == "image":
-        read, measure = partial(_image_part, column=image or "image"), Images.measured
-    else:
-        targets = {*target.columns, weight, *columns_of(by, kept)}
-        numbers, words = choose_features(parts, targets, features, exclude, dates, categorical)
-        flags = flags_of(parts[0], numbers)
-        read = partial(read_columns, numeric=numbers, categorical=words, flags=flags)
-        measure = partial(TableRows.measured, numeric=numbers, categorical=words, flags=flags)
+    by = DividedBy(options.split, options.group, options.time)
+    by = by.found_in(parts, [*options.kept, *(options.exclude or ())])
+    kind = kind_of_rows(parts, options, common, by)
     bad = [BadSamples(part.count, part.where) for part in parts]
-    of_parts, classes = _targets(parts, bad, target, weight)
-    raw = [read(*each) for each in zip(parts, bad, strict=True)]
-    if kind == "image":
-        raw = hold_images(raw, common)
+    of_parts, classes = _targets(parts, bad, options)
+    raw = kind.held([kind.read(*each) for each in zip(parts, bad, strict=True)], common)
     division, divided = read_division(parts, bad, by)
     if by.group is not None and not by.together_if_equal(parts):
         of_parts = [
             replace(targets, groups=groups_of(part, by.group))
             for targets, part in zip(of_parts, parts, strict=True)
         ]
-    remarks: Sequence[str] = ()
-    if kind == "features":
-        good = bad[0].good()
-        remarks = (
-            *remarks_on_columns(parts[0], raw[0], numbers, words),
-            *remarks_on_labels(raw[0][good], of_parts[0].labels[good]),
-        )
     return build_dataset(
         form,
         raw,
@@ -176,90 +101,33 @@ def _load(
         bad=bad,
         own_validation=held is not None,
         common=replace(common, validation=size),
-        measure=measure,
+        measure=kind.measure,
         division=division,
-        remarks=(*divided, *remarks),
+        remarks=(*divided, *kind.remarks(parts[0], raw[0], bad[0], of_parts[0])),
     )
 
 
-load_csv = partial(_load, "csv")
-load_parquet = partial(_load, "parquet")
-load_jsonl = partial(_load, "jsonl")
-load_arrow = partial(_load, "arrow")
-
-
-@dataclass(frozen=True)
-class _Target:
-    """The options for labels."""
-
-    label: str
-    labels: Names
-    separator: str | None
-    soft_labels: Names
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns that are not features."""
-        several = () if self.separator else self.labels or ()
-        return (self.label, *(self.soft_labels or several))
-
-
-_WORDS = {"text": "texts", "image": "images", "features": "a table"}
-
-
-def _kind(rows: TabularFiles, **columns: object) -> str:
-    """The kind of sample, a key of ``_WORDS``; ``columns`` are the options that name columns."""
-    named = [name for name, given in columns.items() if given is not None]
-    if len(named) > 1:
-        raise ValueError(f"{' and '.join(named)} are given; give one of them")
-    if not named and "image" in rows.names:
-        return "features" if rows.content("image", "image") in ("number", "truth") else "image"
-    return named[0] if named else "features"
-
-
-def _check_belongs(kind: str, to: str, **options: object) -> None:
-    for option, value in options.items():
-        if value is not None and kind != to:
-            raise ValueError(
-                f"{option} belongs to {_WORDS[to]}, while the rows are read as {_WORDS[kind]}"
-            )
-
-
-_SEQUENCE = 256  # words or tokens from the start of a text
-_WEIGHTED = 512  # distinct words of a text
-
-
-def _measure_texts(
-    words: int | None, tokens: int | None, tokenizer: str | None, form: TextForm | None
-) -> Callable[[Any], Samples]:
-    if tokenizer is not None:
-        if words is not None:
-            raise ValueError("max_words and tokenizer are given; a tokenizer has a vocabulary")
-        if form == "weighted_words":
-            raise ValueError("text_form: weighted_words is not possible together with tokenizer")
-        return partial(Subwords.measured, tokenizer=tokenizer, max_tokens=tokens or _SEQUENCE)
-    if form == "weighted_words":
-        return partial(
-            WeightedWords.measured, max_words=words or 50_000, max_tokens=tokens or _WEIGHTED
-        )
-    return partial(Tokens.measured, max_words=words or 20_000, max_tokens=tokens or _SEQUENCE)
+load_csv = _load.of("csv")
+load_parquet = _load.of("parquet")
+load_jsonl = _load.of("jsonl")
+load_arrow = _load.of("arrow")
 
 
 def _targets(
-    parts: list[TabularFiles], bad: list[BadSamples], target: _Target, weight: str | None
+    parts: list[TabularFiles], bad: list[BadSamples], target: RowsOptions
 ) -> tuple[list[Targets], tuple[str, ...]]:
     """Targets of each part, with class names."""
     content = _label_content(parts[0], target)
     names = _names(parts[0], target)
     values = [_labels(*each, target, names, content) for each in zip(parts, bad, strict=True)]
     targets, classes = index_parts(values, names, bad)
-    if weight is not None:
+    if (weight := target.weight) is not None:
         weights = check_weights(_column_of_numbers(parts[0], weight, "weight"), "train", bad[0])
         targets[0] = replace(targets[0], weights=weights)
     return targets, classes
 
 
-def _names(rows: TabularFiles, target: _Target) -> Names:
+def _names(rows: TabularFiles, target: RowsOptions) -> Names:
     """Names of classes or labels; None if they come from the column."""
     if target.soft_labels is not None and (target.labels, target.separator) != (None, None):
         raise ValueError("soft_labels are of one class of each sample; leave labels and separator")
@@ -270,7 +138,7 @@ def _names(rows: TabularFiles, target: _Target) -> Names:
     return tuple(sorted({name for each in _separated(rows, target) for name in each}))
 
 
-def _label_content(rows: TabularFiles, target: _Target) -> Content:
+def _label_content(rows: TabularFiles, target: RowsOptions) -> Content:
     """What the training part decides that the label column contains in every file."""
     needed = target.separator is not None or target.label in rows.names
     content = rows.content(target.label, "label") if needed else "nothing"
@@ -282,7 +150,7 @@ def _label_content(rows: TabularFiles, target: _Target) -> Content:
 
 
 def _labels(
-    rows: TabularFiles, bad: BadSamples, target: _Target, names: Names, content: Content
+    rows: TabularFiles, bad: BadSamples, target: RowsOptions, names: Names, content: Content
 ) -> Values:
     """Labels (N,), class probabilities (N, K), or which labels are present (N, L)."""
     if target.separator is not None:
@@ -296,7 +164,7 @@ def _labels(
     return np.stack([_column_of_numbers(rows, each, "soft_labels") for each in columns], 1)
 
 
-def _separated(rows: TabularFiles, target: _Target) -> list[set[str]]:
+def _separated(rows: TabularFiles, target: RowsOptions) -> list[set[str]]:
     """The labels of each row."""
     texts = rows.column(target.label, pa.string()).to_pylist()
     parted = ((value or "").split(target.separator) for value in texts)
@@ -400,66 +268,3 @@ def _names_in(file: File, label: str) -> tuple[str, ...] | None:
     described = json.loads(metadata.get(b"huggingface", b"{}"))
     names = described.get("info", {}).get("features", {}).get(label, {}).get("names")
     return None if names is None else tuple(names)
-
-
-def read_texts(rows: TabularFiles, bad: BadSamples, column: str) -> npt.NDArray[Any]:
-    """Texts (N,) of Python strings; those without a word are added to the bad samples.
-
-    Raises ``ValueError`` if the column is missing or holds something else.
-    """
-    if rows.content(column, "text") not in ("text", "nothing") and rows.typed:
-        raise ValueError(f"{rows.holds(column)}, not texts")
-    texts = rows.column(column, pa.string()).to_pylist()
-    for row, text in enumerate(texts):
-        if text is None or not split_words(text):
-            bad.add(row, "there is no text" if not text else "there is no word in the text")
-    return np.array([text or "" for text in texts], dtype=object)
-
-
-def _image_part(rows: TabularFiles, bad: BadSamples, column: str) -> ImagePart:
-    content = rows.content(column, "image")
-    if content not in ("bytes", "text", "nothing"):
-        raise ValueError(
-            f"{rows.holds(column)}; images must be encoded files (PNG, JPEG ...) as binary "
-            "values, structs with a binary field 'bytes', or paths"
-        )
-    paths = content == "text"
-    contents = partial(_files if paths else _values, rows, column)
-    return ImagePart(contents, bad, partial(_origin, rows, column, paths))
-
-
-def _values(rows: TabularFiles, column: str) -> Iterator[Encoded]:
-    """The encoded images in a column."""
-    values = rows.values(column)
-    if pa.types.is_struct(rows.type(column)):
-        return (value and value["bytes"] for value in values)
-    return values
-
-
-def _files(rows: TabularFiles, column: str) -> Iterator[Encoded]:
-    """The files at the paths of a column."""
-    for path, place in zip(rows.values(column), _places(rows, column), strict=True):
-        if place is None:
-            yield None
-            continue
-        try:
-            with rows.source.open_input_stream(place, compression=None) as stream:
-                yield stream.read()
-        except OSError as error:
-            yield f"{column}={path} cannot be read: {error}"
-
-
-def _places(rows: TabularFiles, column: str) -> Iterator[str | None]:
-    """Paths in the file system; paths in a column are relative to the folder of its file."""
-    for row, path in enumerate(rows.values(column)):
-        inside = path is None or path.startswith("/")
-        yield path if inside else f"{rows.folder(row)}/{path}"
-
-
-def _origin(rows: TabularFiles, column: str, paths: bool) -> object:
-    """Names, sizes and modification times of the files that contain the images."""
-    files = [file.path for file in rows.files]
-    if paths:
-        files += [place for place in _places(rows, column) if place is not None]
-    found = rows.source.get_file_info(files)
-    return column, [(info.path, info.size, info.mtime_ns) for info in found]
