@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import os
 import shlex
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from sweeps.commands.app import CLUSTER, app
-from sweeps.commands.options import JOB, File, JobName, NewName, OrResume, Overrides, Storage, Url
+from sweeps.commands.options import (
+    JOB,
+    File,
+    Form,
+    JobName,
+    NewName,
+    OrResume,
+    Overrides,
+    Storage,
+    Url,
+)
 from sweeps.commands.printing import print_job, print_notice
 from sweeps.errors import SweepFailedError
 from sweeps.messages.formatting import DEFAULT_STORAGE, resume_command
@@ -43,19 +54,29 @@ def submit(
 
 
 @app.command(rich_help_panel=CLUSTER)
-def status(job: Annotated[str | None, JOB] = None, address: Url = None) -> None:
+def status(
+    job: Annotated[str | None, JOB] = None, address: Url = None, form: Form = "table"
+) -> None:
     """List the jobs on a Ray cluster, or show the state of one."""
     from sweeps.jobs import jobs
     from sweeps.jobs.client import job_page, token_hint
     from sweeps.jobs.tables import job_facts, jobs_table
+    from sweeps.messages.documents import document
     from sweeps.terminal.console import plain_console
 
     console = plain_console()
     if job is not None:
         found = jobs.find_job(job, address)
-        page = job_page(found.id, address) + token_hint()
-        console.print(job_facts(found, jobs.said_by(found, address), page))
-    elif every := jobs.list_jobs(address):
+        page, said = job_page(found.id, address), jobs.said_by(found, address)
+        if form == "json":
+            print(document("status", jobs=[{**asdict(found), **asdict(said), "page": page}]))
+        else:
+            console.print(job_facts(found, said, page + token_hint()))
+        return
+    every = jobs.list_jobs(address)
+    if form == "json":
+        print(document("status", jobs=[asdict(each) for each in every]))
+    elif every:
         console.print(jobs_table(every))
     else:
         print("no sweep was submitted to this cluster")

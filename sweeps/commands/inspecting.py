@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from sweeps.commands.app import INSPECT, SELECT, app
-from sweeps.commands.options import Storage, SweepName, SweepNames
+from sweeps.commands.options import Form, OneSweepName, Storage, SweepName, SweepNames
 from sweeps.commands.printing import print_answer, show_table
 from sweeps.errors import UserError
 from sweeps.messages.formatting import DEFAULT_STORAGE, calsweep_command, counted, resume_command
 from sweeps.messages.redaction import redact
+
+if TYPE_CHECKING:
+    from sweeps.service.upkeep import Scope
 
 _IN_PAPERS = "error,ece,ece_scaled,nll,nll_scaled"
 
@@ -23,9 +27,15 @@ def show(
     whole: Annotated[
         bool, typer.Option("--all", help="Also all losses, all verdicts, and the reasons.")
     ] = False,
+    form: Form = "table",
 ) -> None:
     """Print the result of a sweep, or its state so far."""
-    _show(name, storage, whole)
+    if form == "json":
+        from sweeps.service.reading import show_document
+
+        print(show_document(name, storage))
+    else:
+        _show(name, storage, whole)
 
 
 def _show(name: str, storage: str, whole: bool = False) -> None:
@@ -58,19 +68,28 @@ def list_sweeps(
             help="List what runs and waits on the Ray cluster of this dashboard instead.",
         ),
     ] = None,
+    form: Form = "table",
 ) -> None:
-    """List the sweeps in the storage, with progress and best setting."""
+    """List the sweeps in the storage: progress, owner, cost, best setting."""
+    from sweeps.messages.documents import document
+
     if address is not None:
         from sweeps.jobs.occupancy import sweeps_on
         from sweeps.jobs.tables import occupancy_table
 
         there = sweeps_on(address)
+        if form == "json":
+            print(document("list", sweeps=[asdict(each) for each in there]))
+            return
         show_table(occupancy_table(there) if there else "no sweep runs or waits on this cluster")
         return
     from sweeps.service.reading import overviews
     from sweeps.terminal.answers import overview_table
 
     found = overviews(storage)
+    if form == "json":
+        print(document("list", sweeps=[asdict(each) for each in found]))
+        return
     show_table(overview_table(found) if found else f"no sweep in {redact(storage)} yet")
 
 
@@ -102,21 +121,49 @@ def watch(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
 
 @app.command(rich_help_panel=INSPECT)
 def delete(
-    name: SweepName,
+    name: OneSweepName = None,
     storage: Storage = DEFAULT_STORAGE,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            metavar="AGE", help="Delete all sweeps whose last trial ended so long ago: 30d."
+        ),
+    ] = None,
+    keep_best: Annotated[
+        bool,
+        typer.Option("--keep-best", help="Keep those that `calsweep best` names."),
+    ] = False,
+    runs: Annotated[
+        bool,
+        typer.Option("--runs", help="Also delete runs in MLflow, unless a model is registered."),
+    ] = False,
     checkpoints: Annotated[
         bool, typer.Option("--checkpoints", help="Delete only the checkpoints.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Delete a sweep from the storage; its runs in MLflow stay."""
+    """Delete a sweep from the storage, or all that are old."""
+    from sweeps.service.reading import old_sweeps
     from sweeps.service.upkeep import delete_sweep
 
+    if (name is None) == (older_than is None):
+        raise UserError("delete: give either the name of a sweep or --older-than")
+    if checkpoints and runs:
+        raise UserError("--checkpoints: with --runs it is not allowed; leave one of them out")
+    if keep_best and older_than is None:
+        raise UserError("--keep-best is allowed only with --older-than")
+    names = [name] if name is not None else old_sweeps(storage, older_than or "", keep_best)
+    if not names:
+        print(f"no sweep in {redact(storage)} is older than {older_than}")
+        return
     what = "the checkpoints of sweep" if checkpoints else "sweep"
     if not yes:
-        typer.confirm(f"delete {what} {name!r} in {redact(storage)}?", abort=True)
-    delete_sweep(name, storage, checkpoints)
-    print(f"deleted: {what} {name}")
+        listed = ", ".join(map(repr, names))
+        typer.confirm(f"delete {what} {listed} in {redact(storage)}?", abort=True)
+    for each in names:
+        scope: Scope = "checkpoints" if checkpoints else "sweep and runs" if runs else "sweep"
+        count = delete_sweep(each, storage, scope)
+        print(f"deleted: {what} {each}" + f", with {counted(count, 'run')} in MLflow" * runs)
 
 
 @app.command(rich_help_panel=SELECT)

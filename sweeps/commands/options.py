@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -42,6 +42,10 @@ Debug = Annotated[
         "--debug", help="Train in this process, without Ray: breakpoints and tracebacks work."
     ),
 ]
+Form = Annotated[
+    Literal["table", "json"],
+    typer.Option("--format", help="For people, or for programs (docs/json.md)."),
+]
 Url = Annotated[
     str | None,
     typer.Option(help="URL of a cluster's dashboard; default RAY_API_SERVER_ADDRESS."),
@@ -61,9 +65,9 @@ def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
     return []
 
 
-SweepName = Annotated[
-    str, typer.Argument(help="Name of a sweep in the storage.", autocompletion=_complete_name)
-]
+_NAME = typer.Argument(help="Name of a sweep in the storage.", autocompletion=_complete_name)
+SweepName = Annotated[str, _NAME]
+OneSweepName = Annotated[str | None, _NAME]
 SweepNames = Annotated[
     list[str],
     typer.Argument(help="Names of sweeps in the storage.", autocompletion=_complete_name),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from sweeps.commands.options import (
     Compared,
     Debug,
     File,
+    Form,
     FreshSeeds,
     NewName,
     OrResume,
@@ -29,6 +31,7 @@ from sweeps.messages.formatting import DEFAULT_STORAGE, counted, storage_option
 from sweeps.messages.redaction import redact
 
 if TYPE_CHECKING:
+    from sweeps.planning.data_facts import Duration
     from sweeps.search.plan import Plan
     from sweeps.sweep_file.schema import SweepFile
 
@@ -125,9 +128,12 @@ def check(
             "--no-data", help="Read the sweep file alone, neither the data nor the storage."
         ),
     ] = False,
+    form: Form = "table",
 ) -> None:
     """Read a sweep file and its data and print the plan, without running."""
+    from sweeps.messages.documents import document
     from sweeps.planning.checks import check_sweep
+    from sweeps.planning.plan_numbers import plan_numbers
     from sweeps.search.plan import Plan
     from sweeps.sweep_file.loading import load_sweep, with_comparison
     from sweeps.terminal.console import plain_console
@@ -136,8 +142,23 @@ def check(
     sweep = with_comparison(load_sweep(file, overrides or (), name), compare, seeds)
     check_sweep(sweep)
     earlier = {} if no_data else _facts_of_earlier(sweep, storage)
-    plan, of_data = (Plan(sweep), {}) if no_data else _facts_of_data(sweep, storage)
-    plain_console().print(*plan_tables(plan, of_data | earlier), sep="\n")
+    found = _WithData(Plan(sweep)) if no_data else _with_data(sweep, storage)
+    if form == "table":
+        plain_console().print(*plan_tables(found.plan, found.facts | earlier), sep="\n")
+        return
+    duration = None if found.duration is None else asdict(found.duration)
+    plan = asdict(plan_numbers(found.plan))
+    print(document("check", plan=plan, data=found.sizes, duration=duration))
+
+
+@dataclass(frozen=True)
+class _WithData:
+    """A plan, and what is known of its data: facts in words, sizes, and how long it would take."""
+
+    plan: Plan
+    facts: dict[str, str] = field(default_factory=dict)
+    sizes: dict[str, int] | None = None
+    duration: Duration | None = None
 
 
 def _facts_of_earlier(sweep: SweepFile, storage: str) -> dict[str, str]:
@@ -151,16 +172,22 @@ def _facts_of_earlier(sweep: SweepFile, storage: str) -> dict[str, str]:
     return {"warm start": counted(len(trials), "suitable trial")}
 
 
-def _facts_of_data(sweep: SweepFile, storage: str) -> tuple[Plan, dict[str, str]]:
+def _with_data(sweep: SweepFile, storage: str) -> _WithData:
     from sweeps.planning.data import load_data
-    from sweeps.planning.data_facts import data_facts, duration_facts, model_facts
+    from sweeps.planning.data_facts import (
+        data_facts,
+        duration_facts,
+        duration_of,
+        model_facts,
+        sizes_of,
+    )
     from sweeps.planning.data_fit import fit_to_data
     from sweeps.search.plan import Plan
     from sweeps.sweep_file.sections.data import OWN_DATA
 
     if sweep.dataset.name == OWN_DATA:
         classes = sweep.dataset.options["num_classes"]
-        return Plan(sweep), {"data": f"read by the loop: {classes} classes"}
+        return _WithData(Plan(sweep), {"data": f"read by the loop: {classes} classes"})
     try:
         dataset = load_data(sweep)
     except UserError as error:
@@ -175,7 +202,9 @@ def _facts_of_data(sweep: SweepFile, storage: str) -> tuple[Plan, dict[str, str]
 
         if lines := on_other_data(sweep.search.warm_start, dataset.digest(), storage):
             facts["other data"] = "\n".join(lines)
-    return plan, facts | duration_facts(plan, dataset)
+    duration = duration_of(plan, dataset)
+    facts |= duration_facts(plan, duration)
+    return _WithData(plan, facts, sizes_of(dataset), duration)
 
 
 @app.command(rich_help_panel=RUN)

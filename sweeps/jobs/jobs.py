@@ -19,6 +19,7 @@ from sweeps.errors import NameTakenError, SweepFailedError, UserError, first_lin
 from sweeps.jobs.client import ask, connected_client, dashboard_url
 from sweeps.messages.events import split_events
 from sweeps.messages.formatting import SUBMITTED_TO
+from sweeps.store.journal import SUBMITTED_BY, by_this_user
 from trainables.plugins.arguments import did_you_mean
 
 if TYPE_CHECKING:
@@ -168,6 +169,7 @@ def _submit(
                     "env_vars": {
                         SECONDS_TO_STOP: str(_SECONDS_TO_STOP),
                         SUBMITTED_TO: dashboard_url(address),
+                        SUBMITTED_BY: by_this_user(),
                     },
                 },
                 metadata={

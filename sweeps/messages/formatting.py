@@ -21,6 +21,7 @@ _SYMBOLS = {
     "beta": "β",
 }
 
+_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _ABBREVIATIONS = ("ece", "mce", "nll", "auroc", "aurc", "kde")
 
 
@@ -154,6 +155,20 @@ def format_seconds(seconds: float) -> str:
     return f"{seconds / 3600:,.1f} h"
 
 
+def format_age(seconds: float) -> str:
+    """``5 min``, ``3 h``, ``12 d``: a rounded duration."""
+    for limit, unit, length in ((5400, "min", 60), (48 * 3600, "h", 3600)):
+        if seconds < limit:
+            return f"{max(0, seconds) / length:.0f} {unit}"
+    return f"{seconds / 86400:,.0f} d"
+
+
+def format_bytes(number: int) -> str:
+    """``1.2 GB``, ``340.0 MB``, ``0.5 kB``."""
+    size, unit = next(((s, u) for s, u in _UNITS if number >= s), _UNITS[-1])
+    return f"{number / size:,.1f} {unit}"
+
+
 def budget_unit(key: str) -> str:
     """``epochs``, ``hours`` or ``GPU hours`` for the key of a budget."""
     return key.removeprefix("max_").replace("gpu_", "GPU ")
@@ -174,7 +189,7 @@ def finite(tree: Any) -> Any:
     """A tree of dicts and lists without NaN entries, which JSON does not support."""
     if isinstance(tree, dict):
         return {key: finite(item) for key, item in tree.items() if _is_finite(item)}
-    if isinstance(tree, list):
+    if isinstance(tree, list | tuple):
         return [finite(item) for item in tree if _is_finite(item)]
     return tree
 

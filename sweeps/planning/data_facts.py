@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sweeps.errors import first_line
-from sweeps.messages.formatting import counted, format_seconds, metric_heading, shortened
+from sweeps.messages.formatting import (
+    counted,
+    format_bytes,
+    format_seconds,
+    metric_heading,
+    shortened,
+)
 from sweeps.search.plan import Plan
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.schema import SweepFile
@@ -29,7 +35,6 @@ _LAYOUTS = {
 }
 _SLOWER_BESIDE = 2.0  # an epoch beside other trials: two CPUs may be two threads of one core
 _START_AND_END = 60.0  # seconds: starting Ray, reference models, verdicts, MLflow
-_UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def data_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
@@ -127,9 +132,8 @@ def duration_of(plan: Plan, dataset: Dataset) -> Duration | None:
     return Duration(seconds, whole, slots)
 
 
-def duration_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
-    """The sweep's duration here, in words; see :func:`duration_of`."""
-    found = duration_of(plan, dataset)
+def duration_facts(plan: Plan, found: Duration | None) -> dict[str, str]:
+    """The sweep's duration here, in words."""
     if found is None:
         return {}
     import torch
@@ -157,6 +161,13 @@ def longest_duration(
     """
     beside = _SLOWER_BESIDE if slots > 1 else 1.0
     return _START_AND_END * crowd + seconds * (alone + beside * (epochs - alone) / slots)
+
+
+def sizes_of(dataset: Dataset) -> dict[str, int]:
+    """Samples of each split, and the number of classes."""
+    splits = {"training": dataset.train, "validation": dataset.validation, "test": dataset.test}
+    sizes = {name: len(split) for name, split in splits.items()}
+    return {**sizes, "classes": dataset.num_classes}
 
 
 def _sizes(dataset: Dataset) -> str:
@@ -187,14 +198,9 @@ def _sizes(dataset: Dataset) -> str:
 
 def _held(dataset: Dataset) -> str:
     splits = (dataset.train, dataset.validation, dataset.test)
-    decoded = _bytes(sum(split.inputs.nbytes for split in splits))
+    decoded = format_bytes(sum(split.inputs.nbytes for split in splits))
     files = sorted({each.inputs.path for each in splits if not isinstance(each.inputs, np.ndarray)})
     if not files:
         return f"in memory, {decoded}"
-    encoded = _bytes(sum(os.path.getsize(file) for file in files))
+    encoded = format_bytes(sum(os.path.getsize(file) for file in files))
     return f"streamed from the disk, {encoded} (decoded {decoded}): {', '.join(files)}"
-
-
-def _bytes(number: int) -> str:
-    size, unit = next(((s, u) for s, u in _UNITS if number >= s), _UNITS[-1])
-    return f"{number / size:,.1f} {unit}"

@@ -34,6 +34,25 @@ class Overview:
     best: str
 
 
+@dataclass(frozen=True)
+class ListedSweep(Overview):
+    """A sweep in a list, with what it has used.
+
+    Attributes:
+        owner: ``user@host`` who started it; empty if unknown.
+        last_active: When its last trial ended, in seconds since the epoch; None before the first.
+        cpu_hours: Hours of its trials times the CPUs of each.
+        gpu_hours: Likewise.
+        bytes: Size of its folder.
+    """
+
+    owner: str
+    last_active: float | None
+    cpu_hours: float
+    gpu_hours: float
+    bytes: int
+
+
 def overview(plan: Plan, ranking: Ranking, state: SweepState) -> Overview:
     records, chosen = ranking.records, ranking.chosen
     heading = objective_heading(plan.rule.objective)

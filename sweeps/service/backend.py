@@ -16,6 +16,7 @@ from sweeps.search import clock
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import Listener, TrialQueue
+from sweeps.store.journal import note
 from sweeps.store.sweep_store import SweepStore
 from sweeps.terminal.progress import Progress
 from trainables.contract.config import EncoderSetup, TrialSetup, trial_setting
@@ -114,5 +115,7 @@ def _with_history(plan: Plan, store: SweepStore, record: TrialRecord) -> TrialRe
 
 
 def interrupted(store: SweepStore) -> SweepInterruptedError:
+    """The error of an interrupted sweep, which is noted in its journal."""
+    note(store.folder, "interrupted")
     again = resume_command(store.name, store.storage)
     return SweepInterruptedError(f"interrupted; {again} continues it")

@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from sweeps.errors import SweepFailedError, UserError
-from sweeps.store.requests import Request, ask, by_this_user
+from sweeps.store.journal import by_this_user
+from sweeps.store.requests import Request, ask
 from sweeps.store.state import holder_of, is_held, state_of
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 

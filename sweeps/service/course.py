@@ -106,12 +106,13 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
             shown = shown_network(ending.ranking, ending.result.recommended)
             keep_mistakes(store, shown, dataset, ending.ranking.rule.scaling)
     except BaseException as error:
+        stopped = interrupted(store) if isinstance(error, KeyboardInterrupt) else None
         progress.stage("Writing to MLflow")
         with suppress(KeyboardInterrupt):  # a second Ctrl-C ends the wait
             writer.close(_PATIENCE_SECONDS)
-        if not isinstance(error, KeyboardInterrupt):
+        if stopped is None:
             raise
-        raise interrupted(store) from None
+        raise stopped from None
     failed = ending.status == "FAILED"
     in_vain = queue.cut_short and not any(r.state == "finished" for r in queue.records)
     if not (failed or in_vain):

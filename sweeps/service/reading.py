@@ -7,20 +7,24 @@ from __future__ import annotations
 
 import math
 import os
+import re
+import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.errors import UserError
+from sweeps.messages.documents import document
 from sweeps.messages.formatting import resume_command
 from sweeps.results.best import best_settings
 from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside
-from sweeps.results.so_far import Overview, SweepState, overview, so_far
+from sweeps.results.so_far import ListedSweep, SweepState, overview, so_far
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
+from sweeps.search.record import TrialRecord
 from sweeps.service.stored import (
     StoredSweep,
     load_judgement,
@@ -28,18 +32,27 @@ from sweeps.service.stored import (
     stored_sweeps,
     sweeps_on_test_split,
 )
-from sweeps.store.state import state_of
+from sweeps.store.journal import owner_of, read_journal
+from sweeps.store.state import failure_of, state_of
 from sweeps.store.sweep_store import SweepStore, of_each_sweep, sweep_names, tells_storage_faults
 from sweeps.sweep_file.loading import load_sweep, read_sweep
 from sweeps.terminal.watching import Glimpse
 from sweeps.tracking.address import tracking_uri
 from trainables.contract.metric_names import MetricName
+from trainables.contract.report import COSTS
 from trainables.plugins.arguments import few
 
 if TYPE_CHECKING:
     from sweeps.drafting.draft import Draft
     from sweeps.pages.matplotlib_figures import FigureForm
     from sweeps.pages.results_table import Form, Key
+
+
+_AGE: Final = re.compile(r"(?P<number>\d{1,6})(?P<unit>[hdw])")
+_SECONDS: Final = {"h": 3600, "d": 86400, "w": 7 * 86400}
+_OF_TRIAL: Final = (
+    *("number", "role", "loss", "seed", "state", "reason", "started", "ended", "epochs"),
+)
 
 
 @tells_storage_faults
@@ -163,13 +176,71 @@ def _no_best(place: str, given: dict[str, str | None], every: list[dict[str, Any
 
 
 @tells_storage_faults
-def overviews(storage: str) -> list[Overview]:
-    def glance(store: SweepStore, plan: Plan) -> Overview:
-        ranking = Ranking(store.load_records(), plan.rule)
-        return overview(plan, ranking, state_of(store))
-
-    found = of_each_sweep(storage, glance)
+def overviews(storage: str) -> list[ListedSweep]:
+    """The sweeps of a storage, newest first."""
+    found = of_each_sweep(storage, _listed)
     return sorted(found, key=lambda each: each.started or math.inf, reverse=True)
+
+
+def _listed(store: SweepStore, plan: Plan) -> ListedSweep:
+    records, scaling = store.load_records(), plan.sweep.scaling
+    hours = scaling.num_workers * sum(record.seconds(time.time()) for record in records) / 3600
+    return ListedSweep(
+        **vars(overview(plan, Ranking(records, plan.rule), state_of(store))),
+        owner=owner_of(store.folder),
+        last_active=max((record.ended or record.started for record in records), default=None),
+        cpu_hours=hours * scaling.cpus_per_worker,
+        gpu_hours=hours * scaling.gpus,
+        bytes=store.folder.size(),
+    )
+
+
+@tells_storage_faults
+def old_sweeps(storage: str, age: str, keep_best: bool) -> list[str]:
+    """Names of the sweeps that do not run, and whose last trial ended so long ago (``30d``).
+
+    `keep_best` leaves out those that have the best setting of a dataset, model and objective.
+    """
+    found = _AGE.fullmatch(age)
+    if found is None:
+        raise UserError(f"--older-than = {age!r} is not allowed; allowed: such as 12h, 30d or 8w")
+    latest = time.time() - int(found["number"]) * _SECONDS[found["unit"]]
+    best = {entry["sweep"] for entry in best_settings(stored_sweeps(storage))} if keep_best else ()
+    return [
+        each.name
+        for each in overviews(storage)
+        if each.state != "running" and each.name not in best and _last_use(each, storage) < latest
+    ]
+
+
+def _last_use(sweep: ListedSweep, storage: str) -> float:
+    created = SweepStore(storage, sweep.name).folder.modified("sweep.yaml")
+    return sweep.last_active or created or time.time()
+
+
+@tells_storage_faults
+def show_document(name: str, storage: str) -> str:
+    """The result of a sweep so far, its trials and its journal, as JSON for other programs."""
+    sweep = StoredSweep.read(name, storage)
+    store, records = sweep.store, sweep.ranking.records
+    return document(
+        "show",
+        state=state_of(store),
+        final=sweep.has_ended,
+        reason=failure_of(store),
+        result=sweep.result.to_json() if records else None,
+        trials=[_trial(record) for record in records],
+        journal=[asdict(entry) for entry in read_journal(store.folder)],
+    )
+
+
+def _trial(record: TrialRecord) -> dict[str, object]:
+    metrics = {key: value for key, value in record.outcome.items() if key not in ("epoch", *COSTS)}
+    return {
+        **{key: getattr(record, key) for key in _OF_TRIAL},
+        "hyperparameters": dict(record.hyperparameters),
+        "metrics": metrics,
+    }
 
 
 @tells_storage_faults

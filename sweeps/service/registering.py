@@ -13,9 +13,11 @@ from sweeps.service.delivered import Delivered, deliver, read_on_test
 from sweeps.service.exporting import Builder
 from sweeps.service.stored import StoredSweep, sweeps_on_test_split
 from sweeps.service.trained import load_same_data
+from sweeps.store.journal import Act, note
 from sweeps.tracking.address import check_answers
 from sweeps.tracking.kept_address import follow_storage, tracking_uri_of
 from sweeps.tracking.registered_models import Alias, Registry, Version
+from sweeps.tracking.run_content import journal_tags
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Dataset
@@ -47,6 +49,7 @@ def register_recommended(sweep: StoredSweep, load: Callable[[], Dataset]) -> str
     moves, why = _succession(registry, sweep, delivered, version, champion)
     alias: Alias = "champion" if moves else "challenger"
     registry.move(alias, version)
+    _note(sweep, registry, "registered")
     registered = f"{registry.address(alias)} is version {version.number}"
     if moves:
         return f"{registered}: {why}"
@@ -65,8 +68,14 @@ def promote(name: str, storage: str) -> str:
     version = _version_of(registry, sweep, delivered, lambda: load_same_data(sweep))
     before = registry.at("champion")
     registry.move("champion", version)
+    _note(sweep, registry, "promoted")
     was = f", after version {before.number}" if before not in (None, version) else ""
     return f"{registry.address('champion')} is version {version.number}{was}"
+
+
+def _note(sweep: StoredSweep, registry: Registry, act: Act) -> None:
+    note(sweep.store.folder, act)
+    registry.tag_run(journal_tags(sweep.store.folder))
 
 
 def _tracked(name: str, storage: str) -> StoredSweep:

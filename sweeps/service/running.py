@@ -26,6 +26,7 @@ from sweeps.store.beginning import keep_given, read_given
 from sweeps.store.code import Code, keep_code
 from sweeps.store.driver_log import driver_log
 from sweeps.store.identity import Identity, changes_since_start, identify
+from sweeps.store.journal import note
 from sweeps.store.requests import stopped_on_request
 from sweeps.store.state import failure_noted
 from sweeps.store.sweep_store import SweepStore, check_storage
@@ -165,10 +166,13 @@ def _run(
             identity = loading.identity.result()
             if beginning:
                 beginning.create(plan, identity, data, given or sweep, progress)
+                note(store.folder, "started")
             else:
                 store.change(plan.sweep)
                 if given is not None:
                     keep_given(store.folder, given)
+                if store.load_answer() is None:
+                    note(store.folder, "resumed")
             emit(Event("begun"))
             code = store.patiently(keep_code, store.folder, Code.now(identity.modules))
             running = RunningSweep(plan, store, data, backend, progress, code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from sweeps.errors import SweepFailedError
 from sweeps.messages.formatting import calsweep_command
@@ -12,8 +13,10 @@ from sweeps.service.ending import ending_with
 from sweeps.service.stored import StoredSweep
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.tracking.address import check_answers
+from sweeps.tracking.deleting import delete_runs
 from sweeps.tracking.kept_address import tracking_uri_of
 from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.sqlite import sqlite_path
 from sweeps.tracking.writer import MlflowWriter
 
 _PATIENCE_SECONDS = 20.0  # without progress, while MLflow fails
@@ -61,18 +64,35 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
     return SyncResult(len(records), len(outbox.deleted))
 
 
+Scope = Literal["checkpoints", "sweep", "sweep and runs"]
+
+
 @tells_storage_faults
-def delete_sweep(name: str, storage: str, checkpoints: bool = False) -> None:
+def delete_sweep(name: str, storage: str, scope: Scope = "sweep") -> int:
     """Delete a sweep, even if partly deleted, or only its checkpoints.
 
+    Returns the number of runs that were deleted in MLflow. They stay if a model of theirs is
+    registered.
+
     Raises:
-        UserError: There is no such sweep, or it is being run.
+        UserError: There is no such sweep, it is being run, or MLflow does not answer or refuses.
     """
     store = SweepStore(storage, name)
-    if checkpoints or not store.is_left():
+    if scope == "checkpoints" or not store.is_left():
         store.load_sweep()  # raises if there is no such sweep
     with store.locked():
-        if checkpoints:
+        if scope == "checkpoints":
             store.delete_checkpoints()
-        else:
-            store.delete()
+            return 0
+        runs = _delete_runs(store) if scope == "sweep and runs" and store.exists() else 0
+        store.delete()
+    return runs
+
+
+def _delete_runs(store: SweepStore) -> int:
+    uri = tracking_uri_of(store, store.load_sweep().tracking.uri)
+    check_answers(uri)
+    path = sqlite_path(uri)
+    if path is not None and not path.exists():  # connecting would make one
+        return 0
+    return delete_runs(uri, store.sweep_id())

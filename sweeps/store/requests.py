@@ -6,10 +6,8 @@ by a number that may be another one's there.
 
 from __future__ import annotations
 
-import getpass
 import json
 import logging
-import socket
 import threading
 import time
 import uuid
@@ -18,6 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
+from sweeps.store.journal import note
 from trainables.files.storage import Folder
 
 _FOLDER: Final = "requests"
@@ -34,15 +33,6 @@ class Request:
     kind: Kind
     trials: tuple[int, ...] = ()
     by: str = ""
-
-
-def by_this_user() -> str:
-    """``user@host``."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container may have no name for its user
-        user = "unknown"
-    return f"{user}@{socket.gethostname()}"
 
 
 def ask(folder: Folder, request: Request) -> str:
@@ -80,6 +70,7 @@ def stopped_on_request(folder: Folder, stop: Callable[[], object]) -> Iterator[N
             with suppress(OSError):  # the storage is away
                 for request in take(folder, "stop"):
                     logger.warning("stopped by %s", request.by)
+                    note(folder, "stopped", request.by)
                     stop()
 
     with suppress(OSError):

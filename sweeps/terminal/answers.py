@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shlex
 import time
@@ -17,8 +16,11 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 from sweeps.errors import UserError
+from sweeps.messages.documents import document
 from sweeps.messages.formatting import (
     counted,
+    format_age,
+    format_bytes,
     format_fraction,
     format_hyperparameters,
     format_loss,
@@ -34,7 +36,7 @@ from sweeps.results.leaderboard import in_short, star
 from sweeps.results.recommendation import STAR
 from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside, best_by_loss
-from sweeps.results.so_far import Overview
+from sweeps.results.so_far import ListedSweep
 from sweeps.results.verdicts import READING, Comparison, basis, short_name
 from sweeps.sweep_file.loading import FIRST_LINE, read_resolved, to_yaml
 from sweeps.terminal.console import new_table, plain_console
@@ -138,19 +140,24 @@ def verdict_table(comparisons: Sequence[Comparison], width: int = 80) -> Table:
     return table
 
 
-def overview_table(overviews: Sequence[Overview]) -> Table:
-    headings = ("sweep", "state", "dataset", "model", "started", "trials", "best so far")
-    table = new_table(*headings, whole=1)
-    for each in overviews:
-        started = time.localtime(each.started) if each.started is not None else None
+def overview_table(sweeps: Sequence[ListedSweep]) -> Table:
+    table = new_table("sweep", "state", "dataset\nmodel", "age\nowner", whole=1)
+    for heading in ("trials", "CPU h\nGPU h", "size"):
+        table.add_column(heading, justify="right")
+    table.add_column("best so far")
+    now = time.time()
+    for each in sweeps:
         ended = sum(count for state, count in each.states.items() if state != "running")
+        age = "not yet" if each.started is None else format_age(now - each.started)
+        gpu_hours = f"{each.gpu_hours:.1f}" if each.gpu_hours else "–"
         table.add_row(
             each.name,
             each.state,
-            each.dataset,
-            each.model,
-            time.strftime("%Y-%m-%d %H:%M", started) if started is not None else "not yet",
+            f"{each.dataset}\n{each.model}",
+            f"{age}\n{each.owner.partition('@')[0] or '–'}",
             str(ended),
+            f"{each.cpu_hours:.1f}\n{gpu_hours}",
+            format_bytes(each.bytes),
             each.best or "–",
             style={"running": "bold", "failed": "red"}.get(each.state),
         )
@@ -254,7 +261,7 @@ def render_best(
 ) -> None:
     """Print the entries as ``table``, ``json`` or ``yaml``: a sweep file, for one entry alone."""
     if form == "json":
-        print(json.dumps(list(entries), indent=2, ensure_ascii=False))
+        print(document("best", best=list(entries)))
     elif form == "yaml":
         print(_yaml(_only(entries), read_sweep_file), end="")
     else:

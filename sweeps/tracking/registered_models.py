@@ -7,7 +7,7 @@ import logging
 import re
 import tempfile
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,6 +108,12 @@ class Registry:
 
     def _files(self, run_id: str) -> RunFiles:
         return RunFiles.of(self._client.get_run(run_id), self._client.tracking_uri)
+
+    def tag_run(self, tags: Mapping[str, str]) -> None:
+        """Set tags of the sweep's own run."""
+        with self._refusals():
+            for name, value in tags.items():
+                self._client.set_tag(self._run_id, name, value)
 
     def add(self, model: ModelToRegister) -> Version:
         """Log a classifier to the run and register it as a new version.

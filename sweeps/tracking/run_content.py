@@ -25,11 +25,15 @@ from sweeps.results.verdicts import Comparison, basis
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.store.identity import Identity
+from sweeps.store.journal import read_journal
+from trainables.files.storage import Folder
 
 logger = logging.getLogger("calsweep")
 
 _DIGEST = 36  # characters that MLflow stores at most
+_ACTS = 30  # in a tag: MLflow stores some thousand characters
 BEST = "best.yaml"
+JOURNAL = "calsweep.journal"
 REPORT = "report.html"
 
 
@@ -75,6 +79,12 @@ def description(plan: Plan, found: SweepResult) -> str:
         f"versions and the command. All pictures are in artifact `{REPORT}`."
     )
     return "\n\n".join(parts)
+
+
+def journal_tags(folder: Folder) -> dict[str, str]:
+    """Tags with who did what with a sweep, the latest acts; empty for an earlier version's."""
+    entries = read_journal(folder)
+    return {JOURNAL: "\n".join(map(str, entries[-_ACTS:]))} if entries else {}
 
 
 def dataset_entity(plan: Plan, identity: Identity) -> Any:

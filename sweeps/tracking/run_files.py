@@ -57,6 +57,10 @@ class RunFiles:
         """The names of its files and folders, without those in folders."""
         return {str(file.path) for file in persistently(self._repository.list_artifacts)}
 
+    def delete(self) -> None:
+        """Delete them all."""
+        self._repository.delete_artifacts()
+
     @property
     def _repository(self) -> Any:
         from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository

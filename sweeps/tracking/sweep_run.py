@@ -15,9 +15,15 @@ from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.store.beginning import SKIPPED, read_skipped
 from sweeps.store.identity import Identity, read_environment, read_identity
+from sweeps.store.journal import owner_of
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.run import DESCRIPTION, KILLED, RANK, SWEEP, is_statistic, sweep_parameters
-from sweeps.tracking.run_content import dataset_entity, description, running_description
+from sweeps.tracking.run_content import (
+    dataset_entity,
+    description,
+    journal_tags,
+    running_description,
+)
 from sweeps.tracking.run_files import RunFiles
 
 _COMMIT = "mlflow.source.git.commit"
@@ -50,6 +56,7 @@ class SweepRun:
             client.update_run(self.id, status="RUNNING")
 
     def _make(self, experiment_id: str, environment: Mapping[str, Any]) -> Any:
+        owner = owner_of(self._store.folder)
         commit = str(environment.get("commit") or "").removesuffix("-dirty")
         return self._client.create_run(
             experiment_id,
@@ -59,6 +66,7 @@ class SweepRun:
                 "calsweep.sweep_id": self._store.sweep_id(),
                 "role": "sweep",
                 "mlflow.source.name": "calsweep",
+                **({"mlflow.user": owner.partition("@")[0]} if owner else {}),
                 SWEEP: self._plan.name,
                 RANK: "     –",  # sorts before the ranks of trials
                 DESCRIPTION: running_description(self._plan),
@@ -70,7 +78,12 @@ class SweepRun:
         from mlflow.entities import DatasetInput
 
         parameters = sweep_parameters(self._plan, identity.digest if identity else None)
-        log(self._client, self.id, params=missing(parameters, run.data.params))
+        log(
+            self._client,
+            self.id,
+            params=missing(parameters, run.data.params),
+            tags=journal_tags(self._store.folder),
+        )
         skipped = read_skipped(self._store.folder)
         self._run_files.write(self.files | ({SKIPPED: skipped} if skipped else {}))
         if identity is not None and not (run.inputs and run.inputs.dataset_inputs):
@@ -86,6 +99,7 @@ class SweepRun:
 
     def suspend(self) -> None:
         """End the run as killed, unless the sweep has a result."""
+        log(self._client, self.id, tags=journal_tags(self._store.folder))
         if not self._has_answer:
             self._client.set_terminated(self.id, KILLED)
 

@@ -220,7 +220,7 @@ def test_the_recommended_model_is_in_the_registry(
 
 def test_the_best_setting_as_table_json_and_yaml(finished: Path) -> None:
     assert "small_cnn" in calsweep(finished, "best").stdout
-    (entry,) = json.loads(calsweep(finished, "best", "--format", "json").stdout)
+    (entry,) = json.loads(calsweep(finished, "best", "--format", "json").stdout)["best"]
     assert isinstance(entry["run_id"], str)
     wanted = {"dataset", "model", "loss", "hyperparameters", "seed", "run_id", "temperature"}
     assert wanted <= entry.keys()

@@ -98,7 +98,8 @@ def all_readers(storage: Path, sync: bool) -> dict[str, str]:
 def test_any_damaged_file_is_reported(
     storage: Path, damage: Damage, sync: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sweeps.tracking.refusals._SECONDS", (0.0, 0.0))  # between tries
+    monkeypatch.setattr("sweeps.tracking.retrying._PAUSES", (0.0, 0.0))
+    monkeypatch.setattr("sweeps.service.upkeep._PATIENCE_SECONDS", 0.5)
     for name in FILES:
         path = storage / "sweeps/done" / name
         before = path.read_bytes()

@@ -172,6 +172,13 @@ class Folder:
             names = [info.base_name for info in self._filesystem.get_file_info(selector)]
         return sorted(name for name in names if not name.startswith(_TEMPORARY))
 
+    def size(self) -> int:
+        """Bytes of all files in the folder and its subfolders; 0 if it does not exist."""
+        from pyarrow.fs import FileSelector
+
+        selector = FileSelector(self.path, recursive=True, allow_not_found=True)
+        return sum(info.size or 0 for info in self._filesystem.get_file_info(selector))
+
     def delete(self, name: str) -> None:
         """Delete a file; no error if it does not exist."""
         with suppress(FileNotFoundError):

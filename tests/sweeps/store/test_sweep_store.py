@@ -253,7 +253,8 @@ def test_every_command_with_a_name_checks_it(
         command.callback.__name__
         for command in app.registered_commands
         if command.callback is not None
-        and {"SweepName", "SweepNames"} & set(command.callback.__annotations__.values())
+        and {"SweepName", "SweepNames", "OneSweepName"}
+        & set(command.callback.__annotations__.values())
     ]
     assert {"delete", "show", "resume", "report", "export", "sync", "compare"} <= set(named)
     for command in named:
@@ -307,10 +308,10 @@ def test_a_new_sweep_takes_nothing_of_one_whose_creation_was_interrupted(
     store = SweepStore(str(tmp_path), "kept")
     write = Folder.write
 
-    def killed(folder: Folder, name: str, data: bytes) -> None:
+    def killed(folder: Folder, name: str, data: bytes, **options: bool) -> None:
         if name == "sweep.yaml":
             raise KeyboardInterrupt
-        write(folder, name, data)
+        write(folder, name, data, **options)
 
     earlier = [EarlierTrial(Setting("focal", {"gamma": 1.0}), 0.1, 0.0)]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), store.locked():
