@@ -22,7 +22,8 @@ from sweeps.judging.classes import IGNORED, canonical, places, texts
 from sweeps.judging.deciding import decided
 from sweeps.judging.ids import Rows, repeated_ids, rows_by_id
 from sweeps.judging.inputs import Predicted, aligned, check_predicted, taken
-from sweeps.judging.proposals import Labels, Scores, Source, rows_of
+from sweeps.judging.logs import log_reading
+from sweeps.judging.proposals import Labels, Reading, Scores, Source, rows_of
 from sweeps.judging.scores import without_count, without_header
 from sweeps.judging.single import predictions_of
 from sweeps.judging.tables import ARRAY, Asked, Table, open_table
@@ -68,8 +69,7 @@ def _in_rows_of(first: Rows, other: tuple[Predicted, Rows], asked: str | None) -
 
 
 def _models(path: Path, asked: Asked, shared: Shared | None) -> Iterator[tuple[Predicted, Rows]]:
-    table = open_table(path, asked.words)
-    reading = decided(_sources(table, asked, shared), asked)
+    reading = log_reading(path) or _reading(path, asked, shared)
     source, scores = reading.source, reading.scores()
     groups = None if asked.group is None else source.table.column(asked.group)
     clusters = source.table.column(asked.cluster) if asked.cluster else None
@@ -87,8 +87,9 @@ def _models(path: Path, asked: Asked, shared: Shared | None) -> Iterator[tuple[P
             )
     split_by, notes = _split_by(source, asked)
     used = {*scores.columns, *scores.beside, labels.origin, asked.group, asked.cluster, split_by}
-    ignored = tuple(each or '""' for each in table.names if each not in used)
-    first = _contradiction(source, scores, asked)
+    others = source.table.names if scores.columns else ()  # a log has no other scores
+    ignored = tuple(each or '""' for each in others if each not in used)
+    first = _contradiction(source, scores, asked) if scores.columns else ""
     for name, own in _by_model(source, split_by):
         part = rows_of(source.table, own, len(labels.values))
         rows = Rows(part, len(own), frozenset({*scores.columns, *scores.beside, labels.origin}))
@@ -103,17 +104,22 @@ def _models(path: Path, asked: Asked, shared: Shared | None) -> Iterator[tuple[P
             groups=None if groups is None else groups[own],
             clusters=clusters[own] if clusters is not None else repeated and repeated[1],
         )
+        unseen = () if scores.top_label_only else _unseen(model)
         unit = (f"clusters are the values of {repeated[0]}",) if repeated else ()
         read = replace(
             model.read,
             what=scores.what or model.read.what,
             scores=names.shortened(scores.columns, 6),
             labels=labels.origin,
-            notes=(*model.read.notes, *source.notes, *_unseen(model), *unit, *notes),
+            notes=(*model.read.notes, *source.notes, *unseen, *unit, *notes),
             ignored=tuple(each for each in ignored if not repeated or each != repeated[0]),
             first=first,
         )
         yield replace(model, read=read, top_label_only=scores.top_label_only), rows
+
+
+def _reading(path: Path, asked: Asked, shared: Shared | None) -> Reading:
+    return decided(_sources(open_table(path, asked.words), asked, shared), asked)
 
 
 def _sources(table: Table, asked: Asked, shared: Shared | None) -> list[Source]:
@@ -258,7 +264,7 @@ def _contradiction(source: Source, scores: Scores, asked: Asked) -> str:
 
 def _unseen(model: Predicted) -> tuple[str, ...]:
     """Classes that no label has."""
-    if model.soft is not None or model.top_label_only:
+    if model.soft is not None:
         return ()
     seen = {*np.unique(model.labels.numpy()).tolist()}
     unseen = [each for place, each in enumerate(model.classes) if place not in seen]

@@ -4,9 +4,11 @@ Each row says how a file in ``judge/`` was written. Error, NLL and ECE (15 bins)
 NumPy from the arrays before they were written.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -147,3 +149,79 @@ def test_two_orders_of_columns_are_aligned_by_name() -> None:
     assert first.classes == second.classes == ("cat", "dog", "emu")
     torch.testing.assert_close(first.probs, second.probs)
     assert torch.equal(first.labels, second.labels)
+
+
+def harness(name: str) -> list[dict[str, Any]]:
+    text = (FILES / name).read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def shares(rows: list[dict[str, Any]]) -> list[np.ndarray[Any, Any]]:
+    """The probabilities of the options of each question."""
+    powers = [np.exp([float(each[0]) for each in row["filtered_resps"]]) for row in rows]
+    return [each / each.sum() for each in powers]
+
+
+# lm_eval 0.4.13: --model dummy --log_samples. Of two options, acc tells which one is right.
+@pytest.mark.parametrize("name", ["harness_four.jsonl", "harness_wino.jsonl"])
+def test_logs_of_questions_with_the_same_options(name: str) -> None:
+    model, rows = read(name), harness(name)
+    assert not model.top_label_only
+    gold = [
+        int(row["target"])
+        if "four" in name
+        else int(each.argmax() if row["acc"] else each.argmin())
+        for row, each in zip(rows, shares(rows), strict=True)
+    ]
+    nll = -np.mean([np.log(each[k]) for each, k in zip(shares(rows), gold, strict=True)])
+    error, found, _ = measured(model)
+    assert (error, found) == pytest.approx((1 - np.mean([row["acc"] for row in rows]), nll))
+    if "four" in name:
+        assert model.classes == ("A", "B", "C", "D")
+
+
+def test_logs_of_questions_with_other_options_are_judged_by_the_chosen_one() -> None:
+    model, rows = read("harness_ragged.jsonl"), harness("harness_ragged.jsonl")
+    assert model.top_label_only
+    assert "probabilities of the chosen one of 2 to 5 options; labels from the log" in str(
+        model.read
+    )
+    assert float((model.probs.argmax(1) != model.labels).double().mean()) == pytest.approx(
+        1 - np.mean([row["acc"] for row in rows])
+    )
+    confidence = [each.max() for each in shares(rows)]
+    assert model.probs.max(dim=1).values.tolist() == pytest.approx(confidence)
+
+
+def test_logs_are_matched_by_question(tmp_path: Path) -> None:
+    lines = (FILES / "harness_ragged.jsonl").read_text().splitlines()
+    (tmp_path / "other.jsonl").write_text("\n".join(lines[::-1]))
+    first, second = read_predictions(
+        [str(FILES / "harness_ragged.jsonl"), str(tmp_path / "other.jsonl")]
+    )
+    assert torch.equal(first.probs, second.probs)
+
+
+# inspect_ai 0.3.285: mockllm with log-probabilities, log formats json (its events are left out)
+# and eval; accuracy is Inspect's
+def test_logs_of_inspect() -> None:
+    content = json.loads((FILES / "inspect_four.json").read_text())
+    [score] = content["results"]["scores"]
+    model = read("inspect_four.json")
+    assert model.classes == ("A", "B", "C", "D")
+    assert measured(model)[0] == pytest.approx(1 - score["metrics"]["accuracy"]["value"])
+    losses = []
+    for sample in content["samples"]:
+        tokens = sample["output"]["choices"][0]["logprobs"]["content"][-1]["top_logprobs"]
+        known = {each["token"]: np.exp(each["logprob"]) for each in tokens}
+        total = sum(known[letter] for letter in "ABCD")
+        losses.append(-np.log(known[sample["target"]] / total))
+    assert measured(model)[1] == pytest.approx(np.mean(losses))
+    ragged = read("inspect_ragged.eval")
+    assert ragged.top_label_only
+    assert measured(ragged)[0] == pytest.approx(1 - 0.125)
+
+
+def test_logs_without_log_probabilities_are_refused() -> None:
+    with pytest.raises(UserError, match="has no log-probabilities of options; needed: tasks of"):
+        read("harness_gen.jsonl")
