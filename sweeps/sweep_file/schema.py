@@ -40,7 +40,7 @@ _OF_FROZEN: Final = {"frozen", "checkpoint", "head"}
 """Keys of ``model`` that are short for those of ``encoder``."""
 
 
-class SweepFile(Section):
+class SweepFile(Section, frozen=True):
     """A sweep file; ``name``, ``dataset`` and ``losses`` are required.
 
     Attributes:

@@ -72,7 +72,7 @@ class EvaluationSetSection(NamedSection):
     """
 
 
-class EvaluationSection(Section):
+class EvaluationSection(Section, frozen=True):
     """``evaluation``: sets besides the test split on which trained finalists are evaluated.
 
     Attributes:

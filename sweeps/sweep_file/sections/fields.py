@@ -51,10 +51,10 @@ NAME_ALLOWED = "letters, digits, '_', '.', '-', the first a letter or digit"
 Name = Annotated[str, Field(pattern=f"^{NAME_PATTERN}$", max_length=NAME_LENGTH)]
 
 
-class Section(BaseModel):
+class Section(BaseModel, frozen=True):
     """A section that refuses unknown keys and values of another type."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
 def name_alone(value: Any) -> Any:

@@ -9,7 +9,7 @@ from pydantic import Field, Strict, model_validator
 from sweeps.sweep_file.sections.fields import MOST_ENTRIES, Bound, Scalar, Section, name_alone
 
 
-class SpaceSection(Section):
+class SpaceSection(Section, frozen=True):
     """The range of one hyperparameter: ``low`` and ``high`` (with ``log``), or ``choices``.
 
     Attributes:
@@ -43,7 +43,7 @@ class SpaceSection(Section):
         return self
 
 
-class LossSection(Section):
+class LossSection(Section, frozen=True):
     """One loss of ``losses``: its name, search ranges and fixed hyperparameters.
 
     Attributes:

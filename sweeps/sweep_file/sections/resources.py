@@ -24,7 +24,7 @@ def _check_url(value: str) -> str:
     return value
 
 
-class ScalingSection(Section):
+class ScalingSection(Section, frozen=True):
     """``scaling``: what one trial uses.
 
     Attributes:
@@ -55,7 +55,7 @@ class ScalingSection(Section):
         return self
 
 
-class TrackingSection(Section):
+class TrackingSection(Section, frozen=True):
     """``tracking``: where MLflow keeps the runs.
 
     Attributes:

@@ -62,7 +62,7 @@ def _at_most(value: Any) -> Any:
     return {"at_most": value} if number else value
 
 
-class ScalingMethodSection(Section):
+class ScalingMethodSection(Section, frozen=True):
     """``scaling_method``: how the validation split calibrates a trained network.
 
     Attributes:
@@ -87,7 +87,7 @@ class ScalingMethodSection(Section):
         return ScalingWay("temperature" if plain else self.name, self.criterion)
 
 
-class ConstraintSection(Section):
+class ConstraintSection(Section, frozen=True):
     """The limit of a metric; give one of these keys.
 
     Attributes:
@@ -115,7 +115,7 @@ class ConstraintSection(Section):
         return self
 
 
-class SearchSection(Section):
+class SearchSection(Section, frozen=True):
     """``search``: how many trials, how they are proposed, and what is minimised.
 
     ``trials``, ``max_epochs``, ``max_hours`` and ``max_gpu_hours`` are budgets: the first one
@@ -178,7 +178,7 @@ class SearchSection(Section):
         return tuple(dict.fromkeys(own))
 
 
-class SchedulerSection(Section):
+class SchedulerSection(Section, frozen=True):
     """``scheduler``: what stops poor trials early.
 
     Attributes:
@@ -205,7 +205,7 @@ NETWORKS: Final = 5
 """The most networks of an ensemble, unless ``selection.networks`` is set."""
 
 
-class SelectedFromSection(Section):
+class SelectedFromSection(Section, frozen=True):
     """The origin of a setting that is trained again; verdicts are corrected for it.
 
     Attributes:
@@ -217,7 +217,7 @@ class SelectedFromSection(Section):
     data: Annotated[str, Field(pattern=r"^[0-9a-f]{1,128}$")]
 
 
-class SelectionSection(Section):
+class SelectionSection(Section, frozen=True):
     """``selection``: the best settings and the baseline are trained again with fresh seeds.
 
     Attributes:

@@ -46,7 +46,7 @@ class TrainableSection(NamedSection):
     load: str | None = None
 
 
-class TrainingSection(Section, TrainingConfig):  # type: ignore[misc]  # frozen as well
+class TrainingSection(Section, TrainingConfig, frozen=True):
     """``training``: the training recipe of all trials.
 
     Defaults depend on the model and the size of the data; ``calsweep check`` shows them.
@@ -103,7 +103,7 @@ class TrainingSection(Section, TrainingConfig):  # type: ignore[misc]  # frozen 
         return TrainingConfig(**{k: v for k, v in self.model_dump().items() if k != "patience"})
 
 
-class HeadSection(Section, HeadConfig):  # type: ignore[misc]  # frozen as well
+class HeadSection(Section, HeadConfig, frozen=True):
     """``encoder.head``: what the trials train on the features of an encoder.
 
     Attributes:
@@ -123,7 +123,7 @@ class HeadSection(Section, HeadConfig):  # type: ignore[misc]  # frozen as well
         return HeadConfig(**self.model_dump())
 
 
-class EncoderSection(Section):
+class EncoderSection(Section, frozen=True):
     """``encoder``: the first of two stages, a network whose features the trials classify.
 
     One encoder per seed is trained (RefCal), or the network stays as it is (``frozen``). Its
