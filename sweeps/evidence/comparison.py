@@ -13,11 +13,13 @@ import numpy as np
 from sweeps.evidence.scaling import double_tensors, scaled_network
 from sweeps.results.verdicts import (
     CALIBRATION_PART,
+    ERROR,
     SCALED,
     UNCHANGED_BY_TEMPERATURE,
     Comparison,
     Split,
     Verdict,
+    error_of,
 )
 from sweeps.search.finalist_plan import Look
 from sweeps.search.ranking import Candidate, Ranking
@@ -39,7 +41,6 @@ _OPPOSITE: Mapping[Verdict, Verdict] = {
 }
 NO_LOOKS: Mapping[int, float] = {}
 LEAST_CHANCE = 0.02  # of a supported verdict; below it, no further seeds are trained
-ERROR = 0.05  # the probability that an interval misses, over all sweeps on a test split
 
 
 def compare(
@@ -117,7 +118,7 @@ def compare_on_test_split(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> 
     from trainables.metrics import Design
 
     finalists = max(1, sum(c.seeds > 0 for c in ranking.candidates if c != ranking.baseline))
-    design = Design(1 - ERROR / sweeps, finalists, finalists, fresh_samples=True)
+    design = Design(1 - error_of(sweeps), finalists, finalists, fresh_samples=True)
     runs = _Runs(read, "test", ranking.rule.scaling)
     return _compared(ranking, runs, design, sweeps)
 
@@ -145,7 +146,7 @@ def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Co
     pairs = [pair for pair in pairs if pair[2]]
     trained = finalists if baseline is None else [*finalists, baseline]
     runs = _Runs(read, "test", ranking.rule.scaling)
-    design = Design(1 - ERROR / (sweeps * len(pairs)))
+    design = Design(1 - error_of(sweeps) / len(pairs))
     return [
         runs.compare(metric, ours, theirs, trained, design, sweeps)
         for ours, theirs, metrics in pairs
@@ -175,7 +176,7 @@ def verdicts_in_pairs(
     from trainables.metrics import COMPARABLE, Design
 
     runs, count = _Runs(read, "test", way), math.comb(len(settings), 2)
-    design = Design(1 - ERROR / (sweeps * max(1, count)))
+    design = Design(1 - error_of(sweeps) / max(1, count))
     found: dict[tuple[MetricName, str, str], Verdict] = {}
     for name in metrics:
         for ours, theirs in combinations(settings, 2) if name.metric in COMPARABLE else ():
@@ -201,7 +202,7 @@ def compare_with_champion(ours: Rows, theirs: Rows, sweeps: int = 1) -> Comparis
     if ours.logits.shape != theirs.logits.shape or not np.array_equal(ours.labels, theirs.labels):
         raise ValueError("the predictions are of different samples")
     (logits, labels), (rival, _) = double_tensors(ours), double_tensors(theirs)
-    design = Design(1 - ERROR / sweeps, decisions=ours.decisions, clusters=ours.clusters())
+    design = Design(1 - error_of(sweeps), decisions=ours.decisions, clusters=ours.clusters())
     found = compare_trained(("recommended", "champion"), (logits, rival), labels, design)
     return replace(found, split="test", corrected_for=sweeps, groups=ours.num_groups)
 

@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Final
 
-from sweeps.evidence.comparison import ERROR, compare_trained
+from sweeps.evidence.comparison import compare_trained
 from sweeps.evidence.prediction_sets import COVERAGE, one_class, set_rows
 from sweeps.messages.formatting import counted
 from sweeps.results.columns import shown_metrics
 from sweeps.results.recommendation import mean_label
-from sweeps.results.verdicts import ENSEMBLE, SCALED, Comparison, Split, Verdict
+from sweeps.results.verdicts import ENSEMBLE, ERROR, SCALED, Comparison, Split, Verdict, error_of
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.config import ScalingWay
@@ -242,7 +242,8 @@ def _comparisons(ours: Selected, theirs: Selected, sweeps: int) -> list[Comparis
     splits: tuple[tuple[Split, int | None], ...] = (("test", sweeps), ("validation", None))
     for split, corrected_for in splits:
         a, b = (each.on_test if split == "test" else each.crossed for each in (ours, theirs))
-        design = M.Design(confidence=1 - ERROR / (corrected_for or 1), clusters=a.groups)
+        error = ERROR if corrected_for is None else error_of(corrected_for)
+        design = M.Design(confidence=1 - error, clusters=a.groups)
         each = compare_trained((ENSEMBLE, theirs.name), (a.logits, b.logits), a.labels, design)
         found.append(replace(each, split=split, corrected_for=corrected_for))
     return found

@@ -193,7 +193,10 @@ class Judged:
 
 @dataclass(frozen=True)
 class Compared:
-    """One metric of two models: the first's less the second's, at its own level."""
+    """One metric of two models: the first's less the second's, at its own level.
+
+    It is not `comparable`, and has no verdict, where probabilities of 0 decide the NLL.
+    """
 
     metric: str
     ours: str
@@ -203,6 +206,7 @@ class Compared:
     high: float
     level: float
     verdict: Verdict
+    comparable: bool = True
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -100,6 +101,16 @@ class Predicted:
         if self.floor is None:
             return 0
         return int((self._of_label <= self.floor).sum())
+
+    @cached_property
+    def has_zeros(self) -> bool:
+        """Whether a class has a probability of 0 that counts as the floor."""
+        return self.floor is not None and bool((self.probs <= 0).any())
+
+    @cached_property
+    def is_one_hot(self) -> bool:
+        """Whether all probabilities are 0 or 1, as those of a tree or a vote."""
+        return not bool(((self.probs > 0) & (self.probs < 1)).any())
 
     @property
     def _of_label(self) -> Tensor:
@@ -215,6 +226,23 @@ def _of_decisions(
     kind = "logits" if logits else "probabilities"
     note = f"{each} labels of each sample, every one a decision of its own"
     return replace(found, read=Read(f"{kind} of {each} labels", "", "", count, (note,)))
+
+
+def log_losses_alike(ours: Predicted, theirs: Predicted) -> tuple[tuple[Tensor, Tensor], bool]:
+    """Log losses of two models (N,) with one floor, and whether these models can be compared.
+
+    A file that is rounded to .01 has 0 for .004 and 1 for .996. So probabilities of both models are
+    at least the largest floor, and at most 1 less the floor. The NLL is unknown, and has no
+    verdict, if a sample has a probability of 0 for its class, or all are 0 or 1.
+    """
+    models = (ours, theirs)
+    floor = max((each.floor or 0.0 for each in models if each.has_zeros), default=0.0)
+    known = not any(each.at_floor or each.is_one_hot for each in models)
+    losses = ours.log_losses, theirs.log_losses
+    if floor == 0:
+        return losses, known
+    ends = -math.log1p(-floor), -math.log(floor)
+    return (losses[0].clamp(*ends), losses[1].clamp(*ends)), known
 
 
 def _groups(name: str, groups: Any, count: int, soft: Tensor | None) -> Array:

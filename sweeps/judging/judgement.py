@@ -29,7 +29,7 @@ from sweeps.judging.facts import (
     mean_of,
 )
 from sweeps.judging.gaps import clusters_of_rows, gap_of
-from sweeps.judging.inputs import Predicted
+from sweeps.judging.inputs import Predicted, log_losses_alike
 from sweeps.judging.soft_labels import judged_by_soft_labels
 from trainables import metrics as M
 from trainables.metrics._inputs import probabilities
@@ -325,9 +325,10 @@ def verdicts(metrics: Sequence[str], ours: Predicted, theirs: Predicted) -> list
 
 def compared(metric: str, ours: Predicted, theirs: Predicted, level: float) -> Compared:
     """The comparison by one metric, with an interval of this level."""
-    design = M.Design(confidence=level, clusters=ours.clusters)
+    design, comparable = M.Design(confidence=level, clusters=ours.clusters), True
     if metric == "nll":  # from logits, where these are given
-        found = M.mean_difference(metric, [ours.log_losses], [theirs.log_losses], design)
+        losses, comparable = log_losses_alike(ours, theirs)
+        found = M.mean_difference(metric, [losses[0]], [losses[1]], design)
     else:
         found = M.difference(metric, [ours.probs], [theirs.probs], ours.labels, design)
     return Compared(
@@ -338,5 +339,6 @@ def compared(metric: str, ours: Predicted, theirs: Predicted, level: float) -> C
         found.low,
         found.high,
         level,
-        found.verdict,
+        found.verdict if comparable else "not supported",
+        comparable,
     )

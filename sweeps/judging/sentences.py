@@ -150,7 +150,7 @@ def comparison_rows(comparison: Sequence[Compared]) -> list[list[str]]:
             metric_heading(each.metric),
             f"{each.ours} - {each.theirs}",
             signed(each, each.value),
-            _VERDICTS[each.verdict],
+            _VERDICTS[each.verdict] if each.comparable else "none: probabilities of 0",
         ]
         for each in comparison
     ]

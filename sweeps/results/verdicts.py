@@ -9,6 +9,7 @@ from typing import Literal
 from sweeps.messages.formatting import counted, metric_heading
 from trainables.contract.metric_names import FEWEST_CLUSTERS
 
+ERROR = 0.05  # the probability that an interval misses, over all sweeps on a test split
 SCALED = " + scaling"
 _SCALED = (SCALED, " + temperature scaling")  # the second until calsweep chose the scaling
 ENSEMBLE = "ensemble"
@@ -16,6 +17,15 @@ UNCHANGED_BY_TEMPERATURE = ("error",)  # a temperature does not change the most 
 CALIBRATION_PART = "nll_calibration"  # NLL - NLL after a temperature
 Verdict = Literal["supported", "not supported", "worse"]
 Split = Literal["validation", "test"]
+
+
+def error_of(sweeps: int) -> float:
+    """How often an interval on the test split may miss, for the k-th sweep evaluated on it.
+
+    The shares 1 / (k (k + 1)) sum to 1, so that all sweeps together miss in at most 5 % of cases,
+    however many follow.
+    """
+    return ERROR / (sweeps * (sweeps + 1))
 
 
 @dataclass(frozen=True)
@@ -29,8 +39,8 @@ class Comparison:
         seeds: Number of runs of each.
         split: The split of the samples; ``test`` took no part in the selection.
         corrected_for: On the validation split, the number of settings that ours was selected from;
-            on the test split, the number of sweeps that were evaluated on it. The interval is
-            corrected for this: all of them together miss in at most 5 % of cases.
+            on the test split, the number of sweeps that were evaluated on it, this one included.
+            The interval is corrected for this, see :func:`error_of`.
         looks: Number of times that this verdict may be computed, each time with more seeds. All
             looks share the allowed error.
         chance: If further looks are possible, the predicted probability of ``supported`` at the
@@ -115,8 +125,11 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
         )
         if each.split == "test":
             sweeps = each.corrected_for or 1
-            shared = f"; corrected for the {sweeps} sweeps evaluated on it" if sweeps > 1 else ""
-            lines.append(f"The test split took no part in the selection{shared}.")
+            lines.append(
+                "The test split took no part in the selection. Intervals on it have a level of "
+                f"{100 - 100 * error_of(sweeps):.4g} %: this is sweep {sweeps} on this split, and "
+                "all together miss in at most 5 %."
+            )
         elif each.corrected_for:
             looks = f" and for {each.looks} looks at the verdict" if each.looks > 1 else ""
             lines.append(

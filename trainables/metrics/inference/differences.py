@@ -25,7 +25,13 @@ from trainables.metrics.inference.runs import (
     seed_noise,
 )
 from trainables.metrics.inference.selection import ONE_LOOK, Design
-from trainables.metrics.proper_scores import log_losses, rights, squared_errors, wrongs
+from trainables.metrics.proper_scores import (
+    log_losses,
+    probability_floor,
+    rights,
+    squared_errors,
+    wrongs,
+)
 from trainables.metrics.table import METRICS, chosen_metrics
 from trainables.plugins.arguments import check_choice
 
@@ -114,12 +120,33 @@ def difference(
     _check_runs(groups, design)
     labels = check_probs(groups[0][0], labels)[1]
     chosen_metrics([name], groups[0][0].shape[1])
+    if name == "nll":
+        ours, theirs, *others = log_losses_alike(groups, labels)
+        return mean_difference(name, ours, theirs, design, others=others)
     units = design.units(len(labels))
     values = [[_value(name, probs, labels, design.decisions) for probs in runs] for runs in groups]
     runs = Runs(groups, labels, design.decisions, units, design.same_runs)
     found = _found(name, values, COMPARABLE[name](runs), units, design)
     low, high = min(found.low, found.value), max(found.high, found.value)
     return replace(found, low=low, high=high, verdict=_verdict(name, low, high))
+
+
+def log_losses_alike(groups: Sequence[Sequence[Tensor]], labels: Tensor) -> list[list[Tensor]]:
+    """Log losses per sample with one floor for a probability of 0 of the label, in all runs.
+
+    A run whose probabilities are rounded would otherwise have the lowest loss for a wrong
+    prediction.
+    """
+    found = [[log_losses(probs, labels) for probs in runs] for runs in groups]
+    floors = [
+        probability_floor(probs)
+        for runs in groups
+        for probs in runs
+        if bool((probs.gather(1, labels[:, None]) <= 0).any())
+    ]
+    if not floors:
+        return found
+    return [[each.clamp(max=-math.log(max(floors))) for each in runs] for runs in found]
 
 
 def mean_difference(
@@ -227,7 +254,7 @@ COMPARABLE: dict[str, Method] = {
     "ece": partial(of_binned_errors, partial(bin_top_label, "equal_width")),
     "adaptive_ece": partial(of_binned_errors, partial(bin_top_label, "equal_mass")),
     "event_ece": partial(of_binned_errors, bin_event),
-    "nll": partial(of_losses, log_losses),
+    "nll": partial(of_losses, log_losses),  # with one floor, see `difference`
     "brier": partial(of_losses, squared_errors),
     "error": partial(of_losses, wrongs),
     "accuracy": partial(of_losses, rights),
