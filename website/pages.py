@@ -30,6 +30,7 @@ def write_pages(folder: Path) -> None:
     """Write all pages and pictures into an empty folder."""
     shutil.copytree(ROOT / "docs", folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"))
     generated = {
+        "architecture.md": (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"),
         "contributing.md": readme.contributing(),
         "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
         **losses.pictures(),

@@ -25,4 +25,5 @@ def contributing() -> str:
 
 def _for_site(text: str) -> str:
     """Text with its links changed from the root to docs/."""
+    text = text.replace("](ARCHITECTURE.md", "](architecture.md")
     return re.sub(r"\]\(docs/", "](", text).replace("[docs/", "[")
