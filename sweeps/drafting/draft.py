@@ -12,7 +12,7 @@ from textwrap import indent
 from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.drafting.draft_columns import LABELS, group_column, unusable_columns
-from sweeps.drafting.draft_rows import TrainingRows, read_rows
+from sweeps.drafting.draft_rows import TrainingRows, files_beside, pattern_of, read_rows
 from sweeps.errors import UserError, first_line
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
 from trainables.data.core.equal_rows import EQUAL_ROWS, equal_numbers
@@ -226,8 +226,10 @@ def _folder(path: Path) -> Draft:
     for ends in (*TABLES.values(), (".npz",)):
         files = sorted(each for each in path.iterdir() if each.name.lower().endswith(ends))
         if files:
-            train = next((file for file in files if "train" in file.stem.lower()), None)
-            return _file(train, path) if train is not None else _file(files[0], path, whole=path)
+            trains = [file for file in files if "train" in file.stem.lower()]
+            if not trains:
+                return _file(files[0], path, whole=path)
+            return _file(trains[0] if ends == (".npz",) else pattern_of(trains), path)
     if (path / "SegmentationClass").is_dir():
         return _pixels(path)
     return _image_folder(path)
@@ -294,21 +296,20 @@ def _sizes(files: Sequence[Path]) -> set[tuple[int, int]]:
 
 
 def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
-    """A draft for a file, and the test file next to it if there is one.
+    """A draft for a file or pattern, and the files of other splits next to it.
 
     `given` is the path that the user gave; `whole` the training data, if not that file.
     """
-    test = path.with_name(re.sub("train", "test", path.name, flags=re.IGNORECASE))
-    beside = test if whole is None and test != path and test.exists() else None
+    beside = files_beside(path) if whole is None else {}
     form = form_of(path.name)
     if path.suffix == ".npz":
-        found = _arrays(path, beside)
+        found = _arrays(path, beside.get("test"))
     elif form is not None:
         found = _rows(read_rows(whole or path, form, beside))
     else:
         raise UserError(f"--data {path}: not understood; allowed: {TABLES_SHOWN}, or .npz")
     options = {"name": form or "npz", "train": str(whole or path), **found.options}
-    if whole is None and "split" not in options:
+    if whole is None and not {"split", "validation"} & options.keys():
         options |= _validation(found.count, "test" not in options)
     return Draft(
         _name(given),
@@ -344,7 +345,7 @@ def _arrays(path: Path, test: Path | None) -> _Seen:
 
 
 def _rows(rows: TrainingRows) -> _Seen:
-    table, label, tested = rows.table, rows.label, rows.test is not None
+    table, label, tested = rows.table, rows.label, "test" in rows.beside
     names = table.column_names
     classes = len(set(table[label].to_pylist()) - {None})
     others = [name for name in names if name != label]

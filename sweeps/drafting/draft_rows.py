@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.drafting.draft_columns import LABELS, label_column
 from sweeps.errors import UserError
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
     from trainables.data.readers.tabular import TabularFiles
 
+_SHARD: Final = re.compile(r"\d+-of-\d+")
+_NUMBER: Final = re.compile(r"\d+")
+_SPLITS: Final = {"test": ("test",), "validation": ("validation", "valid", "val", "dev")}
+
 
 @dataclass(frozen=True)
 class TrainingRows:
@@ -30,28 +35,52 @@ class TrainingRows:
         table: Its columns; of images, a digest.
         label: The column of the labels.
         lacking: Columns that some file lacks, with the reason.
-        test: The file of the test split; None if there is none with labels.
-        comments: What is to be said about the label and the test file.
+        beside: The files of the test and validation splits, if they have labels.
+        comments: What is to be said about the label and these files.
     """
 
     path: Path
     table: pa.Table
     label: str
     lacking: dict[str, str]
-    test: Path | None
+    beside: dict[str, Path]
     comments: tuple[str, ...]
 
     @property
     def options(self) -> dict[str, Any]:
-        """Options of ``dataset`` for the test file and for rows without a label."""
-        options = {} if self.test is None else {"test": str(self.test)}
+        """Options of ``dataset`` for these files, and for rows without a label."""
+        options = {option: str(path) for option, path in self.beside.items()}
         return options | ({"on_bad_sample": "skip"} if self.table[self.label].null_count else {})
 
 
-def read_rows(path: Path, form: Form, beside: Path | None) -> TrainingRows:
-    """The rows of a file or folder.
+def files_beside(train: Path) -> dict[str, Path]:
+    """The files of the test and the validation split beside a training file or pattern."""
+    found: dict[str, Path] = {}
+    for option, names in _SPLITS.items():
+        tried = [
+            train.with_name(re.sub(word, name, train.name, flags=re.IGNORECASE))
+            for word in ("train", "training")
+            for name in names
+        ]
+        there = [path for path in tried if path != train and any(path.parent.glob(path.name))]
+        if there:
+            found[option] = there[0]
+    return found
 
-    The file ``beside`` it is the test split if it has labels; ``predict`` reads others.
+
+def pattern_of(files: Sequence[Path]) -> Path:
+    """The first file, or ``train-*.parquet`` for shards, whose names differ in numbers only."""
+    alike = {_NUMBER.sub("#", file.name) for file in files}
+    if len(alike) > 1 or (len(files) == 1 and not _SHARD.search(files[0].name)):
+        return files[0]
+    head, _, tail = re.split(r"(\d+)", files[0].name, maxsplit=1)
+    return files[0].with_name(f"{head}*{_NUMBER.split(tail)[-1]}")
+
+
+def read_rows(path: Path, form: Form, beside: Mapping[str, Path]) -> TrainingRows:
+    """The rows of a file, a folder or a pattern.
+
+    The files ``beside`` them are splits if they have labels; ``predict`` reads others.
 
     Raises:
         OSError, ValueError: A file cannot be read.
@@ -80,17 +109,26 @@ def read_rows(path: Path, form: Form, beside: Path | None) -> TrainingRows:
     comments = []
     if empty := table[label].null_count:
         comments.append(f"{counted(empty, 'row')} without {label}: skipped")
-    if beside is not None:
-        others = open_tabular("--data", beside, form).names
-        if label in others:
-            lacking |= {name: f"is not in {beside.name}" for name in names if name not in others}
+    kept = {}
+    for option, place in beside.items():
+        others = open_tabular(f"--data {option}", place, form)
+        if _has_labels(others, label):
+            kept[option] = place
+            own = others.names
+            lacking |= {name: f"is not in {place.name}" for name in names if name not in own}
         else:
             comments.append(
-                f"{beside.name} has no column {label}: it is no test split; `calsweep predict` "
-                "reads it"
+                f"{place.name} has no labels in a column {label}: it is no {option} split; "
+                "`calsweep predict` reads it"
             )
-            beside = None
-    return TrainingRows(path, table, label, lacking, beside, tuple(comments))
+    return TrainingRows(path, table, label, lacking, kept, tuple(comments))
+
+
+def _has_labels(files: TabularFiles, label: str) -> bool:
+    """Whether there are labels; benchmarks hide those of their tests as -1."""
+    if label not in files.names:
+        return False
+    return not {*files.as_it_is(label).unique().to_pylist()} <= {None, -1}
 
 
 def _column(files: TabularFiles, name: str) -> pa.ChunkedArray:

@@ -20,7 +20,7 @@ from trainables.data.readers.index_columns import is_index
 
 Array = npt.NDArray[Any]
 
-SUFFIXES = (".npz", ".npy", *(end for ends in TABLES.values() for end in ends))
+SUFFIXES = (".npz", ".npy", ".json", *(end for ends in TABLES.values() for end in ends))
 ARRAY = "the array"  # the only column of an npy file, and of a CSV file without a header
 
 

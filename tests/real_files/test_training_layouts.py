@@ -4,10 +4,12 @@ Each row has the layout of a source, with values of our own: names and order of 
 quotes, dates and marks of missing values.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from sweeps.drafting.draft import draft_for
@@ -317,11 +319,29 @@ def test_a_test_file_without_labels_is_for_predict(tmp_path: Path) -> None:
     draft = draft_for(str(tmp_path))
     assert "test" not in draft.dataset
     assert draft.dataset["on_bad_sample"] == "skip"
-    assert draft.comments[:2] == (
-        "1 row without label: skipped",
-        "test.csv has no column label: it is no test split; `calsweep predict` reads it",
-    )
+    skipped, unlabelled = draft.comments[:2]
+    assert skipped == "1 row without label: skipped"
+    assert unlabelled.startswith("test.csv has no labels in a column label: it is no test split")
     (tmp_path / "test.csv").write_text("\n".join(["a,b,label", *(f"{i},1,1" for i in range(9))]))
     draft = draft_for(str(tmp_path))
     assert draft.dataset["exclude"] == ["cnt"]
     assert len(load_dataset(draft.dataset.pop("name"), seed=0, **draft.dataset).test) == 9
+
+
+def test_shards_and_splits_as_hugging_face_writes_them(tmp_path: Path) -> None:
+    def write(name: str, first: int, labels: Sequence[int]) -> None:
+        rows = {"a": [(first + i) * 37 % 101 for i in range(len(labels))], "label": labels}
+        pq.write_table(pa.table(rows), tmp_path / name)
+
+    for shard in range(2):
+        write(f"train-{shard:05}-of-00002.parquet", 40 * shard, [0, 1] * 20)
+    write("validation-00000-of-00001.parquet", 80, [0, 1] * 5)
+    write("test-00000-of-00001.parquet", 90, [-1] * 10)  # hidden
+    (tmp_path / "dataset_info.json").write_text("{}")
+    options = draft_for(str(tmp_path)).dataset
+    assert options["train"] == str(tmp_path / "train-*.parquet")
+    assert options["validation"] == str(tmp_path / "validation-*.parquet")
+    assert "test" not in options
+    dataset = load_dataset(options.pop("name"), seed=0, **options)
+    assert len(dataset.train) + len(dataset.test) == 80
+    assert len(dataset.validation) == 10

@@ -18,7 +18,7 @@ Form = Literal["csv", "parquet", "jsonl", "arrow"]
 TABLES: Final[dict[Form, tuple[str, ...]]] = {
     "csv": (".csv", ".tsv", ".csv.gz", ".tsv.gz"),
     "parquet": (".parquet",),
-    "jsonl": (".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz"),
+    "jsonl": (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz"),
     "arrow": (".arrow", ".feather"),
 }
 """How the names of tables in each form end."""
@@ -30,6 +30,8 @@ TABLES_SHOWN: Final = ".csv, .tsv, .parquet, .jsonl, .arrow and .feather, also .
 def form_of(path: str) -> Form | None:
     """The form of a file by its name; None if its suffix is unknown."""
     name = path.lower()
+    if name.endswith(".json"):  # in folders these describe the data
+        return "jsonl"
     return next((form for form, ends in TABLES.items() if name.endswith(ends)), None)
 
 

@@ -3,6 +3,7 @@
 from bisect import bisect_right
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import accumulate
 from typing import Any, Final, Literal
 
@@ -94,12 +95,12 @@ class TabularFiles:
     files: tuple[File, ...]
     typed: bool = True
 
-    @property
+    @cached_property
     def count(self) -> int:
         """Number of rows."""
         return sum(file.count for file in self.files)
 
-    @property
+    @cached_property
     def starts(self) -> tuple[int, ...]:
         """The number of the first row of each file."""
         return tuple(accumulate((file.count for file in self.files[:-1]), initial=0))
