@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, get_args
 
@@ -14,6 +14,7 @@ from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Rule
 from trainables.contract.metric_names import MetricName, SplitName, Statistic, groups_name
+from trainables.contract.setting import Setting
 from trainables.files.storage import digest_of
 
 _METRICS = (
@@ -22,6 +23,21 @@ _METRICS = (
 )
 
 DIGITS = 6  # of a digest, in names of data
+
+
+@dataclass(frozen=True)
+class Advice:
+    """What a sweep recommends: a setting of one network, or of several, and its name."""
+
+    setting: Setting
+    name: str
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any] | None) -> Advice | None:
+        """From a :class:`~sweeps.results.recommendation.Recommendation` in a file; or None."""
+        if kept is None or not {"loss", "hyperparameters", "name"} <= kept.keys():
+            return None
+        return cls(Setting(kept["loss"], kept["hyperparameters"]), kept["name"])
 
 
 @dataclass(frozen=True)
@@ -36,6 +52,7 @@ class TrackedSweep:
             same data; None if unknown.
         verdict: Whether the selected setting beats cross-entropy with a temperature; None if
             unknown.
+        recommended: What the sweep recommends; None if unknown.
         records: The sweep's trials. If they are read from MLflow, their history is the last epoch
             alone.
         run_ids: MLflow's ids of the trials' runs, by number, as far as known.
@@ -53,6 +70,7 @@ class TrackedSweep:
     run_ids: dict[int, str]
     parent_id: str | None
     candidates: int | None = None
+    recommended: Advice | None = None
 
     @property
     def full_names(self) -> dict[str, str]:
@@ -60,6 +78,17 @@ class TrackedSweep:
             "dataset": f"{self.dataset}-{self.data[:DIGITS]}",
             "model": self.model + self.model_options,
         }
+
+
+def judged_setting(ranking: Ranking, advice: Advice | None) -> Candidate | None:
+    """The setting that a sweep recommends, else the one it selected; None if there is none.
+
+    The mean of networks of several settings is represented by the selected one.
+    """
+    if advice is None:
+        return ranking.chosen
+    known = (each for each in ranking.candidates if each.setting == advice.setting)
+    return next(known, ranking.chosen)
 
 
 def named(
@@ -80,7 +109,7 @@ def data_unlike_all(sweep_id: str) -> str:
 
 
 def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
-    """The best setting of each dataset, model and objective.
+    """What is recommended for each dataset, model and objective, and the best setting.
 
     Each sweep selects by its own rule, relative to its own baseline. Sweeps are compared only if
     they have identical splits, the same model with the same options, and the same single objective.
@@ -88,17 +117,21 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
     standard error over its seeds is added.
 
     Returns:
-        One entry each: ``dataset`` and ``model`` (with a part of the digest, or the options, if the
-        name is ambiguous), ``data`` (the digest), ``sweep``, ``loss``, ``hyperparameters``,
-        ``trial``, ``seed`` and ``run_id`` (of the trial in the search; MLflow's id or None),
+        One entry each, of the recommended setting: ``dataset`` and ``model`` (with a part of the
+        digest, or the options, if the name is ambiguous), ``data`` (the digest), ``sweep``,
+        ``loss``, ``hyperparameters``, ``trial``, ``seed`` and ``run_id`` (of the trial in the
+        search; MLflow's id or None),
         ``parent_run_id`` (of the sweep's own run), ``candidates`` (number of settings it was
-        selected from), ``seeds`` (number of fresh seeds), ``verdict`` (against cross-entropy with a
-        temperature: supported, not supported, worse, or None), ``objective``, ``val`` and ``test``
+        selected from), ``seeds`` (number of fresh seeds), ``recommended`` (the name of what is
+        recommended; None before the end), ``best`` (the selected setting: ``loss``,
+        ``hyperparameters``, ``seeds``, ``value`` of the objective, and ``verdict`` against
+        cross-entropy with a temperature: supported, not supported, worse, or None), ``objective``,
+        ``val`` and ``test``
         (means over the seeds, with ``ece_low``, ``ece_high``, ``ece_scaled``, and ``groups``, the
         number of groups if they are the unit of intervals), ``temperature``;
         with several objectives ``front``, see :func:`~sweeps.results.leaderboard.front_rows`.
     """
-    found: dict[tuple[object, ...], tuple[TrackedSweep, Candidate, list[dict[str, Any]]]] = {}
+    found: dict[tuple[object, ...], tuple[TrackedSweep, Candidate, Ranking]] = {}
     for sweep in sweeps:
         ranking = Ranking(sweep.records, sweep.rule)
         chosen = ranking.chosen
@@ -106,7 +139,7 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
             continue
         key = (sweep.data, sweep.model, sweep.model_options, sweep.rule.objectives)
         if key not in found or _rank(chosen) < _rank(found[key][1]):
-            found[key] = (sweep, chosen, front_rows(ranking))
+            found[key] = (sweep, chosen, ranking)
     ambiguous = _ambiguous_names([sweep for sweep, *_ in found.values()])
     entries = [_entry(*each, ambiguous) for each in found.values()]
     return sorted(entries, key=lambda entry: (entry["dataset"], entry["model"], entry["objective"]))
@@ -153,8 +186,9 @@ def _ambiguous_names(sweeps: Sequence[TrackedSweep]) -> set[str]:
 
 
 def _entry(
-    sweep: TrackedSweep, chosen: Candidate, front: list[dict[str, Any]], ambiguous: set[str]
+    sweep: TrackedSweep, best: Candidate, ranking: Ranking, ambiguous: set[str]
 ) -> dict[str, Any]:
+    chosen, front = judged_setting(ranking, sweep.recommended) or best, front_rows(ranking)
     trial = chosen.trials[0]
     metric = objective_metric(sweep.rule.objective)
     full = sweep.full_names
@@ -171,7 +205,14 @@ def _entry(
         "candidates": sweep.candidates or len(sweep.records),
         "run_id": sweep.run_ids.get(trial.number),
         "seeds": chosen.seeds,
-        "verdict": sweep.verdict,
+        "recommended": None if sweep.recommended is None else sweep.recommended.name,
+        "best": {
+            "loss": best.loss,
+            "hyperparameters": best.setting.hyperparameters,
+            "seeds": best.seeds,
+            "value": best.objective,
+            "verdict": sweep.verdict,
+        },
         "val": _split(chosen, "val", metric),
         "test": _split(chosen, "test", metric),
         "temperature": chosen.mean("temperature"),

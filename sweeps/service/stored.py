@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import redact
-from sweeps.results.best import TrackedSweep, data_unlike_all, named
+from sweeps.results.best import Advice, TrackedSweep, data_unlike_all, named
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.result import SweepResult
@@ -144,7 +144,7 @@ def class_and_label_names(store: SweepStore) -> tuple[Sequence[str], Sequence[st
 
 def _about(store: SweepStore, plan: Plan) -> TrackedSweep:
     parent, trials = store.load_run_ids()
-    identity = _identity(store)
+    identity, answer = _identity(store), store.load_answer() or {}
     return TrackedSweep(
         name=plan.name,
         dataset=plan.sweep.dataset.label,
@@ -152,7 +152,8 @@ def _about(store: SweepStore, plan: Plan) -> TrackedSweep:
         model=plan.sweep.model_label,
         model_options=plan.sweep.trained.options_in_words,
         rule=plan.rule,
-        verdict=store.verdict,
+        verdict=answer.get("verdict"),
+        recommended=Advice.from_json(answer.get("recommended")),
         records=[],
         run_ids=trials,
         parent_id=parent,

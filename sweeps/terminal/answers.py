@@ -169,12 +169,12 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
     metrics = list(dict.fromkeys(_shown_metric(entry["objective"]) for entry in entries))
     # Two per column, because the intervals need two lines anyway, so the table fits into 80
     # columns.
-    table = new_table("dataset\nmodel", "loss\nsetting", gap=1)
+    table = new_table("dataset\nmodel", "recom-\nmended", gap=1)
     names = [metric_heading(m) + " + T" * MetricName.parse(m).scaled for m in metrics]
     headings = [f"{split}\n{name}" for name in names for split in ("val", "test")]
     for heading in (*headings, "val\nerror", "test\nerror", "\nT"):
         table.add_column(heading, justify="right", overflow="fold")
-    table.add_column("beats\nCE + T?", overflow="fold")
+    table.add_column("best\nsetting", overflow="fold")
     for entry in entries:
         val, test = entry["val"], entry["test"]
         table.add_row(
@@ -184,7 +184,7 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
             format_fraction(val["error"]),
             format_fraction(test["error"]),
             f"{entry['temperature']:.2f}",
-            entry["verdict"] or "–",
+            _best_setting(entry),
         )
     by_groups = any("groups" in entry[split] for entry in entries for split in ("val", "test"))
     unit = ", the number of groups that it is over" if by_groups else ""
@@ -193,6 +193,19 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
         "model would show with this many samples"
     )
     return table
+
+
+def _best_setting(entry: dict[str, Any]) -> str:
+    """The setting with the best objective, and whether it is shown to beat cross-entropy."""
+    best = entry["best"]
+    same = all(best[key] == entry[key] for key in ("loss", "hyperparameters"))
+    setting = f"{best['loss']}\n{format_hyperparameters(best['hyperparameters'])}".rstrip()
+    shown = "the same" if same else f"{setting}\nval {format_fraction(best['value'])}"
+    verdict = best["verdict"]
+    if verdict is None:
+        return shown
+    words = {"supported": "beats CE + T", "worse": "worse than CE + T"}
+    return f"{shown}\n{words.get(verdict, 'not shown to beat CE + T')}"
 
 
 def _shown_metric(objective: str) -> str:

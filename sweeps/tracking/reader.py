@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 from sweeps.errors import UserError, first_line
-from sweeps.results.best import TrackedSweep, data_unlike_all, named
+from sweeps.results.best import Advice, TrackedSweep, data_unlike_all, judged_setting, named
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Limit, Rule
 from sweeps.tracking.address import check_answers, make_client
 from sweeps.tracking.experiment import our_experiments, pages
-from sweeps.tracking.run import METRICS
+from sweeps.tracking.run import ADVICE, METRICS
 from sweeps.tracking.run_files import RunFiles
 from sweeps.tracking.sqlite import sqlite_path
 from trainables.contract.setting import Setting
@@ -80,6 +80,7 @@ def _about(run: Any) -> TrackedSweep:
             tuple(params.get("other_objectives", "").split()),
         ),
         verdict=run.data.tags.get("verdict"),
+        recommended=Advice.from_json(json.loads(run.data.tags.get(ADVICE, "null"))),
         candidates=int(run.data.tags.get("candidates", 0)) or None,
         records=[],
         run_ids={},
@@ -92,8 +93,10 @@ def _with_trials(client: Any, sweep: TrackedSweep, experiment: str) -> TrackedSw
     runs = [run for run in found if "loss" in run.data.params]  # else it is still being written
     by_number = {int(run.data.tags["calsweep.trial"]): run for run in runs}
     records = sorted((_record(run) for run in runs), key=lambda record: record.number)
-    chosen = Ranking(records, sweep.rule).chosen
-    for record in chosen.judged if chosen is not None else ():
+    ranking = Ranking(records, sweep.rule)
+    shown = ranking.chosen, judged_setting(ranking, sweep.recommended)
+    judged = {r.number: r for each in shown if each is not None for r in each.judged}
+    for record in judged.values():
         record.history = [{**record.outcome, **_all_metrics(client, by_number[record.number])}]
     ids = {number: run.info.run_id for number, run in by_number.items()}
     return replace(sweep, records=records, run_ids=ids)

@@ -28,6 +28,7 @@ _RESERVED = {"loss", "seed", "guard", "objective", *_RECIPE}
 _DIGITS = 4
 RANK = "rank"
 SWEEP = "sweep"
+ADVICE = "calsweep.recommended"  # the tag with the recommended setting
 DESCRIPTION = "mlflow.note.content"
 KILLED = "KILLED"  # MLflow's status of runs of an interrupted sweep
 METRICS = "metrics.json"  # the artifact with all metrics of a trial

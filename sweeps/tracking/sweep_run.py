@@ -17,7 +17,15 @@ from sweeps.store.beginning import SKIPPED, read_skipped
 from sweeps.store.identity import Identity, read_environment, read_identity
 from sweeps.store.journal import owner_of
 from sweeps.store.sweep_store import SweepStore
-from sweeps.tracking.run import DESCRIPTION, KILLED, RANK, SWEEP, is_statistic, sweep_parameters
+from sweeps.tracking.run import (
+    ADVICE,
+    DESCRIPTION,
+    KILLED,
+    RANK,
+    SWEEP,
+    is_statistic,
+    sweep_parameters,
+)
 from sweeps.tracking.run_content import (
     dataset_entity,
     description,
@@ -124,6 +132,9 @@ class SweepRun:
             tags["best_loss"] = chosen["loss"]
         if summary["recommended"]:
             tags["recommended"] = summary["recommended"]["name"]
+            tags[ADVICE] = json.dumps(
+                {key: summary["recommended"][key] for key in ("loss", "hyperparameters", "name")}
+            )
         if summary.get("verdict"):
             tags["verdict"] = summary["verdict"]
         tags["candidates"] = str(summary["candidates"])

@@ -8,7 +8,7 @@ from ruamel.yaml import YAML
 
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
-from sweeps.results.best import TrackedSweep, as_sweep_file, best_settings
+from sweeps.results.best import Advice, TrackedSweep, as_sweep_file, best_settings
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Rule
@@ -16,7 +16,7 @@ from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import make_stopper
 from sweeps.sweep_file.loading import parse_sweep, to_yaml
 from sweeps.terminal.answers import best_table, render_best
-from tests.builders import baseline, finalist, make_sweep, shown
+from tests.builders import baseline, finalist, make_sweep, shown, trial
 from trainables.contract.setting import BASELINE, Setting
 
 
@@ -50,10 +50,25 @@ def test_the_best_of_several_sweeps() -> None:
     ]
     assert found[1]["seeds"] == 1
     assert found[1]["val"]["ece"] == 0.03
-    assert [entry["verdict"] for entry in found] == [None, "not supported"]
+    assert [entry["best"]["verdict"] for entry in found] == [None, "not supported"]
     text = shown(best_table(found))
     for part in ("cifar10", ".5000", ".0100–.2000", "1.50", "not"):
         assert part in text
+
+
+def test_what_is_recommended_is_named_beside_the_best_setting() -> None:
+    records = [baseline(val_ece=0.05), trial(1, "focal", {"gamma": 2.0}, val_ece=0.02)]
+    advice = Advice(BASELINE, "cross-entropy with a temperature")
+    (entry,) = best_settings([tracked(records, verdict="worse", recommended=advice)])
+    assert (entry["loss"], entry["val"]["ece"], entry["trial"]) == ("cross_entropy", 0.05, 0)
+    assert entry["recommended"] == "cross-entropy with a temperature"
+    best = {"loss": "focal", "hyperparameters": {"gamma": 2.0}, "seeds": 0, "value": 0.02}
+    assert entry["best"] == best | {"verdict": "worse"}
+    text = " ".join(shown(best_table([entry]), width=80).split())
+    for part in ("cross_entropy", "focal", "γ=2", "worse", ".0500", "val .0200"):
+        assert part in text
+    (alone,) = best_settings([tracked(records)])  # before the end
+    assert alone["loss"] == "focal" and "the same" in shown(best_table([alone]))
 
 
 def test_calibration_errors_are_shown_with_their_calibrated_bound() -> None:
@@ -82,7 +97,7 @@ def test_a_line_of_80_characters_is_enough() -> None:
         [tracked([baseline(val_ece=0.02, **many)], model="a_long_name", verdict="not supported")]
     )
     text = shown(best_table(found), width=80)
-    words = ("cross_entropy", "a_long_name", ".0100–.2000", "0: ≤.0321", "calibrated", "supported")
+    words = ("cross_entropy", "a_long_name", ".0100–.2000", "0: ≤.0321", "calibrated", "shown")
     for word in words:
         assert word in text
 

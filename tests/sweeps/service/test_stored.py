@@ -9,6 +9,7 @@ from sweeps.errors import UserError
 from sweeps.results.best import best_settings
 from sweeps.service.reading import find_best, overviews
 from sweeps.service.stored import stored_sweeps
+from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.reader import tracked_sweeps
 from tests.builders import baseline, new_store, trial
@@ -31,6 +32,8 @@ def test_the_store_and_mlflow_have_the_same_best(tmp_path: Path) -> None:
             write_whole(mirror, record)
         mirror.answer(ending_of(records, sweep))
         mirror.end(ending_of(records, sweep))
+        answer = ending_of(records, sweep).result.to_json()
+        SweepStore(str(tmp_path), name).save_answer(answer)
     here = best_settings(stored_sweeps(str(tmp_path)))
     there = best_settings(tracked_sweeps(tracking_uri(str(tmp_path))))
     assert {entry["sweep"] for entry in here} == {"kept", "old"}

@@ -58,7 +58,10 @@ def test_the_answer_from_mlflow_is_the_one_from_the_records(
     ]
     chosen = Ranking(written, rule_of(sweep)).chosen
     assert chosen is not None and chosen.trials[0].number == 2
-    (found,) = best_settings([tracked])
+    (advised,) = best_settings([tracked])
+    assert (advised["loss"], advised["best"]["loss"]) == ("cross_entropy", "focal")
+    assert advised["recommended"] == "cross-entropy with a temperature"
+    (found,) = best_settings([replace(tracked, recommended=None)])
     assert found["loss"] == "focal"
     assert found["hyperparameters"] == {"gamma": 0.1 + 0.2}
     assert found["seeds"] == 1
@@ -88,7 +91,7 @@ def test_a_sweep_file_is_written_of_one_answer_only(
     assert "--format yaml writes one sweep file, and there are 2 answers" in str(caught.value)
     render_best(entries[1:], "yaml", lambda entry: read_sweep_file(uri, entry["parent_run_id"]))
     printed = YAML(typ="safe").load(capsys.readouterr().out)
-    assert parse_sweep(printed).losses[0].name == "focal"
+    assert parse_sweep(printed).losses[0].name == "cross_entropy"  # what is recommended
 
 
 def test_a_database_that_mlflow_refuses_is_reported_in_one_message(tmp_path: Path) -> None:
