@@ -73,7 +73,8 @@ _KINDS: Final = {
 class _Seen:
     """What a file contains.
 
-    Options of ``dataset``, a key of :data:`_KINDS`, words, the number of samples, comments.
+    Options of ``dataset``, a key of :data:`_KINDS`, words, the number of samples, comments, and the
+    metric to minimise.
     """
 
     options: dict[str, Any]
@@ -81,6 +82,7 @@ class _Seen:
     words: str
     count: int
     comments: tuple[str, ...] = ()
+    objective: str = "val_ece"
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class Draft:
     seen: str
     losses: tuple[str, ...] = ("focal", "dual_focal", "inverse_focal", "mbls", "mmce")
     comments: tuple[str, ...] = ()
+    objective: str = "val_ece"
 
     @property
     def training(self) -> dict[str, Any]:
@@ -140,6 +143,7 @@ def sweep_file_text(draft: Draft, name: str, trials: int) -> str:
         training="\n".join(f"#   {line}" for line in to_yaml(draft.training).splitlines()),
         losses="\n".join(f"  - {loss}" for loss in draft.losses),
         trials=trials,
+        objective=draft.objective,
     )
 
 
@@ -163,7 +167,7 @@ losses:                  # the cross-entropy baseline is always added; `calsweep
 search:
   trials: {trials:<15}# settings to try at most
   sampler: guided        # ends when no better setting is expected; tpe: published settings first
-  objective: val_ece     # the metric to minimise; `calsweep metrics` lists all, each also _scaled
+  objective: {objective:<11} # the metric to minimise; `calsweep metrics` lists all, also _scaled
   guard: 0.01            # how far the validation error may exceed the baseline's
   # max_hours: 8         # for the whole sweep; also max_epochs and max_gpu_hours
   seed: 0
@@ -317,6 +321,7 @@ def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
         found.kind,
         f"Seen: {found.words}.",
         comments=found.comments,
+        objective=found.objective,
     )
 
 
@@ -383,7 +388,8 @@ def _rows(rows: TrainingRows) -> _Seen:
         for name in dates
     ]
     words = f"{seen}; features are {few([*usable, *dates])}"
-    return _Seen(options, "table", words, table.num_rows, (*notes, *more, *comments))
+    objective = "val_event_ece" if classes == 2 else "val_ece"
+    return _Seen(options, "table", words, table.num_rows, (*notes, *more, *comments), objective)
 
 
 def _values(column: pa.ChunkedArray) -> npt.NDArray[Any]:

@@ -5,17 +5,17 @@ Also the mean probability of each class against its frequency.
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
 from sweeps.errors import UserError
 from sweeps.judging.classes import places
 from sweeps.judging.event_bins import event_bins
-from sweeps.judging.facts import LEVEL, EventFound, Measured, Share
+from sweeps.judging.facts import LEVEL, EventFound, Measured
 from sweeps.judging.gaps import clusters_of_rows, gap_of
 from sweeps.judging.inputs import Predicted
 from sweeps.judging.names import shortened
-from trainables.metrics.inference.clusters import clusters_of
+from sweeps.messages.shares import Share
+from trainables.metrics.inference.clusters import Clusters, clusters_of
 from trainables.metrics.inference.recalibration import calibration_intercept, calibration_slope
 
 MOST_CLASSES = 20  # for which each class's mean probability is compared with its frequency
@@ -31,8 +31,7 @@ def event_of(model: Predicted, asked: str | None = None) -> int | None:
     """
     known = len(model.classes) == 2 and model.soft is None and not model.top_label_only
     if asked is None:
-        zeros, ones = model.labels.bincount(minlength=2)[:2].tolist() if known else (0, 0)
-        return int(ones <= zeros) if known else None
+        return event_index(model.labels) if known else None
     found = places([asked], model.classes)
     if found is None:
         raise UserError(
@@ -47,13 +46,25 @@ def event_of(model: Predicted, asked: str | None = None) -> int | None:
     return found[asked]
 
 
-def share_of(model: Predicted, rows: Tensor, index: int, level: float) -> Share:
-    """The mean probability of a class in these rows, against its frequency."""
-    probs = model.probs[rows, index].double()
-    happened = (model.labels[rows] == index).double()
-    gap = gap_of(probs, happened, level, clusters_of_rows(model, rows))
-    mean = float(probs.mean())
-    return Share(mean, Measured(float(happened.mean()), mean - gap.high, mean - gap.low))
+def event_index(labels: Tensor) -> int:
+    """The less frequent of two classes, from labels (N,); class 1 if both are equally frequent."""
+    zeros, ones = labels.bincount(minlength=2).tolist()
+    return int(ones <= zeros)
+
+
+def share_of(
+    probs: Tensor, happened: Tensor, clusters: Clusters | None, level: float = LEVEL
+) -> Share:
+    """The mean probability (N,) of a class against how often it happened (N,)."""
+    gap = gap_of(probs.double(), happened.double(), level, clusters)
+    mean = float(probs.double().mean())
+    return Share(mean, float(happened.double().mean()), mean - gap.high, mean - gap.low)
+
+
+def share_in(model: Predicted, rows: Tensor, index: int, level: float) -> Share:
+    """:func:`share_of` a class in some rows."""
+    probs, happened = model.probs[rows, index], model.labels[rows] == index
+    return share_of(probs, happened, clusters_of_rows(model, rows), level)
 
 
 def event_found(model: Predicted, index: int) -> EventFound:
@@ -64,7 +75,7 @@ def event_found(model: Predicted, index: int) -> EventFound:
     return EventFound(
         name=model.classes[index],
         events=int(event.sum()),
-        share=share_of(model, torch.arange(len(event)), index, LEVEL),
+        share=share_of(model.probs[:, index], event, clusters),
         intercept=Measured(*calibration_intercept(scores, event, LEVEL, clusters)),
         slope=Measured(*calibration_slope(scores, event, LEVEL, clusters)),
         bins=event_bins(model.probs[:, index], event, independent=clusters is None),

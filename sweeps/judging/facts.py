@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from torch import Tensor
 
 from sweeps.judging.event_bins import EventBins
+from sweeps.messages.shares import Share
 from trainables.metrics import Direction, ReliabilityBins
 from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.inference.influence import mean_interval
@@ -52,27 +53,6 @@ class Gap:
     @property
     def word(self) -> Word:
         return "overconfident" if self.low > 0 else "underconfident" if self.high < 0 else "neither"
-
-
-Level = Literal["too low", "too high", "neither"]
-
-
-@dataclass(frozen=True)
-class Share:
-    """The mean probability of a class, and how frequent it is.
-
-    The interval of the frequency is for samples with these probabilities. It leaves the mean out
-    if the two differ by more than chance.
-    """
-
-    mean: float
-    frequency: Measured
-
-    @property
-    def word(self) -> Level:
-        if self.mean < self.frequency.low:
-            return "too low"
-        return "too high" if self.mean > self.frequency.high else "neither"
 
 
 @dataclass(frozen=True)
@@ -275,7 +255,7 @@ def _gap(found: Gap | None) -> dict[str, Any]:
 def _share(found: Share | None) -> dict[str, Any]:
     if found is None:
         return {}
-    frequency = _measured(found.frequency)
+    frequency = {"value": found.frequency, "low": found.low, "high": found.high}
     return {"mean_probability": found.mean, "frequency": frequency, "level": found.word}
 
 

@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from sweeps.errors import UserError
-from sweeps.judging.events import MOST_CLASSES, event_found, event_of, share_of
+from sweeps.judging.events import MOST_CLASSES, event_found, event_of, share_in
 from sweeps.judging.facts import (
     LEVEL,
     ClassFound,
@@ -241,7 +241,7 @@ def _per_class(model: Predicted, *, with_shares: bool = False) -> list[ClassFoun
                 confidence=float(confidence[own].mean()),
                 accuracy=float(right.mean()),
                 gap=gap_of(confidence[own].double(), right, level, clusters) if known else None,
-                share=share_of(model, every, index, of_shares) if with_shares else None,
+                share=share_in(model, every, index, of_shares) if with_shares else None,
             )
         )
     return found
@@ -267,7 +267,7 @@ def _per_group(
                 confidence=float(confidence.mean()),
                 metrics=_intervals(names, probs, labels, ids),
                 gap=gap_of(confidence.double(), (predicted == labels).double(), level, clusters),
-                share=None if event is None else share_of(model, own, event, level),
+                share=None if event is None else share_in(model, own, event, level),
             )
         found.append(group)
     return found

@@ -52,7 +52,7 @@ from sweeps.sweep_file.loading import to_yaml
 from trainables.contract.config import ScalingWay
 from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE_LOSS
-from trainables.files.rows import ReadRows, Rows
+from trainables.files.rows import Array, ReadRows, Rows
 
 logger = logging.getLogger("calsweep")
 
@@ -315,7 +315,9 @@ def _on_test(
     confidence, predicted = top_label(probs)
     by_class, by_label = held_out.by_class, held_out.by_label
     parts = by_label(probs, labels, about) if about else by_class(probs, labels, names)
+    of_event = known and len(names) == 2 and rows.per_sample == 1
     return {
+        "event": _event_diagram(probs, rows, names) if of_event else "",
         "label": shown.label,
         "scaling": predictions.words(shown),
         "samples": len(labels) // rows.per_sample,
@@ -332,6 +334,16 @@ def _on_test(
         "pairs": held_out.confused_pairs(counts, names),
         "mistakes": held_out.mistakes(rows, names, about),
     }
+
+
+def _event_diagram(probs: Array, rows: Rows, names: Sequence[str]) -> Markup:
+    """Of the rarer of two classes."""
+    from sweeps.judging.event_bins import event_bins
+    from sweeps.pages.event_diagram import event_svg
+
+    event = int((rows.labels == 1).mean() <= 0.5)
+    bins = event_bins(probs[:, event], rows.labels == event, independent=rows.independent)
+    return Markup(event_svg([(f"P({names[event]})", bins)], f"P({names[event]})"))
 
 
 def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> list[str]:

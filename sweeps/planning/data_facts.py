@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _USUAL_DIFFERENCE = 0.02  # ECE difference of calibration losses in most of the papers' tables
 _LARGEST_SHARE = 0.24  # of the samples for training and validation: more would cost accuracy
-_COMPARED = ("ece", "adaptive_ece")
+_COMPARED = ("event_ece", "ece", "adaptive_ece")
 _LAYOUTS = {
     "auto": "channels last, if the model has convolutions",
     "channels_last": "channels last",

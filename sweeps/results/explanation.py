@@ -43,6 +43,7 @@ def reasons(ranking: Ranking, training: TrainingSection, judgement: Judgement) -
         *on_stopped(ranking.records),
         *(unproven or conclusion(judgement.comparisons)),
         *judgement.on_ensemble,
+        *([] if judgement.event is None else [judgement.event.line]),
         *judgement.on_data,
     ]
 

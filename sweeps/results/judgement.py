@@ -8,11 +8,26 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sweeps.messages.shares import Share, share_line
 from sweeps.results.reference import ReferenceResult
 from sweeps.results.scaling import ScalingRow
 from sweeps.results.verdicts import Comparison
 from sweeps.search.record import known_fields
 from sweeps.search.untried import Untried
+
+
+@dataclass(frozen=True)
+class EventEvidence:
+    """The probability of the event, the rarer of two classes, of a setting on the test split."""
+
+    label: str
+    event: str
+    share: Share
+
+    @property
+    def line(self) -> str:
+        """``focal on the test split: P(default) is 1.2 % on average, …``."""
+        return f"{self.label} on the test split: {share_line(self.event, self.share)}"
 
 
 @dataclass(frozen=True)
@@ -30,6 +45,7 @@ class Judgement:
         ends: Sentences about what ended the search, such as a budget.
         untried: The losses that were not tried.
         scalings: The scaling of the finalists, the selected setting and cross-entropy.
+        event: Of the selected setting, if there are two classes.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -43,6 +59,7 @@ class Judgement:
     ends: tuple[str, ...] = ()
     untried: tuple[Untried, ...] = ()
     scalings: tuple[ScalingRow, ...] = ()
+    event: EventEvidence | None = None
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Judgement:
@@ -62,6 +79,8 @@ class Judgement:
         untried = kept.get("untried", ())
         values["untried"] = tuple(Untried(**known_fields(Untried, each)) for each in untried)
         values["scalings"] = tuple(map(ScalingRow.from_json, kept.get("scalings", ())))
+        if (event := kept.get("event")) is not None:
+            values["event"] = EventEvidence(**{**event, "share": Share(**event["share"])})
         return cls(**values, ensemble=ensemble, candidates=kept.get("candidates"))
 
     @property

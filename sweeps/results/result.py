@@ -110,6 +110,8 @@ class SweepResult:
             "ends": list(judgement.ends),
             "untried": [flat(each) for each in judgement.untried],
         }
+        if judgement.event is not None:
+            values["event"] = asdict(judgement.event)
         if self.front is not None:
             values["front"] = list(self.front)
         if selected is not None:

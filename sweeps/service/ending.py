@@ -38,6 +38,7 @@ from sweeps.search.finalist_plan import Look
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.trial_queue import TrialQueue
+from sweeps.service.event import judge_event
 from sweeps.service.stored import StoredSweep, sweeps_on_test_split
 from sweeps.store.beginning import read_earlier_candidates
 from sweeps.store.code import code_warnings
@@ -62,6 +63,7 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
     ranking = Ranking(queue.records, queue.plan.rule)
     judgement = _judge(ranking, store, queue.plan, references)
     on_copies, copied = _on_copies(ranking, judgement, store, dataset)
+    of_event = _as_far_as_readable(judge_event, ranking, store.rows_patiently, _classes(dataset))
     more = (
         *copied,
         *reference_warnings(ranking, references),
@@ -72,6 +74,7 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         references=references,
         warnings=(*judgement.warnings, *more),
         on_data=(*_on_data(dataset), *on_copies),
+        event=next(iter(of_event), None),
         ends=tuple(
             said
             for said in (
@@ -121,6 +124,13 @@ def _result_files(sweep: StoredSweep, found: SweepResult) -> dict[str, str]:
         except Exception as error:  # trials' files may contain anything
             logger.warning("%s is not in MLflow: %s", name, first_line(error))
     return {name: text for name, text in files.items() if text}
+
+
+def _classes(dataset: Data) -> tuple[str, ...]:
+    """The names of the classes; empty for data of the user's own code."""
+    from trainables.data.core.base import Dataset
+
+    return dataset.classes if isinstance(dataset, Dataset) else ()
 
 
 def _on_data(dataset: Data) -> tuple[str, ...]:

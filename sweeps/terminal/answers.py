@@ -85,7 +85,10 @@ def print_answer(console: Console, found: SweepResult) -> None:
         console.print(verdict_table(verdicts, console.width))
         console.print(READING, style="dim")
     # Without a recommendation, the reasons say why there is none.
-    lines = found.why if found.recommended is None else [*found.failures, *found.judgement.ends]
+    event = found.judgement.event
+    lines = [*([] if event is None else [event.line]), *found.failures, *found.judgement.ends]
+    if found.recommended is None:
+        lines = list(found.why)
     if lines:
         console.print()
     for line in lines:

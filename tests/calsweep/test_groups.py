@@ -13,6 +13,7 @@ from sweeps.errors import UserError
 from sweeps.judging.reading import read_predictions
 from sweeps.judging.tables import Asked
 from sweeps.results.verdicts import Comparison
+from sweeps.service.reading import write_report
 from trainables.data.readers.arrays import load_npz
 from trainables.files.rows import Rows
 
@@ -34,7 +35,12 @@ def test_a_sweep_takes_groups_as_the_unit(tmp_path: Path) -> None:
         losses=["cross_entropy", "label_smoothing"],
         epochs=1,
         trials=2,
-        set={"selection.seeds": 1, "dataset.test_size": 0.3, "dataset.validation": 0.3},
+        set={
+            "search.objective": "val_event_ece",
+            "selection.seeds": 1,
+            "dataset.test_size": 0.3,
+            "dataset.validation": 0.3,
+        },
         storage=tmp_path,
         debug=True,
         progress=False,
@@ -44,6 +50,13 @@ def test_a_sweep_takes_groups_as_the_unit(tmp_path: Path) -> None:
     assert 15 < groups < 40
     assert set(result.table()["test_groups"].dropna()) == {groups}
     assert f" over {groups} groups)" in "\n".join(result.why)
+    # Two classes: the probability of the event, here and on the page.
+    (line,) = (each for each in result.why if " on the test split: P(class " in each)
+    assert "test_event_ece" in result.table()
+    assert set(found["metric"]) == {"event_ece"}
+    page = Path(write_report(result.name, str(tmp_path), str(tmp_path / "page.html"))).read_text()
+    assert line.split(": ")[1][:20] in page
+    assert page.count("samples, mean probability") > 5
 
 
 def test_parts_have_their_own_groups(tmp_path: Path) -> None:

@@ -30,7 +30,9 @@ GUIDED_TRIALS: Final = 16
 """Trials after which a guided search ends by default; measured in docs/search.md."""
 """The sampler that temperatures guide, see :mod:`sweeps.search.guide`."""
 
-_GUIDING: Final = frozenset({"ece", "adaptive_ece", "smooth_ece", "debiased_ece", "nll", "brier"})
+_GUIDING: Final = frozenset(
+    {"event_ece", "ece", "adaptive_ece", "smooth_ece", "debiased_ece", "nll", "brier"}
+)
 _LARGEST_SEED = 2**31 - 1  # still has 32 bits after adding the number of a fresh seed
 
 

@@ -215,6 +215,7 @@ def test_index_columns_are_neither_features_nor_labels(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("\n".join([",size,sort,Unnamed: 0", *lines]))
     text = sweep_file_text(draft_for(str(tmp_path / "a.csv")), "a", 5)
     assert "2 classes in column sort; features are size." in text
+    assert "  objective: val_event_ece " in text
 
 
 def test_repeated_ids_are_noticed(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ import calsweep
 from sweeps.cli import app
 from sweeps.errors import UserError
 from sweeps.judging.event_bins import event_bins
-from sweeps.judging.event_sentences import percent
+from sweeps.messages.shares import percent
 
 NAMES = ("repaid", "default")
 

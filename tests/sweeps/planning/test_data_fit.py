@@ -113,3 +113,11 @@ def test_images_may_be_too_small_for_a_model() -> None:
     sweep = make_sweep(model={"name": "timm/vgg11"})
     with pytest.raises(UserError, match="model: model 'timm/vgg11' cannot be built for"):
         fit_to_data(sweep, load_dataset("digits", seed=0))
+
+
+def test_a_metric_of_two_classes_needs_data_of_two(tmp_path: Path) -> None:
+    sweep = without_model(search={"objective": "val_event_ece"})
+    check_sweep(sweep)
+    fit_to_data(sweep, table(tmp_path))
+    with pytest.raises(UserError, match=r"objective = 'val_event_ece' needs data of two classes, "):
+        fit_to_data(sweep, load_dataset("digits", seed=0))
