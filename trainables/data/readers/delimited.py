@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice, pairwise
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -351,7 +351,7 @@ def _survey_names(records: Sequence[Sequence[str]]) -> list[str]:
 
 def _num_lines(lines: Sequence[str], separator: str, count: int) -> int:
     """Number of lines of the first rows, whose values may have line breaks."""
-    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    reader = _reader(lines, separator)
     for _ in islice(filter(None, reader), count):
         pass
     return reader.line_num
@@ -378,9 +378,13 @@ def _is_value(name: str, column: pa.ChunkedArray) -> bool:
     return not pa.types.is_null(column.type) and _is_number(name)
 
 
+def _reader(lines: Sequence[str], separator: str) -> Any:
+    return csv.reader((f"{line}\n" for line in lines), delimiter=separator, skipinitialspace=True)
+
+
 def _records(lines: Sequence[str], separator: str) -> list[list[str]]:
     """The first rows, as lists of values."""
-    reader = csv.reader(lines, delimiter=separator, skipinitialspace=True)
+    reader = _reader(lines, separator)
     found: list[list[str]] = []
     with suppress(csv.Error):  # a very long value
         found.extend(filter(None, islice(reader, _LOOKED_AT)))
