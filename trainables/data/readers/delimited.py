@@ -338,11 +338,11 @@ def _survey_names(records: Sequence[Sequence[str]]) -> list[str]:
     """Names in SurveyMonkey's exports: a question over several columns, its options in row two."""
     if len(records) < 3 or len(records[0]) != len(records[1]):
         return []
-    header, options = records[:2]
+    (first, *header), (corner, *options) = records[:2]
     without = [option for name, option in zip(header, options, strict=True) if not name]
-    if len(without) < 2 or not all(without) or options[0]:
+    if len(without) < 2 or not all(without) or corner or any(map(_is_number, options)):
         return []
-    names, question = [], ""
+    names, question = [first], ""
     for name, option in zip(header, options, strict=True):
         question = name or question
         names.append(f"{question}: {option}" if option not in _ONE_ANSWER else question)
