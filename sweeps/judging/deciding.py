@@ -15,7 +15,7 @@ from sweeps.judging.classes import canonical, places, texts
 from sweeps.judging.inputs import are_probabilities
 from sweeps.judging.long_format import long_format
 from sweeps.judging.proposals import Reading, Scores, Source
-from sweeps.judging.scores import all_classes, called_as_classes
+from sweeps.judging.scores import affixed_classes, all_classes, called_as_classes
 from sweeps.judging.single import single_of, without_single
 from sweeps.judging.tables import Asked
 
@@ -50,13 +50,15 @@ def _proposed(sources: Sequence[Source], asked: Asked) -> Iterator[list[Reading]
     if not asked.confidence:
         for kinds in (names.PROBS_OR_LOGITS, names.SCORES):
             yield [each for source in sources for each in all_classes(source, asked, kinds)]
-        yield [each for source in sources for each in called_as_classes(source, asked)]
+        for called in (called_as_classes, affixed_classes):
+            yield [each for source in sources for each in called(source, asked)]
     singles = [single_of(each, asked) for each in sources if each.labels.values.ndim == 1]
     yield [each for single in singles for each in single.of_one_class()]
     yield [each for single in singles for each in single.of_confidences()]
     yield [each for single in singles for each in single.of_margins()]
     for kind in ((*names.LOGITS, *names.PROBS), names.SCORES):
         yield [each for single in singles for each in single.of_kinds(kind)]
+    yield [each for single in singles for each in single.of_submissions()]
 
 
 def _only(left: Sequence[Reading]) -> Reading:

@@ -82,7 +82,7 @@ def rows_by_id(
 def _in_common(ours: Table, theirs: Table) -> list[str]:
     """Columns of both files, ids by their name first, and numbers of rows last."""
     both = [each for each in ours.names if each in theirs.names]
-    return sorted(both, key=lambda name: (is_index(name), not names.has_name(name, names.IDS)))
+    return sorted(both, key=lambda name: (is_index(name), not names.is_id(name)))
 
 
 def _identifies(name: str, mine: Array, other: Array) -> bool:
@@ -90,7 +90,7 @@ def _identifies(name: str, mine: Array, other: Array) -> bool:
     if is_index(name):
         numbers = [each.astype(np.float64) for each in (mine, other) if _are_numbers(each)]
         return not any(is_count(each) for each in numbers)
-    return names.has_name(name, names.IDS) or bool(np.isin(mine, other).any())
+    return names.is_id(name) or bool(np.isin(mine, other).any())
 
 
 def _are_numbers(words: Array) -> bool:
@@ -114,7 +114,7 @@ def repeated_ids(rows: Rows) -> tuple[str, Array] | None:
     Rows of a few ids only are no sample of ids, so these are no clusters.
     """
     found = []
-    for name in rows.table.called(names.IDS):
+    for name in filter(names.is_id, rows.table.visible):
         ids = rows.ids(name)
         if ids is not None and FEWEST_CLUSTERS <= (count := len(np.unique(ids))) < len(ids):
             found.append((count, name, ids))

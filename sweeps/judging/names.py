@@ -27,15 +27,19 @@ LABELS = ("labels", "label", "y", "target", "targets", "label_ids", "actual", "o
 PREDICTED = (
     *("y_pred", "pred", "preds", "prediction", "predictions", "predicted", "predict", "response"),
     *("predicted_label", "pred_label", "prediction_label", "predicted_class", "pred_class"),
-    *("label_pred", "class_pred", ".pred_class"),
+    *("label_pred", "class_pred", ".pred_class", "predicted_labels", "y_hat"),
 )
 CONFIDENCES = (
     *("confidence", "conf", "confidences", "max_prob", "top_prob", "pred_prob", "pred_conf"),
     *("max_probability", "prediction_score", "predicted_prob", "confidence_score"),
+    *("conf_score", "confidence_in_pred", "pred_score", "predicted_score"),
     *("prediction_confidence", "predicted_probability", "pred_probability"),
 )
-CATEGORIES = ("category", "category_id", "class_id", "class_name", "label_name")
-"""Names of predictions, as detectors write them, beside true labels with a name of their own."""
+CATEGORIES = (
+    *("category", "category_id", "class_id", "class_name", "label_name", "classification"),
+    *("species", "scientific_name", "taxon", "majority_voting"),
+)
+"""Names of predictions, as detectors and classifiers of species and cells write them."""
 
 MARGINS = ("margin", "margins")
 ENTROPIES = ("entropy", "predictive_entropy")
@@ -56,6 +60,11 @@ IDS = (
 )
 """Names of what tells samples apart, or what several samples are of."""
 
+_NO_SAMPLES = (
+    *("model", "run", "seed", "fold", "split", "epoch", "batch", "experiment", "trial", "class"),
+    *("label", "target", "pred", "prediction", "gt", "true"),
+)
+
 CLASS_NAMES = ("classes", "class_names", "classes_")
 MODEL = "model"
 
@@ -70,6 +79,7 @@ _ONE_CLASS = re.compile(
     r"(?:\((?P<inside>.+)\)|[ _.:-](?P<after>.+)|(?P<number>\d+))",
     re.IGNORECASE,
 )
+_MEAN = re.compile(r"(?:mean|avg|average)[_ .-]|[_ .-](?:mean|avg|average)$", re.IGNORECASE)
 # cat_prob, class 0 logit
 _CLASS_FIRST = re.compile(
     r"(?P<after>.+)[ _.:-](?P<kind>prob|proba|probability|logit|logits)", re.IGNORECASE
@@ -87,6 +97,13 @@ def _plain(name: str) -> str:
     return re.sub(r"[ .-]", "_", words).lower()
 
 
+def is_id(column: str) -> bool:
+    """Whether a column has the name of an id of samples, such as ``image_id``."""
+    plain = _plain(column)
+    other = plain.removesuffix("_id") in _NO_SAMPLES or has_name(column, CATEGORIES)
+    return has_name(column, IDS) or (plain.endswith("_id") and not other)
+
+
 def has_role(column: str) -> bool:
     """Whether a column has a name that is not that of a class."""
     return has_name(column, (*TRUE_LABELS, *LABELS, *PREDICTED, *CONFIDENCES, *_KINDS))
@@ -102,7 +119,8 @@ def kind_and_class(name: str) -> tuple[str, str] | None:
     """``prob_cat``, ``cat_prob`` → ``("prob", "cat")``; None if the name contains no class."""
     if has_role(name):
         return None
-    if match := _ONE_CLASS.fullmatch(name):
+    of_mean = _MEAN.sub("", name, count=1)  # of the members of an ensemble
+    if match := _ONE_CLASS.fullmatch(of_mean):
         return match["kind"].lower(), match["inside"] or match["after"] or match["number"]
     if match := _CLASS_FIRST.fullmatch(name):
         return match["kind"].lower(), match["after"]

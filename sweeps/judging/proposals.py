@@ -54,10 +54,11 @@ class Scores:
 
 @dataclass(frozen=True)
 class Labels:
-    """True labels, and where they come from."""
+    """True labels, and where they come from; whether that is `inside` the file of the scores."""
 
     origin: str
     values: Array
+    inside: bool = True
 
     @classmethod
     def of(cls, origin: str, values: Array) -> Labels:

@@ -173,11 +173,28 @@ def _shared_labels(path: Path, asked: Asked) -> Shared:
         return Shared(table, (Labels.of(path.name, values),))
     if asked.label is None and len(columns := without_header(table)) == 1:
         return Shared(table, (Labels.of(path.name, columns[0]),))
+    others = [each for each in table.visible if not names.is_id(each)]
+    named = table.called((*names.TRUE_LABELS, *names.LABELS)) or asked.label in table.names
+    if not named and (alone := _without_name(table, others)):
+        return Shared(table, (alone,))
     if asked.label in table.names:
         found = [Labels.of(str(asked.label), table.column(str(asked.label)))]
     else:
         found = _labels_by_name(table, asked)
     return Shared(table, tuple(found))
+
+
+def _without_name(table: Table, others: Sequence[str]) -> Labels | None:
+    """Labels in the only column beside ids, or in a column of 0 and 1 for each class."""
+    if len(others) == 1:
+        return Labels.of(others[0], table.column(others[0]))
+    ones = np.stack([table.figures(each) == 1 for each in others], axis=1) if others else None
+    zeros = ones is not None and all(
+        (table.figures(each)[~ones[:, place]] == 0).all() for place, each in enumerate(others)
+    )
+    if ones is None or not zeros or (ones.sum(axis=1) != 1).any():
+        return None
+    return Labels("columns of 0 and 1", np.array(others)[ones.argmax(axis=1)])
 
 
 def _joined(table: Table, shared: Shared, labels: Labels, asked: str | None) -> Labels:
@@ -187,9 +204,9 @@ def _joined(table: Table, shared: Shared, labels: Labels, asked: str | None) -> 
     theirs = Rows(shared.table, count, frozenset({labels.origin}))
     matched = rows_by_id(Rows(table), theirs, asked, repeated=True)
     if matched is None:
-        return Labels(origin, labels.values)
+        return Labels(origin, labels.values, inside=False)
     name, rows = matched
-    return Labels(f"{origin} by {name}", labels.values[rows])
+    return Labels(f"{origin} by {name}", labels.values[rows], inside=False)
 
 
 def _split_by(source: Source, asked: Asked) -> tuple[str | None, tuple[str, ...]]:
@@ -212,7 +229,7 @@ def _split_by(source: Source, asked: Asked) -> tuple[str | None, tuple[str, ...]
 def _same_ids(source: Source, words: Array) -> bool:
     """Whether each part has the same ids, maybe in another order."""
     rows = Rows(source.table, len(words), frozenset({source.labels.origin, names.MODEL}))
-    for name in source.table.called(names.IDS):
+    for name in filter(names.is_id, source.table.visible):
         ids = rows.ids(name)
         if ids is None or len(np.unique(ids)) * len(np.unique(words)) != len(ids):
             continue

@@ -21,6 +21,8 @@ Array = npt.NDArray[Any]
 
 _CLOSER = 4  # a column is no class if the sums of rows are closer to one without it by this factor
 _EXACT = 1e-6
+_TABLE = 2  # axes
+_FEWEST = 2
 _SEPARATORS = "_.:- "
 _SCALAR = re.compile(r"np\.\w+\(([^()]*)\)")  # np.float64(0.1), as NumPy 2 writes it in lists
 
@@ -91,7 +93,12 @@ def _matrices(table: Table, kinds: Sequence[str]) -> list[Scores]:
     found = []
     for name in table.called(kinds):
         values = _numbers_or_lists(table, name)
-        if values is not None and values.ndim == 2 and values.shape[1] > 1:
+        if values is not None and values.ndim > _TABLE:
+            raise UserError(
+                f"{table.path}: {name} has shape {values.shape}; allowed: (N, K), the scores of K "
+                "classes for each sample"
+            )
+        if values is not None and values.ndim == _TABLE and values.shape[1] > 1:
             found.append(_matrix(table, name, values))
     return found
 
@@ -297,6 +304,32 @@ def called_as_classes(source: Source, asked: Asked) -> Iterator[AllClasses]:
             scores = Scores(tuple(chosen), values, asked.logits, tuple(chosen), named=True)
             yield AllClasses(source, of_labels(scores, source), asked.logits)
             return
+
+
+def affixed_classes(source: Source, asked: Asked) -> Iterator[AllClasses]:
+    """Scores in columns called as the classes and something that all have: ``Forest (cat)``."""
+    table, words = source.table, source.labels.classes
+    if asked.scores or len(words) < _FEWEST:
+        return
+    found: dict[tuple[str, str], set[str]] = {}
+    columns = [each for each in table.visible if each != source.labels.origin]
+    for column in columns:
+        for word in words:
+            before, own, after = column.rpartition(word)
+            if own and (before or after):
+                found.setdefault((before, after), set()).add(word)
+    for before, after in (each for each, own in found.items() if len(own) == len(words)):
+        chosen = [
+            each
+            for each in columns
+            if each.startswith(before) and each.endswith(after) and _is_float(table, each)
+        ]
+        classes = tuple(each[len(before) : len(each) - len(after)] for each in chosen)
+        if len(chosen) < len(words) or not all(classes):
+            continue
+        values = _stack(table, chosen)
+        if are_probabilities(values) and not {*words} - {*classes}:
+            yield AllClasses(source, Scores(tuple(chosen), values, False, classes, named=True))
 
 
 def _is_float(table: Table, name: str) -> bool:

@@ -93,6 +93,17 @@ class Single:
             if asked.scores or (column not in taken and _is_score(table.numbers(column), column)):
                 yield from self._meanings(column, table.figures(column))
 
+    def of_submissions(self) -> Iterator[Reading]:
+        """Scores that have the name of the labels, which are in another file, as on Kaggle."""
+        table = self.source.table
+        for column in () if self.source.labels.inside else table.called(names.LABELS):
+            try:
+                values = table.figures(column)  # a CSV file has labels as text
+            except UserError:
+                continue
+            if not are_classes(values) and _is_score(values, column):
+                yield from self._meanings(column, values)
+
     def _meanings(self, column: str, values: Array) -> Iterator[Reading]:
         source, asked = self.source, self.asked
         values = values.astype(np.float64).reshape(len(values), -1)[:, 0]
@@ -154,10 +165,9 @@ def predictions_of(source: Source, asked: Asked) -> tuple[Predictions, ...]:
     for name in table.called(names.PREDICTED):
         if name != labels.origin and _are_classes(table, name):
             return (Predictions(name, texts(table.column(name))),)
-    if not names.has_name(labels.origin, names.TRUE_LABELS) and not asked.label:
-        return ()
+    certain = names.has_name(labels.origin, names.TRUE_LABELS) or asked.label or not labels.inside
     found = []
-    for name in table.called((*names.LABELS, *names.CATEGORIES)):
+    for name in table.called((*(names.LABELS if certain else ()), *names.CATEGORIES)):
         if name != labels.origin and _are_classes(table, name):
             each = Predictions(name, texts(table.column(name)))
             if {*map(canonical, each.classes)} <= {*map(canonical, labels.classes)}:
@@ -198,6 +208,11 @@ def without_single(source: Source, asked: Asked) -> UserError:
             "classes are missing; needed: `probs`, `logits`, or a column for each class"
         )
     kinds = (*names.LOGITS, *names.PROBS, *names.SCORES)
+    for name in table.called(kinds):
+        try:
+            table.column(name)
+        except UserError as error:
+            return error
     unnamed = [each for each in table.called(kinds) if _is_score(table.numbers(each), each)]
     if asked.confidence or (not unnamed and table.called(names.CONFIDENCES)):
         column = asked.confidence or table.called(names.CONFIDENCES)[0]

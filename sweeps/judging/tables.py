@@ -238,6 +238,11 @@ def _array(column: Any) -> Array:
         raise _empty_cells(column.is_null())
     if pa.types.is_dictionary(kind):
         return _array(column.cast(kind.value_type))
+    if isinstance(kind, pa.FixedShapeTensorType):
+        flat = _array(pa.chunked_array([chunk.storage for chunk in column.chunks]))
+        return flat.reshape(-1, *kind.shape)
+    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
+        return _array(column.cast(pa.large_list(kind.value_type)))
     if pa.types.is_decimal(kind):
         return _array(column.cast(pa.float64()))
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
@@ -270,4 +275,4 @@ def _rows(column: Any) -> Array:
             some = ", ".join(map(str, sorted(lengths)[:5]))
             raise ValueError(f"has rows of different lengths: {some}")
     flat = _array(pc.list_flatten(column))
-    return flat.reshape(len(column), -1) if len(column) else flat.reshape(0, 0)
+    return flat.reshape(len(column), -1, *flat.shape[1:]) if len(column) else flat.reshape(0, 0)

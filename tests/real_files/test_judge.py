@@ -123,6 +123,35 @@ def test_files_with_the_confidence_of_the_prediction(
     assert values == pytest.approx([right[0], right[2]], abs=6e-5)
 
 
+OF_THREE, OF_TWO = (0.3125, 0.1374), (0.1875, 0.1048)
+# Layouts of which a name alone says something wrong, of the same predictions; error and ECE.
+LAYOUTS: list[tuple[str, tuple[float, float], dict[str, Any]]] = [
+    ("pred_prob.csv", OF_TWO, {}),
+    ("row_numbers.csv", OF_TWO, {}),
+    ("margin.csv", OF_TWO, {}),
+    ("boxes.csv", OF_THREE, {}),
+    ("long.csv", OF_THREE, {}),
+    ("ranks.csv", OF_THREE, {}),
+    ("std.csv", OF_THREE, {}),
+    ("feature_model.csv", OF_THREE, {}),
+    ("seeds.csv", OF_THREE, {}),
+    ("prefix.csv", OF_THREE, {}),
+    ("prefix.csv", OF_THREE, {"scores": tuple(f"resnet_prob_{place}" for place in range(3))}),
+    ("no_header.csv", OF_THREE, {"labels": str(FILES / "layout_no_header_labels.csv")}),
+    ("ids.csv", OF_THREE, {"labels": str(FILES / "layout_ids_labels.csv")}),
+    ("several_labels.npz", (0.25, 0.0423), {}),
+    ("abstain.csv", (0.303, 0.1245), {}),
+]
+
+
+@pytest.mark.parametrize(("name", "right", "asked"), LAYOUTS)
+def test_layouts_whose_names_mislead(
+    name: str, right: tuple[float, float], asked: dict[str, Any]
+) -> None:
+    error, _, ece = measured(read(f"layout_{name}", **asked))
+    assert (error, ece) == pytest.approx(right, abs=6e-5)
+
+
 REFUSED = [
     # timm 1.0.31: inference.py --topk 2 --results-separate-col: prob_0 is the largest probability
     ("timm_topk.csv", "prob_0, prob_1 are the largest scores of each sample"),

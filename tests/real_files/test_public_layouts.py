@@ -49,6 +49,17 @@ ALL_CLASSES: list[dict[str, Any]] = [
     {"label": LABELS, "pred_label": 0} | of_classes("logit_{}", LOGITS) | of_classes("prob_{}"),
     {"G1": 1.5, "True_Label": LABELS, "Confidence": CONFIDENCE, **of_classes("Prob_Class_{}")},
     {"true_labels": LABELS, "pred_labels": GUESSES, "probabilities": PROBS.tolist()},
+    # knees; a class is called KL0
+    {"image_path": ROWS, "true_label": LABELS, "pred_label": GUESSES, **of_classes("prob_KL{}")},
+    # ensembles, with the mean and the deviation of their members
+    {"y_true": LABELS, **of_classes("mean_prob_{}"), **of_classes("std_prob_{}", PROBS / 9)},
+    {"y_true": LABELS, **of_classes("prob_{}_mean"), **of_classes("prob_{}_std", PROBS / 9)},
+    # Orange 3, test and score: the model and the class in brackets
+    {"truth": LABELS, "Random Forest": GUESSES, **of_classes("Random Forest ({})"), "fold": 1},
+    # H2O
+    {"predict": GUESSES, **of_classes("{}"), "actual": LABELS},
+    # SageMaker: lists as text, with the names of their classes
+    {"label": LABELS, "predicted_label": GUESSES, "probabilities": PROBS.tolist(), "labels": "[0]"},
 ]
 
 
@@ -71,6 +82,23 @@ TOP_LABEL: list[dict[str, Any]] = [
         "Confidence Score": CONFIDENCE,
         "True Class": NAMES[LABELS],
     },
+    # BirdNET, joined with annotations
+    {"Start (s)": ROWS, "Scientific name": NAMES[GUESSES], "Common name": NAMES[GUESSES]}
+    | {"Confidence": CONFIDENCE, "File": "a.wav", "label": NAMES[LABELS]},
+    # QIIME 2, classify-sklearn
+    {"Feature ID": ROWS, "Taxon": NAMES[GUESSES], "Confidence": CONFIDENCE, "label": NAMES[LABELS]},
+    # CellTypist
+    {"predicted_labels": NAMES[GUESSES], "over_clustering": LABELS + 7, "conf_score": CONFIDENCE}
+    | {"majority_voting": NAMES[LABELS], "true_label": NAMES[LABELS]},
+    # SpeciesNet
+    {"filepath": ROWS, "prediction": NAMES[GUESSES], "prediction_score": CONFIDENCE}
+    | {"prediction_source": "classifier", "true_label": NAMES[LABELS]},
+    # tracking: boxes of tracks, by frame
+    {"frame": LABELS + 1, "track_id": LABELS, "x": RISK * 900, "y": GUESSES, "conf": CONFIDENCE}
+    | {"class_id": GUESSES, "gt": LABELS},
+    # Weka
+    {"inst#": np.arange(300) + 1, "actual": [f"{k + 1}:{NAMES[k]}" for k in LABELS], "error": "+"}
+    | {"predicted": [f"{k + 1}:{NAMES[k]}" for k in GUESSES], "prediction": CONFIDENCE},
 ]
 
 
@@ -124,6 +152,53 @@ def test_one_score(columns: dict[str, Any], asked: dict[str, Any], tmp_path: Pat
     model = read(tmp_path, columns, **asked)
     torch.testing.assert_close(model.probs[:, 1], torch.from_numpy(RISK))
     assert torch.equal(model.labels, torch.from_numpy(ILL))
+
+
+IMAGES = [f"img_{row}.jpg" for row in ROWS]
+SUBMITTED: list[tuple[dict[str, Any], dict[str, Any]]] = [
+    # Kaggle: Otto; State Farm; Plant Pathology, whose truth has a column of 0 and 1 for each class
+    ({"id": ROWS, **of_classes("Class_{}", first=1)}, {"target": LABELS + 1}),
+    ({"img": IMAGES, **of_classes("c{}")}, {"classname": [f"c{k}" for k in LABELS]}),
+    (
+        {"image_id": IMAGES, **dict(zip(NAMES, PROBS.T, strict=True))},
+        {name: (k == LABELS).astype(int) for k, name in enumerate(NAMES)},
+    ),
+    # SIIM melanoma: the probability and the label have the same name
+    ({"image_name": IMAGES, "target": RISK}, {"target": ILL}),
+]
+
+
+@pytest.mark.parametrize(("columns", "truth"), SUBMITTED)
+def test_submissions_and_their_solution(
+    columns: dict[str, Any], truth: dict[str, Any], tmp_path: Path
+) -> None:
+    key = next(iter(columns))
+    solution = pd.DataFrame({key: columns[key], **truth}).sample(frac=1, random_state=1)
+    solution.to_csv(tmp_path / "solution.csv", index=False)
+    model = read(tmp_path, columns, labels=str(tmp_path / "solution.csv"))
+    probs, labels = (PROBS, LABELS) if len(columns) > 2 else (np.stack([1 - RISK, RISK], 1), ILL)
+    torch.testing.assert_close(model.probs, torch.from_numpy(probs))
+    assert torch.equal(model.labels, torch.from_numpy(labels))
+
+
+def test_lists_of_other_types_and_shapes(tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    tensor = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(PROBS))
+    for values in (tensor, [[row, row] for row in PROBS.tolist()]):
+        pq.write_table(pa.table({"probs": values, "label": LABELS}), tmp_path / "file.parquet")
+        if values is tensor:
+            [model] = read_predictions([str(tmp_path / "file.parquet")])
+            torch.testing.assert_close(model.probs, torch.from_numpy(PROBS))
+        else:
+            with pytest.raises(
+                UserError, match=r"probs has shape \(300, 2, 4\); allowed: \(N, K\)"
+            ):
+                read_predictions([str(tmp_path / "file.parquet")])
+    scalars = [str([np.float64(each) for each in row]) for row in PROBS]
+    model = read(tmp_path, {"label": LABELS, "probs": scalars})  # np.float64(…), as NumPy 2 writes
+    torch.testing.assert_close(model.probs, torch.from_numpy(PROBS))
 
 
 REFUSED: list[tuple[dict[str, Any], str]] = [
