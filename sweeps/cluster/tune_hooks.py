@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
+import ray
 from ray.tune import Callback
 from ray.tune.experiment import Trial
 from ray.tune.schedulers import FIFOScheduler, TrialScheduler
@@ -17,6 +18,7 @@ from sweeps.cluster.silence import Silence
 from sweeps.errors import cause
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.trial_queue import TrialQueue
+from sweeps.store.requests import Request, fulfil
 from trainables.contract.report import Failed, OutOfMemory, Progressed, Waiting, from_tune
 
 logger = logging.getLogger("calsweep")
@@ -82,6 +84,10 @@ class QueueScheduler(SharedWithTune, FIFOScheduler):
         super().on_trial_add(tune_controller, trial)
         self._controller = tune_controller
 
+    def stop_waiting(self, trial: Trial) -> None:
+        """End a trial that has no process yet."""
+        self._controller.request_stop_trial(trial)
+
     def end_processes(self) -> None:
         """End the processes of all trials, after Ctrl-C.
 
@@ -108,7 +114,13 @@ class QueueCallback(SharedWithTune, Callback):
             message about the reaction.
         nodes_drain: Returns whether Ray has announced that a node will go.
         lost_nodes: Returns the names of nodes that have died since the last call.
+        requests: Returns what users have asked for since the last call.
+
+    Attributes:
+        scheduler: Tune's present one.
     """
+
+    scheduler: QueueScheduler | None = None
 
     def __init__(
         self,
@@ -118,6 +130,7 @@ class QueueCallback(SharedWithTune, Callback):
         check: Callable[[], object] = lambda: None,
         nodes_drain: Callable[[], bool] = lambda: False,
         lost_nodes: Callable[[], list[str]] = list,
+        requests: Callable[[], list[Request]] = list,
     ) -> None:
         self._queue = queue
         self._on_shortage = on_shortage
@@ -126,6 +139,8 @@ class QueueCallback(SharedWithTune, Callback):
         self._check = check
         self._nodes_drain = nodes_drain
         self._lost_nodes = lost_nodes
+        self._requests = requests
+        self._cancelled: set[str] = set()  # Tune's ids of trials that were ended here
         self._shortage = False  # whether the trial that ends next was killed
         self._warnings: set[str] = set()
 
@@ -133,9 +148,33 @@ class QueueCallback(SharedWithTune, Callback):
         self._check()
         if self._queue.exhausted:
             raise SweepOverError
-        self._silence.look()
+        for number, reason in self._silence.look().items():
+            self._cancel(number, trials)
+            self._queue.end(number, "failed", reason)
+            self._reporter.notice(f"trial {number} failed: {reason}")
+        for request in self._requests():
+            self._obey(request, trials)
         for name in self._lost_nodes():
             self._reporter.notice(f"The node {name} is lost; its trials are retried")
+
+    def _obey(self, request: Request, trials: list[Trial]) -> None:
+        for number in request.trials:
+            runs = any(record.number == number for record in self._queue.running)
+            if fulfil(request, number, self._queue, self._reporter) and runs:
+                self._cancel(number, trials)
+
+    def _cancel(self, number: int, trials: list[Trial]) -> None:
+        """End the process of a running trial; what Tune reports of it later is known."""
+        for trial in trials:
+            if trial.config["number"] != number or trial.is_finished():
+                continue
+            self._cancelled.add(trial.trial_id)
+            self._silence.ended(number)
+            actor = trial.temporary_state.ray_actor
+            if actor is not None:
+                ray.kill(actor)
+            elif self.scheduler is not None:
+                self.scheduler.stop_waiting(trial)
 
     def on_trial_start(self, iteration: int, trials: list[Trial], trial: Trial, **_: Any) -> None:
         self._silence.started(trial.config["number"])
@@ -144,6 +183,8 @@ class QueueCallback(SharedWithTune, Callback):
         self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **_: Any
     ) -> None:
         """The trial reported epochs, or that it waits for the storage."""
+        if trial.trial_id in self._cancelled:
+            return
         number = trial.config["number"]
         self._silence.heard(number)
         match from_tune(result):
@@ -157,6 +198,8 @@ class QueueCallback(SharedWithTune, Callback):
     def on_trial_complete(
         self, iteration: int, trials: list[Trial], trial: Trial, **_: Any
     ) -> None:
+        if trial.trial_id in self._cancelled:
+            return
         number = trial.config["number"]
         self._silence.ended(number)
         match from_tune(trial.last_result):
@@ -193,6 +236,8 @@ class QueueCallback(SharedWithTune, Callback):
         Tune's own retries may mistake a second failed call for the end of the trial, so they are
         off.
         """
+        if trial.trial_id in self._cancelled:
+            return
         number = trial.config["number"]
         self._silence.ended(number)
         running, self._shortage, shortage = self._queue.live, False, self._shortage

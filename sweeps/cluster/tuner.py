@@ -21,6 +21,7 @@ from sweeps.messages.formatting import resume_command
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.driver_log import log_path
+from sweeps.store.requests import Inbox
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.sections.resources import ScalingSection
 from trainables.contract.config import TrialSetup
@@ -94,10 +95,11 @@ def _tune(
         store.check_held,
         lambda: bool(draining_nodes()),
         LostNodes(),
+        Inbox(store.folder),
     )
     faults, progress = 0, queue.progress
     while True:
-        scheduler = QueueScheduler(queue)
+        scheduler = callback.scheduler = QueueScheduler(queue)
         try:
             with (
                 killed_for_memory(callback.out_of_memory),
@@ -139,10 +141,11 @@ def _trainable(scaling: ScalingSection, dataset: Data, setup: TrialSetup, scratc
     if scaling.num_workers > 1:
         return _of_several_workers(scaling, dataset, setup, scratch)
     from trainables.wrappers.one_process import TuneTrial
+    from trainables.wrappers.places import Places
 
     return ray_tune.with_resources(
         ray_tune.with_parameters(TuneTrial, dataset=dataset, trial_setup=setup),
-        {"cpu": scaling.cpus_per_worker, "gpu": scaling.gpus},
+        Places({"CPU": scaling.cpus_per_worker, "GPU": scaling.gpus}),
     )
 
 
@@ -178,6 +181,7 @@ def _tuner(
 def _of_several_workers(
     scaling: ScalingSection, dataset: Data, setup: TrialSetup, scratch: Folder
 ) -> Any:
+    from trainables.wrappers.places import Places
     from trainables.wrappers.several_workers import TuneTrialOfWorkers, Workers
 
     workers = Workers(
@@ -191,5 +195,4 @@ def _of_several_workers(
     )
     # The workers reserve their own resources. The trial's process only waits for them, so it takes
     # no CPU. Tune refuses a trial that reserves nothing, hence these few bytes.
-    places = ray_tune.PlacementGroupFactory([{"memory": _WAITING_MEMORY}])
-    return ray_tune.with_resources(trial, places)
+    return ray_tune.with_resources(trial, Places({"memory": _WAITING_MEMORY}))

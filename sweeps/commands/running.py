@@ -27,12 +27,19 @@ from sweeps.commands.options import (
 )
 from sweeps.commands.printing import print_answer, print_job, print_notice, print_places
 from sweeps.errors import UserError
-from sweeps.messages.formatting import DEFAULT_STORAGE, counted, storage_option
+from sweeps.messages.formatting import (
+    DEFAULT_STORAGE,
+    counted,
+    number_ranges,
+    resume_command,
+    storage_option,
+)
 from sweeps.messages.redaction import redact
 
 if TYPE_CHECKING:
     from sweeps.planning.data_facts import Duration
     from sweeps.search.plan import Plan
+    from sweeps.service.controls import Changed
     from sweeps.sweep_file.schema import SweepFile
 
 
@@ -112,6 +119,45 @@ def resume(
         name, storage, overrides or (), address=address, debug=debug, on_answer=on_answer
     )
     print_places(result, name, storage)
+
+
+@app.command(rich_help_panel=RUN)
+def drop(
+    name: SweepName,
+    trials: Annotated[list[int], typer.Argument(help="Numbers of trials.")],
+    storage: Storage = DEFAULT_STORAGE,
+) -> None:
+    """End trials, or leave them out of the result; also while the sweep runs.
+
+    No resume starts them again; `calsweep retry` does.
+    """
+    from sweeps.service.controls import drop_trials
+
+    _print_changed("dropped", drop_trials(name, storage, trials), name, storage)
+
+
+@app.command(rich_help_panel=RUN)
+def retry(
+    name: SweepName,
+    trials: Annotated[list[int] | None, typer.Argument(help="Numbers of failed trials.")] = None,
+    storage: Storage = DEFAULT_STORAGE,
+    failed: Annotated[
+        bool, typer.Option("--failed", help="All failed trials that were not dropped.")
+    ] = False,
+) -> None:
+    """Let failed trials continue from their checkpoints, after a fix; also while the sweep runs."""
+    from sweeps.service.controls import retry_trials
+
+    if failed == bool(trials):
+        raise UserError("give the numbers of trials, or --failed for all failed ones")
+    done = retry_trials(name, storage, None if failed else trials)
+    _print_changed("to be retried", done, name, storage)
+
+
+def _print_changed(what: str, done: Changed, name: str, storage: str) -> None:
+    print(f"{what}: {counted(len(done.trials), 'trial')} of {name} ({number_ranges(done.trials)})")
+    if not done.running:
+        print(f"{redact(resume_command(name, storage))} continues the sweep")
 
 
 @app.command(rich_help_panel=RUN)

@@ -49,11 +49,15 @@ class Budget:
         self._running.pop(record.number, None)
         self._count(record)
 
-    def _count(self, record: TrialRecord) -> None:
+    def again(self, record: TrialRecord) -> None:
+        """A trial that had ended will continue, and is counted while it runs."""
+        self._count(record, -1)
+
+    def _count(self, record: TrialRecord, times: int = 1) -> None:
         seconds = record.seconds(clock.time())
-        self._seconds_of_ended += seconds
+        self._seconds_of_ended += times * seconds
         if record.role != "encoder":
-            self._epochs_of_ended += record.epochs
+            self._epochs_of_ended += times * record.epochs
             if record.state == "finished":
                 self._longest = max(self._longest, seconds)
 

@@ -50,6 +50,13 @@ class EncoderPlan:
     def _of(self, seed: int) -> int:
         return 0 if self._frozen else seed
 
+    def again(self, record: TrialRecord) -> None:
+        """A failed encoder is trained again, as the same trial."""
+        self._failures.pop(record.seed, None)
+        self._begun.add(record.seed)
+        if record.seed in self.untrained:
+            self.untrained.remove(record.seed)
+
     def ended(self, record: TrialRecord) -> None:
         if record.state == "finished":
             self._trained.add(record.seed)

@@ -45,7 +45,7 @@ class FinalistPlan:
         self._take_look = take_look
         own = [record for record in records if record.role == "finalist"]
         self._started = [(r.setting, r.seed) for r in own]
-        self._failed = {(r.setting, r.seed) for r in own if r.state == "failed"}
+        self._failed = {(r.setting, r.seed) for r in own if _is_run_again(r)}
         self._finals: list[Final] | None = None
         self._first: list[Final] = []  # the finals that are decided first
         self._counts = plan.counts
@@ -70,8 +70,12 @@ class FinalistPlan:
         self._started.append((record.setting, record.seed))
 
     def ended(self, record: TrialRecord) -> None:
-        if record.state == "failed":
+        if _is_run_again(record):
             self._failed.add((record.setting, record.seed))
+
+    def again(self, record: TrialRecord) -> None:
+        """A trial that had failed continues."""
+        self._failed.discard((record.setting, record.seed))
 
     def decide(self, searched: Sequence[TrialRecord]) -> bool:
         """Select the finalists from the trials of the search; returns whether this was new."""
@@ -176,3 +180,7 @@ class FinalistPlan:
         if most is None:
             return sys.maxsize
         return (most - sum(record.epochs for record in searched)) // self._plan.epochs
+
+
+def _is_run_again(record: TrialRecord) -> bool:
+    return record.state == "failed" and not record.dropped

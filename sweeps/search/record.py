@@ -28,6 +28,7 @@ class TrialRecord:
         history: One entry per epoch: metrics by name.
         runs: When its process ran: ``[began, ended]`` for each run, ``[began]`` for one that
             continues or was interrupted.
+        dropped: Whether a user dropped it; its state is ``failed``.
         code: Digests of the code that trained it, in order; see :mod:`sweeps.store.code`.
         sweep_id: Id of the sweep that wrote it; None before it is written.
     """
@@ -43,6 +44,7 @@ class TrialRecord:
     history: list[Entry] = field(default_factory=list)
     runs: list[list[float]] = field(default_factory=list)
     code: list[str] = field(default_factory=list, compare=False)
+    dropped: bool = False
     sweep_id: str | None = field(default=None, compare=False)
 
     @classmethod
@@ -74,6 +76,7 @@ class TrialRecord:
             (self.history, list),
             (self.runs, list),
             (self.code, list),
+            (self.dropped, bool),
             (self.sweep_id, str | None),
         )
         return (
@@ -105,6 +108,13 @@ class TrialRecord:
         self.runs.append([now])
         if code and code not in self.code[-1:]:
             self.code.append(code)
+
+    def again(self) -> None:
+        """Record that a trial that had ended continues."""
+        self.state, self.reason, self.ended, self.dropped = "running", None, None, False
+
+    def drop(self, by: str) -> None:
+        self.state, self.reason, self.dropped = "failed", f"dropped by {by}", True
 
     def pause(self, now: float) -> None:
         if self.runs and len(self.runs[-1]) == 1:

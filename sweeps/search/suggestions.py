@@ -77,6 +77,10 @@ class Suggestions:
         """Learn from a trial that has ended."""
         self._study.observe(record)
 
+    def again(self, record: TrialRecord) -> None:
+        """A trial that had ended continues, so its result is new."""
+        self._study.adopt(record.number, record.setting)
+
     def next(self, number: int, searched: Sequence[TrialRecord]) -> tuple[Role, Setting]:
         """The role and the setting of a new trial, after these trials of the search."""
         if self._first:

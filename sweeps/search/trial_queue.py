@@ -6,7 +6,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from sweeps.messages.redaction import redact
 from sweeps.search import clock
@@ -18,6 +18,7 @@ from sweeps.search.record import Entry, State, TrialRecord
 from sweeps.search.stopping import Pruner
 from sweeps.search.suggestions import Known, Suggestions
 from sweeps.search.untried import Untried
+from sweeps.sweep_file.sections.search import SearchSection
 from trainables.contract.report import Role, TrialConfig
 from trainables.contract.setting import Setting
 
@@ -27,6 +28,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("calsweep")
 _MAX_DEATHS = 3  # deaths of a trial's process within one epoch; one more fails the trial
 Listener = Callable[[TrialRecord], None]
+End = Literal["finished", "cut short", "failed", "in vain"]
+"""How a sweep ended: all trials have ended, or its hours were used up before that; ``failed``
+without a trial that did not fail, ``in vain`` without one that finished."""
 
 
 @dataclass(frozen=True)
@@ -63,9 +67,13 @@ class TrialQueue:
 
     Attributes:
         code: The digest of the code that trials start with now.
+        code_now: Finds it again, because it may have been mended before a trial is retried.
+        generation: How often it was found again; older processes may have imported older code.
     """
 
     code = ""
+    code_now: Callable[[], str] = staticmethod(str)
+    generation = 0
 
     def __init__(
         self,
@@ -89,6 +97,7 @@ class TrialQueue:
         self._unfinished = deque(r for r in self.records if r.state == "running")
         self._live: set[int] = set()
         self._deaths: Counter[int] = Counter()  # of trials' processes since their last epoch
+        self._failures = 0  # in a row, in this run of the sweep
         self._short_of_memory: set[int] = set()  # trials that exceeded their share of a GPU
         self._searched = [record for record in self.records if record.searched]
         self._finals = finals or FinalistPlan(
@@ -144,7 +153,7 @@ class TrialQueue:
 
     def next(self) -> TrialRecord | None:
         """Start or continue a trial; None if there is none now, see :attr:`exhausted`."""
-        if self.budget.used_up:
+        if self.budget.used_up or self.gave_up:
             return None
         if self._unfinished:
             record = self._unfinished.popleft()
@@ -192,16 +201,32 @@ class TrialQueue:
 
     @property
     def exhausted(self) -> bool:
-        """Whether no trial remains, or no budget to run it."""
-        return self.budget.used_up is not None or self._complete
+        """Whether no trial remains, or no budget to run it, or too many have failed in a row."""
+        return self.budget.used_up is not None or self.gave_up or self.complete
 
     @property
     def cut_short(self) -> bool:
         """Whether the hours are used up while trials remain."""
-        return self.budget.used_up is not None and not self._complete
+        return self.budget.used_up is not None and not self.complete
 
     @property
-    def _complete(self) -> bool:
+    def gave_up(self) -> bool:
+        """Whether ``search.max_failures`` trials in a row have failed."""
+        most = self.plan.search.max_failures
+        return most is not None and self._failures >= most
+
+    @property
+    def how_it_ended(self) -> End:
+        """How it ended, once :attr:`exhausted`."""
+        states = {record.state for record in self.records}
+        if states == {"failed"} or self.gave_up:
+            return "failed"
+        if not self.cut_short:
+            return "finished"
+        return "cut short" if "finished" in states else "in vain"
+
+    @property
+    def complete(self) -> bool:
         """Whether no trial is running (which might need a retry) and none will start."""
         if self._live or self._unfinished or self._encoders.untrained:
             return False
@@ -235,7 +260,11 @@ class TrialQueue:
         self._live.clear()
 
     def config(self, record: TrialRecord) -> TrialConfig:
-        return replace(record.config, unlimited=record.number in self._short_of_memory)
+        return replace(
+            record.config,
+            unlimited=record.number in self._short_of_memory,
+            generation=self.generation,
+        )
 
     def out_of_memory(self, number: int, reason: str, at_fault: bool) -> None:
         """A trial ran out of memory on a shared GPU: as :meth:`died`, retried without a limit.
@@ -267,12 +296,57 @@ class TrialQueue:
         epochs, metric = self._by_number[number].epochs, self.plan.sweep.scheduler.metric
         self.end(number, "stopped", f"{metric} too high after epoch {epochs}")
 
+    def drop(self, number: int, by: str) -> bool:
+        """Drop a trial for a user, whose process is ended by the caller; False if it may not be.
+
+        Without the baseline or its encoder, the other trials have no meaning.
+        """
+        record = self._by_number.get(number)
+        if record is None or not may_be_dropped(record):
+            return False
+        running = record.state == "running"
+        record.drop(by)
+        if running:
+            if record in self._unfinished:
+                self._unfinished.remove(record)
+            self.end(number, "failed", record.reason)
+        else:
+            self._save(record)
+            self._notify(record)
+            self.advance()
+        return True
+
+    def retry(self, number: int) -> bool:
+        """Let a trial that failed continue from its last checkpoint; False if it has not failed."""
+        record = self._by_number.get(number)
+        if record is None or record.state != "failed":
+            return False
+        self.budget.again(record)
+        if record.role == "encoder":
+            self._encoders.again(record)
+        elif record.role == "finalist":
+            self._finals.again(record)
+        else:
+            self._suggestions.again(record)
+        record.again()
+        self.code = self.code_now()
+        self.generation += 1
+        self._deaths.pop(number, None)
+        self._failures = 0
+        self._unfinished.append(record)
+        self._save(record)
+        self._notify(record)
+        return True
+
     def end(self, number: int, state: State, reason: str | None = None) -> None:
+        """Record that a running trial has ended."""
         record = self._by_number[number]
         record.state, record.ended = state, clock.time()
         record.pause(record.ended)
         record.reason = redact(reason) if reason else reason  # the reason is stored and shown
         self._live.discard(number)
+        if not record.dropped:
+            self._failures = self._failures + 1 if state == "failed" else 0
         self._save(record)
         self.budget.ends(record)
         if record.role == "encoder":
@@ -362,3 +436,20 @@ class TrialQueue:
             except Exception:
                 logger.exception("an observer of the sweep failed and is no longer called")
                 self._listeners.remove(listener)
+
+
+def may_be_dropped(record: TrialRecord) -> bool:
+    """Whether a user may drop a trial: not what others are compared with, or what failed."""
+    return record.role not in ("baseline", "encoder") and record.state != "failed"
+
+
+def overtime(record: TrialRecord, running: float, search: SearchSection) -> str | None:
+    """Why a trial must end that has been running for so many seconds; None if it need not."""
+    before = sum(run[1] - run[0] for run in record.runs if len(run) == 2)
+    most = search.max_minutes_per_trial
+    if most is None or before + running <= 60 * most:
+        return None
+    return (
+        f"it took longer than search.max_minutes_per_trial = {most:g}: epoch {record.epochs} was "
+        f"its last in {(before + running) / 60:.1f} minutes"
+    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
 from sweeps.evidence.learning import FirstEpochs
-from sweeps.messages.formatting import calsweep_command
+from sweeps.messages.formatting import calsweep_command, resume_command
 from sweeps.planning.rehearsal import Rehearsal
 from sweeps.results.explanation import failure_summary
 from sweeps.results.judgement import NOT_YET
@@ -21,15 +21,17 @@ from sweeps.results.result import Ending, SweepResult
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.suggestions import Known
-from sweeps.search.trial_queue import Past, TrialQueue
+from sweeps.search.trial_queue import End, Listener, Past, TrialQueue
 from sweeps.service.backend import RunningSweep, interrupted, load_records, train
 from sweeps.service.ending import end_of, ending_with, take_look
 from sweeps.service.mistakes import keep_mistakes
 from sweeps.service.pilot_run import run_pilot
 from sweeps.service.stored import StoredSweep, load_judgement
 from sweeps.store.blocks import BlockWriter
+from sweeps.store.code import Code, keep_code
 from sweeps.store.earlier_sweeps import read_recorded
 from sweeps.store.encoders import trained_encoders, usable_encoders
+from sweeps.store.identity import own_modules
 from sweeps.store.outcomes import complete
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.kept_address import tracking_uri_of
@@ -75,22 +77,13 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
     plan, sweep = running.plan, running.plan.sweep
     mirror, blocks, encoder, past = store.patiently(_read_store, running)
     writer = MlflowWriter(mirror, progress)
-    queue = TrialQueue(
-        plan,
-        store.save,
-        dataset.num_classes,
-        replace(past, pilot=pilot),
-        listeners=(
-            blocks.take,
-            writer.submit,
-            progress.tick,
-            Rehearsal(plan, dataset, progress, running.backend.nodes).take,
-            first_epochs.take,
-            *running.listeners,
-        ),
-        take_look=partial(take_look, plan, store),
+    listeners = (
+        writer.submit,
+        progress.tick,
+        Rehearsal(plan, dataset, progress, running.backend.nodes).take,
+        first_epochs.take,
     )
-    queue.code = running.code
+    queue = _queue_of(running, replace(past, pilot=pilot), listeners, blocks)
     for record in past.records:
         writer.submit(record)
     progress.follow(queue)
@@ -99,9 +92,11 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
         if not queue.exhausted:
             progress.stage("Starting the first trials")
             train(running, queue, encoder)
+        if queue.gave_up:
+            raise SweepFailedError(_gave_up(queue, store, log))
         _complete_shown(queue, store, blocks)
         ending = _stored_end(queue, store) if had_ended else end_of(queue, store, dataset, progress)
-        if not queue.cut_short:
+        if queue.complete:
             store.save_answer(ending.result.to_json())
             shown = shown_network(ending.ranking, ending.result.recommended)
             keep_mistakes(store, shown, dataset, ending.ranking.rule.scaling)
@@ -113,23 +108,63 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
         if stopped is None:
             raise
         raise stopped from None
-    failed = ending.status == "FAILED"
-    in_vain = queue.cut_short and not any(r.state == "finished" for r in queue.records)
-    if not (failed or in_vain):
+    end = queue.how_it_ended
+    if end in ("finished", "cut short"):
         progress.end()
         on_answer(ending.result)
-    unsynced = _write_the_rest(writer, None if queue.cut_short else ending, store)
-    if failed:
-        raise SweepFailedError(
-            f"every trial of {sweep.name!r} failed:\n{failure_summary(queue.records)}\n"
-            f"more is in the log, {log}"
-        )
-    if in_vain:
-        raise SweepFailedError(f"no trial has finished: {' '.join(ending.result.judgement.ends)}")
-    if sweep.tracking.register_model and not queue.cut_short and ending.ranking.chosen is not None:
+    unsynced = _write_the_rest(writer, ending if queue.complete else None, store)
+    if (fault := _fault_of(end, queue, ending, log)) is not None:
+        raise SweepFailedError(fault)
+    chosen = end == "finished" and ending.ranking.chosen is not None
+    if chosen and sweep.tracking.register_model:
         _register(running, ending.ranking, writer.fault)
     uri = tracking_uri_of(store, sweep.tracking.uri)
     return EndedSweep(queue.records, ending.result, unsynced, writer.fault, uri, mirror.leaderboard)
+
+
+def _queue_of(
+    running: RunningSweep, past: Past, listeners: tuple[Listener, ...], blocks: BlockWriter
+) -> TrialQueue:
+    plan, store = running.plan, running.store
+    queue = TrialQueue(
+        plan,
+        store.save,
+        running.data.num_classes,
+        past,
+        listeners=(blocks.take, *listeners, *running.listeners),
+        take_look=partial(take_look, plan, store),
+    )
+    queue.code = running.code
+    queue.code_now = lambda: store.patiently(
+        keep_code, store.folder, Code.now(own_modules(plan.sweep.named))
+    )
+    return queue
+
+
+def _fault_of(end: End, queue: TrialQueue, ending: Ending, log: Path) -> str | None:
+    match end:
+        case "failed":
+            return (
+                f"every trial of {queue.plan.name!r} failed:\n{failure_summary(queue.records)}\n"
+                f"more is in the log, {log}"
+            )
+        case "in vain":
+            return f"no trial has finished: {' '.join(ending.result.judgement.ends)}"
+        case "finished" | "cut short":
+            return None
+
+
+def _gave_up(queue: TrialQueue, store: SweepStore, log: Path) -> str:
+    failed = [r for r in queue.records if r.state == "failed" and not r.dropped]
+    failed.sort(key=lambda record: record.ended or 0.0)
+    most = queue.plan.search.max_failures or 0
+    retry = calsweep_command(f"retry {store.name} --failed", store.storage)
+    return (
+        f"the last {most} trials failed, so the sweep has ended early (search.max_failures):\n"
+        f"{failure_summary(failed[-most:])}\n"
+        f"Finished trials are kept. When the cause is mended, {retry} and then "
+        f"{resume_command(store.name, store.storage)} continue it; more is in the log, {log}"
+    )
 
 
 def _stored_end(queue: TrialQueue, store: SweepStore) -> Ending:

@@ -10,12 +10,15 @@ import time
 import traceback
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweeps.errors import SweepFailedError, first_line
 from sweeps.messages.reporter import Reporter
 from sweeps.planning.devices import Gpu
-from sweeps.search.trial_queue import TrialQueue
+from sweeps.search import clock
+from sweeps.search.trial_queue import TrialQueue, overtime
+from sweeps.store.requests import Inbox, fulfil
 from sweeps.store.sweep_store import SweepStore
 from trainables.contract.config import TrialSetup
 from trainables.contract.report import Failed, OutOfMemory, Progressed, Report, Waiting
@@ -73,28 +76,50 @@ class InProcess:
     ) -> None:
         import torch
 
+        from trainables.runtime.devices import release_memory
+        from trainables.trials.runs import make_run
+
         device = torch.device("cuda", 0) if queue.plan.sweep.scaling.gpus else torch.device("cpu")
+        watch = _Watch(queue, store, reporter, Inbox(store.folder))
         with _process_restored(device):
             while not queue.exhausted and (record := queue.next()) is not None:
-                _run_trial(queue, record, setup, data, device, store, reporter)
+                run = make_run(data, setup, queue.config(record), device)
+                _run_trial(watch, record, run)
+                release_memory(device)
 
 
-def _run_trial(
-    queue: TrialQueue,
-    record: TrialRecord,
-    setup: TrialSetup,
-    data: Data,
-    device: torch.device,
-    store: SweepStore,
-    reporter: Reporter,
-) -> None:
+@dataclass(frozen=True)
+class _Watch:
+    """What is looked at after each epoch."""
+
+    queue: TrialQueue
+    store: SweepStore
+    reporter: Reporter
+    inbox: Inbox
+
+    def look(self, record: TrialRecord) -> None:
+        """End the running trial if it has taken too long, and fulfil what users have asked for."""
+        self.store.check_held()
+        began = record.runs[-1][0]
+        limit = overtime(record, clock.time() - began, self.queue.plan.search)
+        if record.state == "running" and limit:
+            self.reporter.notice(f"trial {record.number} failed: {limit}")
+            self.queue.end(record.number, "failed", limit)
+        for request in self.inbox():
+            for number in request.trials:
+                fulfil(request, number, self.queue, self.reporter)
+
+
+def _run_trial(watch: _Watch, record: TrialRecord, trial: TrialRun) -> None:
     """Train a trial until it ends, or until no budget is left."""
-    from trainables.runtime.devices import DeviceFailedError, release_memory
-    from trainables.trials.runs import make_run
+    from trainables.runtime.devices import DeviceFailedError
 
-    with closing(make_run(data, setup, queue.config(record), device)) as run:
+    queue, reporter = watch.queue, watch.reporter
+    with closing(trial) as run:
         while record.state == "running" and not queue.exhausted:
-            store.check_held()
+            watch.look(record)
+            if record.state != "running":
+                break
             try:
                 report = _advanced(run)
             except DeviceFailedError as error:
@@ -105,7 +130,6 @@ def _run_trial(
             _take(report, queue, record.number, reporter)
             if isinstance(report, OutOfMemory):
                 break  # the queue has it again, or has failed it
-    release_memory(device)
 
 
 def _advanced(run: TrialRun) -> Report:

@@ -60,7 +60,8 @@ class BlockWriter:
         self._written = block_numbers(sweep)
         self._forget_others(record.number for record in records if record.state != "running")
         for record in records:
-            self.take(record)
+            if record.number not in self._written:
+                self._add(record)
 
     def _forget_others(self, numbers: Iterable[int]) -> None:
         gone = self._written.difference(numbers)
@@ -70,7 +71,18 @@ class BlockWriter:
 
     def take(self, record: TrialRecord) -> None:
         """Called when a record changes; copies a block when its hundred trials have ended."""
-        if record.state == "running" or record.number in self._written:
+        if record.number not in self._written:
+            self._add(record)
+        elif record.state != "running":
+            self.replace(record)
+        else:  # a trial that had failed runs again
+            first = record.number - record.number % SIZE
+            others = [r for r in _read(self._folder, _name(first)) if r.number != record.number]
+            self._forget_others(self._written - {record.number})
+            self._ended[first] = {other.number: other for other in others}
+
+    def _add(self, record: TrialRecord) -> None:
+        if record.state == "running":
             return
         first = record.number - record.number % SIZE
         block = self._ended[first]

@@ -16,6 +16,8 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import Any, Final, Literal
 
+from sweeps.messages.reporter import Reporter
+from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.journal import note
 from trainables.files.storage import Folder
 
@@ -45,6 +47,10 @@ def ask(folder: Folder, request: Request) -> str:
 def is_open(folder: Folder, name: str) -> bool:
     """Whether a request has not been taken."""
     return (folder / _FOLDER).exists(name)
+
+
+def withdraw(folder: Folder, name: str) -> None:
+    (folder / _FOLDER).delete(name)
 
 
 def take(folder: Folder, *kinds: Kind) -> list[Request]:
@@ -81,3 +87,30 @@ def stopped_on_request(folder: Folder, stop: Callable[[], object]) -> Iterator[N
         yield
     finally:
         over.set()
+
+
+class Inbox:
+    """The requests about trials, looked for now and then by the process that runs the sweep."""
+
+    def __init__(self, folder: Folder, clock: Callable[[], float] = time.monotonic) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._due = clock()
+
+    def __call__(self) -> list[Request]:
+        """What is new."""
+        if self._clock() < self._due:
+            return []
+        self._due = self._clock() + _SECONDS_BETWEEN_LOOKS[not self._folder.is_local]
+        with suppress(OSError):  # the storage is away
+            return take(self._folder, "drop", "retry")
+        return []
+
+
+def fulfil(request: Request, number: int, queue: TrialQueue, reporter: Reporter) -> bool:
+    """Drop or retry a trial of a queue as asked, and report it; False if that is not possible."""
+    retry = request.kind == "retry"
+    done = queue.retry(number) if retry else queue.drop(number, request.by)
+    if done:
+        reporter.notice(f"trial {number}: {request.kind}, asked for by {request.by}")
+    return done

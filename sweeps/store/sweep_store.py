@@ -243,6 +243,10 @@ class SweepStore:
         data = json.dumps(finite(answer), indent=1).encode()
         self.patiently(self.folder.write, "answer.json", data)
 
+    def forget_answer(self) -> None:
+        """Delete the result, because the trials that it is about are changed."""
+        self.folder.delete("answer.json")
+
     def load_answer(self) -> dict[str, Any] | None:
         """The result of the sweep without undefined values; None until it has ended."""
 

@@ -15,7 +15,7 @@ from ruamel.yaml import YAML
 from sweeps.errors import UserError
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.sweep_file.sections.fields import NAME_ALLOWED
-from sweeps.sweep_file.sections.search import BUDGETS, SelectionSection
+from sweeps.sweep_file.sections.search import CHANGEABLE, SelectionSection
 from sweeps.sweep_file.upgrading import KEYS, upgraded
 from sweeps.sweep_file.yaml_text import LONGEST_SHOWN, Location, YamlTextError, read_yaml, shortened
 from trainables.contract.setting import BASELINE_LOSS
@@ -130,12 +130,12 @@ def with_other_budgets(sweep: SweepFile, overrides: Sequence[str] | Mapping[str,
     if not overrides:
         return sweep
     changed = override_sweep(sweep.model_dump(mode="json"), overrides)
-    budgets = {key: getattr(changed.search, key) for key in BUDGETS}
+    budgets = {key: getattr(changed.search, key) for key in CHANGEABLE}
     search = sweep.search.model_copy(update=budgets)
     if changed != sweep.model_copy(update={"search": search}):
         raise UserError(
             f"of sweep {sweep.name!r}, which was started, only budgets can be changed; allowed: "
-            + ", ".join(f"search.{key}" for key in BUDGETS)
+            + ", ".join(f"search.{key}" for key in CHANGEABLE)
         )
     return changed
 
@@ -152,7 +152,7 @@ def budgets_asked(asked: SweepFile, begun: SweepFile, given: SweepFile) -> dict[
         UserError: Another key differs.
     """
     found = _changed(asked, begun, given)
-    budgets = {key: found.pop(key) for key in map("search.{}".format, BUDGETS) if key in found}
+    budgets = {key: found.pop(key) for key in map("search.{}".format, CHANGEABLE) if key in found}
     if found:
         raise UserError(
             f"name = {begun.name!r}: a sweep of this name exists, and was started with another "
@@ -189,11 +189,11 @@ def check_budgets(overrides: Sequence[str]) -> None:
     """
     for override in overrides:
         key, _, value = override.partition("=")
-        if key not in [f"search.{name}" for name in BUDGETS] or not _NUMBER.fullmatch(value):
+        if key not in [f"search.{name}" for name in CHANGEABLE] or not _NUMBER.fullmatch(value):
             raise UserError(
                 f"--set {shortened(key)}=... is not allowed: of a sweep that was started, only "
                 "budgets can be changed; allowed: "
-                + ", ".join(f"search.{name}=NUMBER" for name in BUDGETS)
+                + ", ".join(f"search.{name}=NUMBER" for name in CHANGEABLE)
             )
 
 

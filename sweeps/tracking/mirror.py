@@ -160,9 +160,9 @@ class Mirror:
 
     def _is_shown(self, record: TrialRecord) -> bool:
         run = self._runs.get(record.number)
-        return run is not None and (
-            run.filed or (run.epochs, run.state) == (len(record.history), record.state)
-        )
+        if run is None or run.state != record.state:  # also a trial that a user dropped or retried
+            return False
+        return run.filed or run.epochs == len(record.history)
 
     def tell_progress(self) -> None:
         own, ranking = self.connect(), Ranking(self._ended.values(), self._plan.rule)
@@ -298,6 +298,7 @@ class Mirror:
             name=run.info.run_name or "",
             params=set(run.data.params),
             found=True,
+            state=run.data.tags.get("state"),
             filed=run.info.status in ("FINISHED", "FAILED"),
             killed=run.info.status == KILLED,
             deleted=deleted(run),
@@ -311,9 +312,9 @@ class Mirror:
         run = self._run_of(record, parent)
         if run.found:
             run.times, run.found = self._epoch_times(run.id), False
-        if run.killed:
+        if run.killed or run.filed:
             self._client.update_run(run.id, status="RUNNING")
-            run.killed = False
+            run.killed = run.filed = False
         parameters = missing(run_parameters(self._plan, record), run.params)
         # The record may change during the write.
         history, state = list(record.history), record.state

@@ -20,7 +20,7 @@ class TrialConfig:
 
     ``number`` is its position in the sweep, from 0, which names its folder; the role ``encoder`` is
     the first of two stages. An ``unlimited`` trial may exceed its share of a shared GPU's memory,
-    because the share was too small before.
+    because the share was too small before. Processes of another ``generation`` do not train it.
     """
 
     number: int
@@ -28,6 +28,7 @@ class TrialConfig:
     setting: Setting
     seed: int
     unlimited: bool = False
+    generation: int = 0
 
     def to_tune(self) -> dict[str, Any]:
         """The configuration of the trial in Tune."""

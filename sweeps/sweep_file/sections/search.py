@@ -39,6 +39,9 @@ _LARGEST_SEED = 2**31 - 1  # still has 32 bits after adding the number of a fres
 BUDGETS: Final = ("trials", "max_epochs", "max_hours", "max_gpu_hours")
 """The keys of ``search`` that end it."""
 
+CHANGEABLE: Final = (*BUDGETS, "max_minutes_per_trial", "max_failures")
+"""The keys of ``search`` that may be changed when a sweep is resumed."""
+
 
 Names = Annotated[
     tuple[Name, ...],
@@ -145,6 +148,10 @@ class SearchSection(Section, frozen=True):
         max_epochs: Epochs of all trials together, including finalists and excluding encoders.
         max_hours: Hours after which nothing continues, including time spent before a resume.
         max_gpu_hours: The same in GPU hours: half an hour on half a GPU is a quarter.
+        max_minutes_per_trial: Minutes after which a trial fails and its process is ended, if it is
+            not done; with ``--debug`` after the epoch. Time before a resume counts.
+        max_failures: The sweep ends when this many trials in a row have failed, because a broken
+            node or a bug fails all of them; null never ends it.
         warm_start: Earlier sweeps in the same storage, best on the same data and model, whose
             trials the sampler learns from. Their trials do not count as this sweep's.
     """
@@ -159,6 +166,8 @@ class SearchSection(Section, frozen=True):
     max_epochs: Annotated[int, Field(gt=0, le=1_000_000_000)] | None = None
     max_hours: Positive | None = None
     max_gpu_hours: Positive | None = None
+    max_minutes_per_trial: Positive | None = None
+    max_failures: Count | None = 10
     warm_start: Names = ()
 
     @property

@@ -28,7 +28,7 @@ class Scene:
         record = self.queue.next()
         assert record is not None
         self.trial: Any = SimpleNamespace(
-            config={"number": record.number}, last_result={}, error_file=None
+            config={"number": record.number}, trial_id="a", last_result={}, error_file=None
         )
 
     def wait(self, seconds: float) -> list[str]:
@@ -109,3 +109,48 @@ def test_a_busy_machine_is_reported_once(tmp_path: Path, each: float) -> None:
         assert said[0] == f"This machine is busy ({busy}): trials may take longer"
         assert said[1].endswith(f"imports PyTorch; this machine is busy ({busy})")
         assert len(said) == 2
+
+
+def seconds(scene: Scene, epoch: int, each: float) -> None:
+    entry = {"epoch": epoch, "timestamp": 1.0, "val_nll": 1.0, "val_error": 0.5}
+    result = to_tune(Progressed(({**entry, "training_seconds": each},), done=False))
+    scene.callback.on_trial_result(0, [], scene.trial, result)
+
+
+@pytest.mark.parametrize(("each", "minutes"), [(0.5, 30), (120.0, 60)])
+def test_a_trial_that_hangs_fails(tmp_path: Path, each: float, minutes: float) -> None:
+    scene = Scene(tmp_path)
+    scene.start()
+    scene.wait(60 * 60)
+    assert scene.queue.live == 1  # how long an epoch takes is not known
+    seconds(scene, 1, each)
+    scene.wait(60 * minutes - 10)
+    assert scene.queue.live == 1
+    scene.wait(20)
+    (record,) = scene.queue.records
+    assert (record.state, record.epochs) == ("failed", 1)
+    assert record.reason is not None
+    assert f"it hung: no epoch for {minutes:.0f} minutes after epoch 1" in record.reason
+
+
+def test_time_in_which_the_driver_was_suspended_is_no_silence(tmp_path: Path) -> None:
+    scene = Scene(tmp_path)
+    scene.start()
+    seconds(scene, 1, 0.5)
+    scene.now += 7200.0
+    scene.wait(60)
+    assert scene.queue.live == 1
+
+
+def test_a_trial_that_takes_too_long_fails_once_it_has_a_process(tmp_path: Path) -> None:
+    scene = Scene(tmp_path, search={"max_minutes_per_trial": 5})
+    scene.wait(900)
+    assert scene.queue.live == 1  # it waits for room
+    scene.start()
+    scene.wait(295)
+    assert scene.queue.live == 1
+    scene.wait(15)
+    (record,) = scene.queue.records
+    assert record.reason is not None and "longer than search.max_minutes_per_trial = 5" in (
+        record.reason
+    )
