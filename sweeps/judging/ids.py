@@ -41,7 +41,10 @@ class Rows:
             or values.dtype.kind not in "iuUSb"
         ):
             return None
-        return np.array([canonical(each) for each in texts(values).tolist()])
+        if values.dtype.kind in "iu":
+            return texts(values)
+        words, inverse = np.unique(texts(values), return_inverse=True)
+        return np.array([canonical(each) for each in words.tolist()])[inverse]
 
 
 def rows_by_id(
@@ -80,8 +83,15 @@ def rows_by_id(
 
 
 def _in_common(ours: Table, theirs: Table) -> list[str]:
-    """Columns of both files, ids by their name first, and numbers of rows last."""
-    both = [each for each in ours.names if each in theirs.names]
+    """Columns of both files, ids by their name first, and numbers of rows last.
+
+    Other numbers, such as a rank, are no ids.
+    """
+    both = [
+        each
+        for each in ours.names
+        if each in theirs.names and (names.is_id(each) or is_index(each) or ours.words(each))
+    ]
     return sorted(both, key=lambda name: (is_index(name), not names.is_id(name)))
 
 

@@ -50,15 +50,12 @@ ABSTAINED = (
 """Predictions that are no class, if no label is called so."""
 
 IDS = (
-    *("id", "ids", "uid", "uuid", "guid", "key", "idx", "index", "item", "item_id", "row_id"),
-    *("sample", "sample_id", "example_id", "instance_id", "observation_id", "record_id"),
-    *("image", "image_id", "img", "img_id", "image_name", "image_path", "img_path"),
-    *("file", "file_name", "filename", "file_path", "filepath", "path", "video", "video_id"),
-    *("case", "case_id", "patient", "patient_id", "subject", "subject_id", "study_id", "slide_id"),
-    *("customer", "customer_id", "user_id", "passenger_id", "doc_id", "document_id", "text_id"),
-    *("question_id", "track_id", "scene_id", "sequence_id", "SMILES"),
+    *("id", "ids", "uid", "uuid", "guid", "key", "idx", "index", "item", "row_index"),
+    *("sample", "image", "img", "image_name", "image_path", "img_path", "video", "case"),
+    *("file", "file_name", "filename", "file_path", "filepath", "path", "patient", "subject"),
+    *("customer", "SMILES"),
 )
-"""Names of what tells samples apart, or what several samples are of."""
+"""Names of what tells samples apart, or what several samples are of, beside ``…_id``."""
 
 _NO_SAMPLES = (
     *("model", "run", "seed", "fold", "split", "epoch", "batch", "experiment", "trial", "class"),

@@ -40,8 +40,7 @@ def all_classes(source: Source, asked: Asked, kinds: Sequence[str]) -> Iterator[
         found = [*_matrices(table, kinds), *_families(source, kinds)]
     for each in found:
         if source.labels.origin not in each.columns:
-            certain = bool(asked.scores) or table.names == (ARRAY,)
-            yield AllClasses(source, each, asked.logits, certain)
+            yield AllClasses(source, each, asked.logits, certain=bool(asked.scores))
 
 
 def without_header(table: Table) -> list[Array]:

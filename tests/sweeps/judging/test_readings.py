@@ -306,6 +306,27 @@ def test_models_are_compared_on_the_same_ids(tmp_path: Path) -> None:
         calsweep.judge({"a": probs, "b": probs.iloc[::-1]}, LABELS)
 
 
+def test_numbers_without_the_name_of_an_id_match_nothing(tmp_path: Path) -> None:
+    for name, scores in (("a.csv", PROBS), ("b.csv", PROBS[::-1])):
+        frame = pd.DataFrame({f"prob_{k}": scores[:, k] for k in range(3)})
+        frame = frame.assign(rank=scores[:, 0].argsort().argsort(), label=LABELS)
+        frame.to_csv(tmp_path / name, index=False)
+    _, second = read_predictions([str(tmp_path / "a.csv"), str(tmp_path / "b.csv")])
+    torch.testing.assert_close(second.probs, torch.from_numpy(PROBS[::-1].copy()))
+
+
+def test_several_predictions_of_a_sample_have_its_label(tmp_path: Path) -> None:
+    three = pd.concat([scored(ROWS) for _ in range(3)]).sample(frac=1, random_state=2)
+    three.to_csv(tmp_path / "pred.csv", index=False)
+    pd.DataFrame({"id": ROWS, "label": LABELS}).to_csv(tmp_path / "truth.csv", index=False)
+    asked = Asked(labels=str(tmp_path / "truth.csv"))
+    [model] = read_predictions([str(tmp_path / "pred.csv")], asked)
+    assert float((model.probs.argmax(1) != model.labels).double().mean()) == pytest.approx(
+        error(PROBS, LABELS)
+    )
+    assert model.clusters is not None
+
+
 def test_rows_of_the_same_id_are_clusters(tmp_path: Path) -> None:
     five = pd.concat([scored(ROWS).assign(label=LABELS, seed=each) for each in range(5)])
     model = read(tmp_path, five)
