@@ -37,6 +37,27 @@ class Judgement:
         scaling = self._found.models[0].scaling
         return None if scaling is None else scaling.recommended
 
+    def scaling(self, probs: Any, *, logits: bool = False) -> Any:
+        """Probabilities (N, K) after the first model's recommended scaling, as a NumPy array.
+
+        `probs` are as in :func:`judge`, with the same classes. ``UserError`` if labels were soft.
+        """
+        from sweeps.judging.applied import NamedScaling
+
+        first = self._models[0]
+        named = NamedScaling.recommended(first)
+        labels = np.resize(np.arange(len(first.classes)), len(probs))
+        columns = frame_classes(probs)
+        given = check_predicted(
+            "predictions",
+            probs,
+            labels if not columns else np.resize(np.array(columns), len(probs)),
+            logits=logits,
+            classes=columns or first.classes,
+            named=bool(columns),
+        )
+        return named.probabilities(given).numpy()
+
     def html(self) -> str:
         """The page that ``calsweep judge --format html`` writes; needs ``calsweep[sweeps]``."""
         from calsweep.extras import require_sweeps

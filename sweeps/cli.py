@@ -13,7 +13,7 @@ from contextlib import suppress
 import typer
 
 from sweeps.cluster.ray_internals import is_driver_of_a_job
-from sweeps.commands import available, cluster, inspecting, running, using  # noqa: F401
+from sweeps.commands import available, cluster, inspecting, judging, running, using  # noqa: F401
 from sweeps.commands.app import app
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError
 from sweeps.messages.events import Event, emit

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 RUN, INSPECT, SELECT = "Run a sweep", "Inspect sweeps", "Select a setting"
+JUDGE = "Judge predictions that exist"
 USE, AVAILABLE, CLUSTER = "Use the result", "List what is available", "Jobs on a Ray cluster"
 
 
@@ -16,7 +17,7 @@ class _GroupedHelp(typer.core.TyperGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         groups: dict[str, list[tuple[str, str]]] = {
-            heading: [] for heading in (RUN, INSPECT, SELECT, USE, CLUSTER, AVAILABLE)
+            heading: [] for heading in (JUDGE, RUN, INSPECT, SELECT, USE, CLUSTER, AVAILABLE)
         }
         for name, command in self.commands.items():
             if not command.hidden:

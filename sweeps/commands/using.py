@@ -1,4 +1,4 @@
-"""Commands that use a result, or judge predictions."""
+"""Commands that use a result."""
 
 from __future__ import annotations
 
@@ -11,126 +11,10 @@ import typer
 from sweeps.commands.app import USE, app
 from sweeps.commands.options import Storage, SweepName
 from sweeps.errors import UserError
-from sweeps.messages.formatting import DEFAULT_STORAGE, counted, finite
-from sweeps.messages.redaction import redact
+from sweeps.messages.formatting import DEFAULT_STORAGE, counted
 
 if TYPE_CHECKING:
-    from sweeps.judging.facts import Findings
-
-JUDGEMENT = "judgement.html"
-
-
-@app.command(rich_help_panel=USE)
-def judge(
-    files: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="FILE...",
-            help="npz, npy, CSV or Parquet with predictions and labels; several are compared.",
-        ),
-    ],
-    logits: Annotated[
-        bool, typer.Option("--logits", help="The values are logits, not probabilities.")
-    ] = False,
-    labels: Annotated[
-        str | None, typer.Option(help="A file of labels, for files without labels.")
-    ] = None,
-    label: Annotated[str | None, typer.Option(help="Key or column of the labels.")] = None,
-    scores: Annotated[
-        str | None,
-        typer.Option(metavar="NAME,NAME,…", help="Key or columns of the scores of the classes."),
-    ] = None,
-    predicted: Annotated[
-        str | None, typer.Option(help="Key or column of the predicted class.")
-    ] = None,
-    confidence: Annotated[
-        str | None, typer.Option(help="Key or column of the predicted class's probability.")
-    ] = None,
-    ignore_label: Annotated[
-        str | None, typer.Option(help="Leave out samples with this label, such as -100.")
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option(help="Key or column of groups, which are judged separately.")
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option(
-            help="Key or column of customers, patients … with several rows each: intervals take "
-            "them as the unit."
-        ),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(help='Key or column that names the model; default model, "" for none.'),
-    ] = None,
-    id_column: Annotated[
-        str | None,
-        typer.Option(
-            "--id",
-            help='Column by which rows of several files are matched; "" for rows in order.',
-        ),
-    ] = None,
-    event: Annotated[
-        str | None,
-        typer.Option(help="The class, of two, that is the event; default the less frequent one."),
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option(help="The file; default judgement.html for html, else printed.")
-    ] = None,
-    form: Annotated[
-        Literal["table", "json", "html"], typer.Option("--format", help="How to print it.")
-    ] = "table",
-) -> None:
-    """Judge the calibration of predictions that already exist."""
-    from sweeps.judging.judgement import judge as judge_models
-    from sweeps.judging.reading import read_predictions
-    from sweeps.judging.tables import Asked
-
-    asked = Asked(
-        logits=logits,
-        labels=labels,
-        label=label,
-        scores=tuple(scores.split(",")) if scores else (),
-        predicted=predicted,
-        confidence=confidence,
-        group=group,
-        cluster=cluster,
-        model=model,
-        ignore_label=ignore_label,
-        id=id_column,
-    )
-    models = read_predictions(files, asked)
-    found = judge_models(models, event)
-    if form == "html":
-        from sweeps.pages.judgement import render_judgement
-
-        text, output = render_judgement(found, models), output or JUDGEMENT
-    else:
-        text = _judgement_text(found, form == "json")
-    if output is None:
-        print(text, end="")
-    else:
-        from sweeps.service.reading import write_text
-
-        print(f"written: {write_text(text, output)}")
-
-
-def _judgement_text(found: Findings, as_json: bool) -> str:
-    import io
-    import json
-    import shutil
-
-    from sweeps.judging.facts import plain
-
-    if as_json:
-        return json.dumps(finite(plain(found)), indent=1) + "\n"
-    from sweeps.terminal.console import plain_console
-    from sweeps.terminal.judgement import print_judgement
-
-    text = io.StringIO()
-    width = max(100, shutil.get_terminal_size().columns)
-    print_judgement(found, plain_console(width=width, file=text))
-    return redact(text.getvalue())
+    pass
 
 
 @app.command(rich_help_panel=USE)

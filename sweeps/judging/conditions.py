@@ -1,0 +1,56 @@
+"""Conditions such as ``ece > .05``, which fail a judgement if they hold beyond chance."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+from sweeps.errors import UserError
+from sweeps.judging.facts import Judged
+from trainables.metrics import METRICS
+from trainables.plugins.arguments import did_you_mean
+
+_FORM = re.compile(r"\s*(\w+)\s*([<>])\s*([-+.\deE]+)\s*")
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A metric above or below a bound."""
+
+    metric: str
+    above: bool
+    bound: float
+
+    @classmethod
+    def parse(cls, text: str) -> Condition:
+        """Parse ``ece > .05``; UserError if it has another form or no such metric."""
+        match = _FORM.fullmatch(text)
+        try:
+            bound = float(match[3]) if match else math.nan
+        except ValueError:
+            bound = math.nan
+        if match is None or math.isnan(bound):
+            raise UserError(
+                f"--fail-if {text!r}: write a metric, < or >, and a number: 'ece > .05'"
+            )
+        if match[1] not in METRICS:
+            raise UserError(
+                f"--fail-if {text!r}: there is no metric {match[1]!r}"
+                f"{did_you_mean(match[1], METRICS)}"
+            )
+        return cls(match[1], match[2] == ">", bound)
+
+    def __str__(self) -> str:
+        return f"{self.metric} {'>' if self.above else '<'} {self.bound:g}"
+
+    def holds(self, model: Judged) -> bool:
+        """Whether it holds beyond chance: the whole interval is on that side of the bound.
+
+        Raises:
+            UserError: The metric, or its interval, is not known for this model.
+        """
+        found = model.metrics.get(self.metric)
+        if found is None or math.isnan(found.low):
+            raise UserError(f"{model.name}: {self.metric} has no interval, so `{self}` is unknown")
+        return found.low > self.bound if self.above else found.high < self.bound

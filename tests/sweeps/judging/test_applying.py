@@ -1,0 +1,114 @@
+"""What is recommended is applied; thresholds hold; conditions end with exit code 3."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit
+from typer.testing import CliRunner
+
+import calsweep
+from sweeps.cli import app
+from sweeps.errors import UserError
+from sweeps.judging.decisions import Decisions
+from sweeps.judging.thresholds import accepted_share, cost_threshold
+
+DRAW = np.random.default_rng(0)
+SCORES = DRAW.normal(-2, 1.5, 3000)
+EVENT = DRAW.random(3000) < expit(SCORES)
+TOO_SURE = expit(2.2 * SCORES)
+
+
+def run(*arguments: str) -> Any:
+    return CliRunner().invoke(app, ["judge", *arguments])
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("applied") / "a.npz"
+    probs = np.stack([1 - TOO_SURE, TOO_SURE], axis=1)
+    labels = np.array(["no", "yes"])[EVENT.astype(int)]
+    np.savez(path, probs=probs, labels=labels, classes=np.array(["no", "yes"]))
+    return path
+
+
+def test_a_recommended_scaling_is_written_saved_and_applied_to_a_new_file(file: Path) -> None:
+    scaled, scaling = file.parent / "scaled.npz", file.parent / "scaling.json"
+    given = run(str(file), "--write-scaled", str(scaled), "--save-scaling", str(scaling))
+    assert given.exit_code == 0
+    assert json.loads(scaling.read_text())["classes"] == ["no", "yes"]
+    probs = np.load(scaled)["probs"]
+    assert probs[:, 1].mean() == pytest.approx(EVENT.mean(), abs=0.01)
+    judged = calsweep.judge(probs, EVENT.astype(int))
+    assert judged.recommended == "none"
+    # The same on a file without labels, whose columns have another order.
+    new = file.parent / "new.csv"
+    rows = "\n".join(f"{p!r},{1 - p!r}" for p in TOO_SURE[:50].tolist())
+    new.write_text(f"prob_yes,prob_no\n{rows}\n")
+    out = file.parent / "out.csv"
+    done = CliRunner().invoke(
+        app, ["scale", str(new), "--with", str(scaling), "--output", str(out)]
+    )
+    assert done.exit_code == 0, done.output
+    lines = out.read_text().splitlines()
+    assert lines[0] == "p(yes),p(no)"
+    assert [float(line.split(",")[0]) for line in lines[1:]] == pytest.approx(probs[:50, 1])
+    model = calsweep.judge(np.stack([1 - TOO_SURE, TOO_SURE], axis=1), EVENT.astype(int))
+    again = model.scaling(np.stack([1 - TOO_SURE, TOO_SURE], axis=1))
+    assert again == pytest.approx(probs)
+
+
+def test_a_condition_that_holds_beyond_chance_ends_with_code_3(file: Path) -> None:
+    assert run(str(file), "--fail-if", "event_ece > .01").exit_code == 3
+    assert run(str(file), "--fail-if", "event_ece > .2").exit_code == 0
+    assert run(str(file), "--fail-if", "auroc < .95").exit_code == 3
+    for wrong in ("ece", "ece > x", "eec > .1", "mce > .1"):
+        with pytest.raises(UserError, match=r"--fail-if|has no interval"):
+            run_strictly(str(file), "--fail-if", wrong)
+
+
+def run_strictly(*arguments: str) -> None:
+    found = run(*arguments)
+    if found.exception is not None and not isinstance(found.exception, SystemExit):
+        raise found.exception
+
+
+def test_the_threshold_of_costs_is_the_cheapest() -> None:
+    probs, event = torch.from_numpy(expit(SCORES)), torch.from_numpy(EVENT)
+    found = cost_threshold("yes", probs, event, (1.0, 20.0), None)
+    assert found.threshold == pytest.approx(1 / 21)
+    assert found.saved.low > 0
+    assert found.cost.value == pytest.approx(found.usual.value - found.saved.value)
+    for other in (0.02, 0.2):
+        alarm = expit(SCORES) >= other
+        assert (alarm & ~EVENT).mean() + 20 * (~alarm & EVENT).mean() > found.cost.value
+    assert "Decide yes from P(yes) = 0.04762" in found.line
+
+
+def test_the_error_of_accepted_samples_stays_below_the_limit_in_95_percent() -> None:
+    draw = torch.Generator().manual_seed(0)
+    broken = covered = 0
+    for _ in range(200):
+        confidence = 0.7 + 0.3 * torch.rand(600, generator=draw, dtype=torch.float64)
+        correct = torch.rand(600, generator=draw, dtype=torch.float64) < confidence
+        found = accepted_share(confidence, correct, 0.1)
+        if found.threshold is not None:
+            covered += 1
+            broken += 1 - (found.threshold + 1) / 2 > 0.1  # the true error above the threshold
+    assert covered > 100
+    assert broken <= 0.05 * 200
+    assert accepted_share(confidence[:20], correct[:20], 0.01).threshold is None
+
+
+def test_wrong_questions_are_refused(file: Path) -> None:
+    for costs, error in (("fp=1", None), ("fp=0,fn=1", None), (None, 1.5)):
+        with pytest.raises(UserError, match=r"--costs|--accept-error"):
+            Decisions.parse(costs, error)
+    printed = run(str(file), "--costs", "fp=1,fn=20", "--accept-error", ".05").output
+    assert "Decide yes from P(yes) = 0.04762" in printed
+    assert "Accept predictions with a confidence of at least" in printed
