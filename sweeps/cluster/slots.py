@@ -10,7 +10,7 @@ from typing import Any
 import ray
 from ray.util import placement_group, placement_group_table, remove_placement_group
 
-from sweeps.cluster import ANNOUNCEMENT
+from sweeps.cluster import Announcement
 from sweeps.cluster.ray_internals import job_of_placement_group
 
 _WAITING = ("PENDING", "RESCHEDULING")
@@ -58,7 +58,7 @@ class Slots:
 
 
 @contextmanager
-def announced(sweep: str) -> Iterator[None]:
+def announced(sweep: Announcement) -> Iterator[None]:
     """Context: announces to other drivers on the cluster that this one runs a sweep.
 
     The announcement is the name of a placement group that reserves nothing a trial needs. Ray
@@ -66,7 +66,7 @@ def announced(sweep: str) -> Iterator[None]:
     """
     here = ray.get_runtime_context().get_node_id()  # on another node it would keep it busy
     (node,) = (node["NodeManagerAddress"] for node in ray.nodes() if node["NodeID"] == here)
-    group = placement_group([{f"node:{node}": 0.001}], name=f"{ANNOUNCEMENT}{sweep}")
+    group = placement_group([{f"node:{node}": 0.001}], name=str(sweep))
     try:
         yield
     finally:
@@ -78,8 +78,8 @@ def fair_share(room: int) -> int:
     """The number of trials that this sweep may run, of those for which the whole cluster has room.
 
     These are all, unless trials of another sweep wait. Then every announced sweep may run the same
-    number, at least one. Running trials are not interrupted; their processes are released when they
-    end.
+    number, at least one. While trials of a sweep with a higher priority wait, none begins. Running
+    trials are not interrupted; their processes are released when they end.
     """
     return share_of(room, ray.get_runtime_context().get_job_id(), placement_group_table().values())
 
@@ -88,8 +88,13 @@ def share_of(room: int, own: str, groups: Iterable[Mapping[str, Any]]) -> int:
     """The share of the job ``own``, by Ray's table of placement groups."""
     job_of = job_of_placement_group
     groups = [group for group in groups if group["state"] != "REMOVED"]
-    sweeps = {job_of(group) for group in groups if group["name"].startswith(ANNOUNCEMENT)}
+    named = ((job_of(group), Announcement.read(group["name"])) for group in groups)
+    priorities = {job: found.priority for job, found in named if found is not None}
     waiting = {job_of(group) for group in groups if group["state"] in _WAITING}
-    if own not in sweeps or not waiting & sweeps - {own}:
+    others = [priorities[job] for job in waiting & priorities.keys() - {own}]
+    if own not in priorities or not others or max(others) < priorities[own]:
         return room
-    return max(1, room // len(sweeps))
+    if max(others) > priorities[own]:
+        return 0
+    equal = sum(priority == priorities[own] for priority in priorities.values())
+    return max(1, room // equal)

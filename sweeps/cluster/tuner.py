@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import ray
 from ray import tune as ray_tune
 
+from sweeps.cluster import Announcement
 from sweeps.cluster.connection import LostNodes, concurrent_trials
 from sweeps.cluster.ray_internals import killed_for_memory, processes_kept
 from sweeps.cluster.slots import Slots, announced, fair_share
@@ -51,7 +52,8 @@ def tune(
     """
     logged = _log_if_not_forked()
     try:
-        with announced(store.name):
+        priority = queue.plan.sweep.scaling.priority
+        with announced(Announcement(store.name, priority)):
             _tune(queue, setup, dataset, store, reporter)
     finally:
         if not logged:  # its imports take seconds

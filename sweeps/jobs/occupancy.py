@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from sweeps.cluster import ANNOUNCEMENT
+from sweeps.cluster import Announcement
 from sweeps.jobs.client import ask
 from sweeps.jobs.jobs import ENDED, JOBS, is_ours
 
@@ -42,9 +42,9 @@ def sweeps_on(address: str | None) -> list[SweepOnCluster]:
     jobs = [job for job in ask(address, JOBS) if job["status"] not in ENDED]
     groups = ask(address, _GROUPS, _SECONDS_FOR_GROUPS)["data"]["result"]["result"]
     names = {
-        group["creator_job_id"]: group["name"].removeprefix(ANNOUNCEMENT)
+        group["creator_job_id"]: announced.sweep
         for group in groups
-        if group["name"].startswith(ANNOUNCEMENT)
+        if (announced := Announcement.read(group["name"])) is not None
     }
     trials = Counter(
         (group["creator_job_id"], group["state"] == "CREATED")

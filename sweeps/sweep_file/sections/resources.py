@@ -32,6 +32,8 @@ class ScalingSection(Section, frozen=True):
         cpus_per_worker: CPU cores of each process.
         gpus_per_worker: GPUs of each process. With ``auto``, trials use GPUs if the cluster has
             any, and small models share one; calsweep decides when the sweep starts.
+        priority: Among sweeps that share a cluster, those with the highest priority get free slots
+            first; those with the same share them evenly. Running trials are not interrupted.
         max_concurrent: Upper bound of concurrent trials; by default as many as there is room for.
     """
 
@@ -39,6 +41,7 @@ class ScalingSection(Section, frozen=True):
     cpus_per_worker: Resources = 1
     gpus_per_worker: Gpus = "auto"
     max_concurrent: Count | None = None
+    priority: Annotated[int, Field(ge=-100, le=100)] = 0
 
     @property
     def gpus(self) -> float:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.cluster import Announcement
 from sweeps.cluster.slots import share_of
 from sweeps.errors import UserError
 from sweeps.jobs.occupancy import sweeps_on
@@ -30,9 +31,9 @@ scaling: {{num_workers: {workers}}}
 """
 
 
-def group(job: int, state: str, sweep: str = "") -> dict[str, str]:
+def group(job: int, state: str, sweep: str = "", priority: int = 0) -> dict[str, str]:
     """A row of Ray's table."""
-    name = f"calsweep:{sweep}" if sweep else ""
+    name = str(Announcement(sweep, priority)) if sweep else ""
     return {"placement_group_id": f"{'0' * 28}{job:08d}", "name": name, "state": state}
 
 
@@ -48,6 +49,15 @@ def group(job: int, state: str, sweep: str = "") -> dict[str, str]:
         ([group(1, "CREATED", "a"), group(2, "PENDING")], 8),  # not from a sweep
         ([group(n, "CREATED", "abc"[n - 1]) for n in (1, 2, 3)] + [group(3, "RESCHEDULING")], 2),
         ([group(n, "CREATED", str(n)) for n in range(1, 11)] + [group(9, "PENDING")], 1),
+        # The first one's priority is lower, higher, and equal to that of one of two others.
+        ([group(1, "CREATED", "a"), group(2, "CREATED", "b", 5), group(2, "PENDING")], 0),
+        ([group(1, "CREATED", "a"), group(2, "CREATED", "b", 5)], 8),  # which has what it wants
+        ([group(1, "CREATED", "a"), group(2, "CREATED", "b", -5), group(2, "PENDING")], 8),
+        (
+            [group(n, "CREATED", "abc"[n - 1], [0, 0, -1][n - 1]) for n in (1, 2, 3)]
+            + [group(n, "PENDING") for n in (2, 3)],
+            4,
+        ),
     ],
 )
 def test_a_sweep_shares_while_trials_of_another_wait(
