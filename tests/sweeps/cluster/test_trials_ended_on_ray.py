@@ -52,7 +52,7 @@ def test_a_hanging_trial_is_dropped_and_a_failed_one_runs_with_mended_code(
         training={"epochs": 1},
         search={"trials": 4, "sampler": "random"},
         selection={"finalists": 0},
-        scaling={"max_concurrent": 1},
+        scaling={"max_concurrent": 2},
         reference="none",
     )
     storage, done = str(tmp_path / "store"), []
