@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _CLOSE_FROM_THE_START: Final = 0.98  # share of the constant classifier's error and NLL
 _FIRST_EPOCHS: Final = 3
+_FEW_OF_A_CLASS: Final = 200  # samples of the rarest class, in the validation split
 _STILL_FALLING: Final = 0.03  # relative fall of the training loss in the last third of the epochs
 _HARDLY_FELL: Final = 0.1  # relative fall of the training loss in all epochs
 
@@ -142,8 +143,20 @@ def learning_warnings(
         f"[{found.low:+.4f}, {found.high:+.4f}]. The validation error is {errors}; always "
         f"predicting the most frequent class has {constant.error:.1%}. A constant classifier may "
         "have a low calibration error and is still useless. "
-        f"{_advice(poor, constant, plan, references)}"
+        f"{_advice(poor, constant, plan, references, _few(first, found.value))}"
     ]
+
+
+def _few(rows: Rows, difference: float) -> str:
+    """What helps if the network seems better than a constant, but a class has few samples."""
+    counts = np.bincount(rows.labels)
+    count = int(counts[counts > 0].min())
+    if difference >= 0 or count >= _FEW_OF_A_CLASS:
+        return ""
+    return (
+        f"The rarest class has {counted(count, 'sample')} in the validation split: more samples of "
+        "it (dataset.validation) may show that something was learned. "
+    )
 
 
 def _against_constant(rows: Rows) -> Difference:
@@ -166,17 +179,30 @@ def _advice(
     constant: ConstantClassifier,
     plan: Plan,
     references: Sequence[ReferenceResult],
+    few: str = "",
 ) -> str:
-    """What to change: the training only if a reference model is not found to fail as well."""
-    training, best = _suggestion(poor[-1].judged[0], constant, plan), best_reference(references)
+    """What to change: the training only if a reference model is not found to fail as well.
+
+    References with an NLL are compared by it: for a rare class, the error of all models is that of
+    a constant.
+    """
+    training = few or _suggestion(poor[-1].judged[0], constant, plan)
+    by_nll = best_reference(references, "test_nll")
+    if by_nll and by_nll.outcome["test_nll"] < _CLOSE_FROM_THE_START * constant.nll:
+        return (
+            f"On the test split, {by_nll.name} has an NLL of {by_nll.outcome['test_nll']:.4f}; the "
+            f"class frequencies have {constant.nll:.4f}. So the inputs say something about the "
+            f"labels. {training}"
+        )
+    best = best_reference(references)
     if best is None:
         return training
     theirs = f"On the test split, {best.name} has an error of {best.outcome['test_error']:.1%}"
     if is_clearly_better(best, poor[-1]) or math.isnan(poor[-1].mean("test_error")):
         return f"{theirs}. {training}"
     return (
-        f"{theirs}, which is not clearly better. So the inputs may say little about the labels: "
-        "check that they belong to each other, and use more samples or other inputs."
+        f"{theirs}, which is not clearly better. {few}So the inputs may say little about the "
+        "labels: check that they belong to each other, and use more samples or other inputs."
     )
 
 

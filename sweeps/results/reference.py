@@ -40,10 +40,12 @@ def reference_rows(references: Sequence[ReferenceResult], objective: str) -> lis
     ]
 
 
-def best_reference(references: Sequence[ReferenceResult]) -> ReferenceResult | None:
-    """The reference model with the lowest test error, if any is known."""
-    known = [each for each in references if "test_error" in each.outcome]
-    return min(known, key=lambda each: each.outcome["test_error"], default=None)
+def best_reference(
+    references: Sequence[ReferenceResult], metric: str = "test_error"
+) -> ReferenceResult | None:
+    """The reference model with the lowest value of a metric, if any is known."""
+    known = [each for each in references if math.isfinite(each.outcome.get(metric, math.nan))]
+    return min(known, key=lambda each: each.outcome[metric], default=None)
 
 
 def is_clearly_better(reference: ReferenceResult, network: Candidate) -> bool:

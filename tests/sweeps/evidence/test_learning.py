@@ -121,6 +121,20 @@ def test_training_is_suggested_if_a_reference_is_better(
     assert ("training.epochs" in warning) == (error < 0.3)
 
 
+def test_references_of_a_rare_class_are_compared_by_their_nll(tmp_path: Path) -> None:
+    """All errors are 3 %, but logistic regression finds the events."""
+    rare = (torch.arange(1000) % 33 == 0).long()
+    outcome = {"test_error": 0.031, "test_nll": 0.105}
+    logistic = ReferenceResult("logistic regression", outcome, 1000)
+    read = predictions(tmp_path, rare, signal=0.05)
+    (warning,) = learning_warnings(ranked([baseline(val_error=0.031)]), read, SGD, [logistic])
+    assert "logistic regression has an NLL of 0.1050; the class frequencies have 0.13" in warning
+    assert "So the inputs say something about the labels" in warning
+    assert "may say little" not in warning
+    assert warning.startswith("It is not shown")
+    assert "The rarest class has 31 samples in the validation split: more samples" in warning
+
+
 def test_a_gain_that_may_be_chance_is_not_called_nothing(tmp_path: Path) -> None:
     labels = (torch.arange(100) % 100 < 41).long()
     read = predictions(tmp_path, labels, signal=0.06)
