@@ -56,7 +56,7 @@ TIED = (
 )
 FEW_ERRORS = ("accurate", "accurate, spread", "accurate, overconfident", "one-hot", "top bin wrong")
 RARE_CLASS = ("rare class", "rare class, two kinds")
-LATER = ("cubic", "beta, half right", "one confused class")  # invented after the methods were fixed
+LATER = ("cubic", "heavy tail", "confused class")  # invented after the methods were fixed
 LAWS = (
     *(*TEMPERATURES, *OTHER_LAWS, *(f"{name}, scaled" for name in OTHER_LAWS), *TIED),
     *(*FEW_ERRORS, *RARE_CLASS, *LATER),
@@ -203,9 +203,10 @@ def one_hot(classes: int, size: int, random: np.random.Generator) -> Pair:
 
 
 def top_bin_wrong(classes: int, size: int, random: np.random.Generator) -> Pair:
-    """80 % have confidence 1, and 95 % of these are right; the others are calibrated."""
-    sure = np.where(random.random(size) < 0.8, 1.0, 0.5 + 0.5 * random.random(size))
-    return of_top(classes, sure, np.where(sure == 1, 0.95, sure), random)
+    """80 % have confidence 1 - 1e-7, and 95 % of these are right; the others are calibrated."""
+    top = random.random(size) < 0.8
+    sure = np.where(top, 1 - 1e-7, 0.5 + 0.5 * random.random(size))
+    return of_top(classes, sure, np.where(top, 0.95, sure), random)
 
 
 def rare_class(classes: int, size: int, random: np.random.Generator, spread: float = 1.3) -> Pair:
@@ -231,6 +232,30 @@ def two_kinds(classes: int, size: int, random: np.random.Generator) -> Pair:
     return probs, probs
 
 
+def cubic(classes: int, size: int, random: np.random.Generator) -> Pair:
+    """Confidences skewed to 1; too high below .9 and too low above, by a cubic."""
+    sure = 1 / classes + (1 - 1 / classes) * random.beta(6, 0.7, size)
+    off = 0.8 * (1 - sure) * (sure - 1 / classes) * (0.9 - sure)
+    return of_top(classes, sure, np.clip(sure - off, 0, 1), random)
+
+
+def heavy_tail(classes: int, size: int, random: np.random.Generator) -> Pair:
+    """Half of the confidences above 1 - 1e-4; errors are twice to ten times as frequent."""
+    rest = np.minimum(random.beta(0.12, 2, size), 1 - 1.02 / classes)
+    return of_top(classes, 1 - rest, 1 - np.minimum(2 * rest**0.8, 0.95), random)
+
+
+def confused_class(classes: int, size: int, random: np.random.Generator) -> Pair:
+    """1 % of the samples are of the last class, and a third of these look like the first."""
+    rare = random.random(size) < 0.01
+    logits = 2 * random.standard_normal((size, classes))
+    logits[:, -1] += np.where(rare & (random.random(size) < 2 / 3), 5, -5)
+    truth = 0.2 * softmax(logits)
+    truth[rare, -1] += 0.8
+    truth[~rare] += 0.8 * softmax(2 * logits[~rare])
+    return softmax(logits), truth
+
+
 OF_FEW: dict[str, Callable[[int, int, np.random.Generator], Pair]] = {
     "accurate": accurate,
     "accurate, spread": accurate_spread,
@@ -239,6 +264,9 @@ OF_FEW: dict[str, Callable[[int, int, np.random.Generator], Pair]] = {
     "top bin wrong": top_bin_wrong,
     "rare class": rare_class,
     "rare class, two kinds": two_kinds,
+    "cubic": cubic,
+    "heavy tail": heavy_tail,
+    "confused class": confused_class,
 }
 
 

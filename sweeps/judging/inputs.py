@@ -25,6 +25,7 @@ from trainables.metrics.proper_scores import TINY, log_losses_of_logits, probabi
 Array = npt.NDArray[Any]
 _TOLERANCE = 1e-2  # tolerance of a row's sum, because files often have two or three decimals
 _FEWEST = 2
+_COARSE = 1e-3  # probability that the classes of a sample may lack by rounding
 
 
 @dataclass(frozen=True)
@@ -233,16 +234,22 @@ def log_losses_alike(ours: Predicted, theirs: Predicted) -> tuple[tuple[Tensor, 
 
     A file that is rounded to .01 has 0 for .004 and 1 for .996. So probabilities of both models are
     at least the largest floor, and at most 1 less the floor. The NLL is unknown, and has no
-    verdict, if a sample has a probability of 0 for its class, or all are 0 or 1.
+    verdict, if a sample has a probability of 0 for its class, if all are 0 or 1, and if several
+    classes of a sample may be rounded to 0.
     """
     models = (ours, theirs)
     floor = max((each.floor or 0.0 for each in models if each.has_zeros), default=0.0)
-    known = not any(each.at_floor or each.is_one_hot for each in models)
+    known = not any(each.at_floor or each.is_one_hot or _rounds_several(each) for each in models)
     losses = ours.log_losses, theirs.log_losses
     if floor == 0:
         return losses, known
     ends = -math.log1p(-floor), -math.log(floor)
     return (losses[0].clamp(*ends), losses[1].clamp(*ends)), known
+
+
+def _rounds_several(model: Predicted) -> bool:
+    count, floor = len(model.classes), model.floor or 0.0
+    return model.has_zeros and count > 2 and count * floor > _COARSE
 
 
 def _groups(name: str, groups: Any, count: int, soft: Tensor | None) -> Array:
