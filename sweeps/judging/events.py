@@ -58,7 +58,11 @@ def share_of(
     """The mean probability (N,) of a class against how often it happened (N,)."""
     gap = gap_of(probs.double(), happened.double(), level, clusters)
     mean = float(probs.double().mean())
-    return Share(mean, float(happened.double().mean()), mean - gap.high, mean - gap.low)
+    # Rounding may leave -1e-17; NaN stays.
+    low, high = (
+        0.0 if end < 0 else 1.0 if end > 1 else end for end in (mean - gap.high, mean - gap.low)
+    )
+    return Share(mean, float(happened.double().mean()), low, high)
 
 
 def share_in(model: Predicted, rows: Tensor, index: int, level: float) -> Share:

@@ -12,6 +12,8 @@ from torch import Tensor
 from trainables.contract.config import USUAL_SCALING, Criterion, ScalingWay
 from trainables.metrics._inputs import check_logits, row_blocks
 from trainables.metrics.inference.clusters import Clusters, clusters_of
+from trainables.metrics.inference.influence import mean_interval
+from trainables.metrics.inference.unseen import unseen_log_losses_of_logits
 from trainables.metrics.proper_scores import log_losses_of_logits
 from trainables.posthoc.base import Fitted
 from trainables.posthoc.crossfit import each_fold, random_folds
@@ -31,6 +33,7 @@ _FITS = {
 }
 _MAX_MATRIX_WORK = 5e8  # N · K²: about a second per step beyond it
 _NUM_FOLDS = 5
+_LEVEL = 0.95
 _SCORE_QUANTILE = 2.24  # of a normal distribution, two-sided 2.5 %
 _RULED_OUT = -1e15  # of a logit; its square is finite
 
@@ -172,6 +175,23 @@ def needs_temperature(logits: Tensor, labels: Tensor, clusters: Clusters | None 
     return bool(gap.mean().abs() > _SCORE_QUANTILE * variance**0.5)
 
 
+def _is_gain(
+    best: Candidate,
+    unscaled: Candidate,
+    losses: Mapping[Candidate, Tensor],
+    logits: Mapping[Candidate, Tensor],
+    clusters: Clusters | None,
+) -> bool:
+    """Whether a map lowers the NLL, also if the samples show too few errors.
+
+    Without errors, the map to certainty has the lowest loss.
+    """
+    gains = losses[unscaled] - losses[best]
+    of_error = [unseen_log_losses_of_logits(logits[each])[1] for each in (unscaled, best)]
+    unseen = of_error[0] - of_error[1], float(gains.max())
+    return mean_interval(gains, _LEVEL, clusters, unseen)[0] > 0
+
+
 @dataclass(frozen=True)
 class Choice:
     """Which map to use for predictions, and what it is compared with.
@@ -215,6 +235,8 @@ def choose(
     units = clusters_of(clusters, len(labels))
     best = simplest_good({e: found for e, found in losses.items() if e.name != "none"}, units)
     unscaled = Candidate("none", best.inverse)
+    if best.name != "temperature" and not _is_gain(best, unscaled, losses, crossed, units):
+        best = Candidate("temperature", best.inverse)
     if best.name == "temperature" and not needs_temperature(crossed[unscaled], labels, units):
         best = unscaled
     return Choice(best, losses, crossed)

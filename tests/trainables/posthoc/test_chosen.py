@@ -200,3 +200,10 @@ def test_losses_without_an_inverse_map() -> None:
     assert inverse_of("focal", {}, 3) == InverseMap("focal", 3.0)  # the loss's default
     assert inverse_of("dual_focal", {"gamma": 5.0}, 1000) is None
     assert inverse_of("my_module:Focal", {"gamma": 2.0}, 3) is None
+
+
+def test_files_without_errors_determine_no_scaling() -> None:
+    """Maps to certainty have the lowest loss there: P(event) = 0 for all."""
+    noise = torch.randn(100, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    logits = torch.stack([(5 + 1.2 * noise).abs(), torch.zeros_like(noise)], dim=1)
+    assert choose(logits, torch.zeros(100, dtype=torch.int64)).candidate.name == "none"
