@@ -85,6 +85,7 @@ class Kind:
 
 
 _LONG: dict[str, Any] = {"search": {"sampler": "tpe", "trials": 100}}
+_SHORT: dict[str, Any] = {"search": {"sampler": "tpe", "trials": 20}}
 _TWO_WORKERS: dict[str, Any] = {
     "scaling": {"num_workers": 2},
     "search": {"sampler": "tpe", "trials": 60},
@@ -99,6 +100,10 @@ FAULTS = {
     "trial process": Kind(inject.trial_process, _LONG),
     "train worker": Kind(inject.train_worker, _TWO_WORKERS),
     "node": Kind(inject.node, _LONG),
+    "every node": Kind(inject.every_node, _LONG),
+    "late node": Kind(inject.late_node, _LONG),
+    "suspended trial": Kind(inject.suspended, _SHORT),
+    "changed code": Kind(inject.changed_code, _LONG),
     "node drained": Kind(inject.drained, _LONG),
     "driver": Kind(inject.driver, _LONG),
     "head": Kind(inject.head, _LONG),

@@ -31,6 +31,8 @@ while psutil.virtual_memory().available > float(sys.argv[1]):
 time.sleep(120)
 """  # until no more than that is left
 
+_SUSPENDED_SECONDS = 300.0
+
 CutOff = dict[str, int]  # process of each interrupted trial
 Fault = Callable[[Scene, random.Random], CutOff | None]  # None if there was nothing to break
 
@@ -63,6 +65,64 @@ def node(scene: Scene, rng: random.Random) -> CutOff:
     victim.kill()
     scene.cluster.nodes.remove(victim)
     scene.cluster.add_node(cpus=1)
+    return cut_off
+
+
+def every_node(scene: Scene, rng: random.Random) -> CutOff:
+    """Kill all nodes, with all trials; others join half a minute later."""
+    nodes = list(scene.cluster.nodes)
+    cut_off = _cut_off(scene, {process.pid for each in nodes for process in each.processes()})
+    for each in nodes:
+        each.kill()
+        scene.cluster.nodes.remove(each)
+    time.sleep(30)
+    for _ in nodes:
+        scene.cluster.add_node(cpus=1)
+    return cut_off
+
+
+def late_node(scene: Scene, rng: random.Random) -> CutOff | None:
+    """A node joins late, and has to get trials; another one leaves after that."""
+    scene.cluster.add_node(cpus=1)
+    joined = scene.cluster.nodes[-1]
+
+    def works() -> bool:
+        return bool(scene.processes_of("ray::ResourceTrainable", [joined]))
+
+    scene.wait(lambda: works() or scene.has_ended())
+    if not works():
+        return None
+    victim = scene.cluster.nodes[0]
+    cut_off = _cut_off(scene, {process.pid for process in victim.processes()})
+    victim.kill()
+    scene.cluster.nodes.remove(victim)
+    return cut_off
+
+
+def suspended(scene: Scene, rng: random.Random) -> CutOff | None:
+    """Suspend the process of a trial for five minutes (SIGSTOP), while the others continue."""
+    running = scene.processes_of("ray::ResourceTrainable", scene.cluster.nodes)
+    if not running:
+        return None
+    victim = rng.choice(running)
+    victim.suspend()
+    time.sleep(_SUSPENDED_SECONDS)
+    with suppress(psutil.NoSuchProcess):
+        victim.resume()
+    return {}  # it continues where it was
+
+
+def changed_code(scene: Scene, rng: random.Random) -> CutOff | None:
+    """Kill the driver, edit the user's code, then `resume`, which has to warn."""
+    cut_off = _cut_off(scene)
+    if not scene.kill_driver():
+        return None
+    module = scene.folder / "logged.py"
+    module.write_text(module.read_text() + f"# {time.time()}\n")
+    scene.resume()
+    scene.wait(lambda: "logged.py has changed" in scene.said() or scene.has_ended())
+    if "logged.py has changed" not in scene.said():
+        raise RuntimeError("no one said that the code has changed")
     return cut_off
 
 
