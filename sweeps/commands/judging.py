@@ -12,8 +12,10 @@ from sweeps.messages.formatting import finite
 from sweeps.messages.redaction import redact
 
 if TYPE_CHECKING:
+    from sweeps.judging.applied import NamedScaling
     from sweeps.judging.facts import Findings
     from sweeps.judging.inputs import Predicted
+    from sweeps.judging.later import Later
 
 JUDGEMENT: Final = "judgement.html"
 FAILED_CONDITION: Final = 3
@@ -74,6 +76,12 @@ def judge(
         str | None,
         typer.Option(help="The class, of two, that is the event; default the less frequent one."),
     ] = None,
+    against: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE", help="Earlier predictions of the same model: what has changed since?"
+        ),
+    ] = None,
     costs: Annotated[
         str | None,
         typer.Option(
@@ -129,20 +137,27 @@ def judge(
     decisions = Decisions.parse(costs, accept_error)
     models = read_predictions(files, asked)
     found = judge_models(models, event)
+    later = None
+    if against is not None:
+        from sweeps.judging.later import compare_with_earlier
+
+        [earlier] = read_predictions([against], asked)[:1]
+        before = judge_models([earlier], event).models[0]
+        later = compare_with_earlier((models[0], found.models[0]), (earlier, before))
     notes = [line for each in models for line in decisions.lines(each, event)]
     if form == "html":
         from sweeps.pages.judgement import render_judgement
 
         text, output = render_judgement(found, models), output or JUDGEMENT
     else:
-        text = _judgement_text(found, form == "json")
+        text = _judgement_text(found, later, as_json=form == "json")
     if output is None:
         print(text, end="")
     else:
         from sweeps.service.reading import write_text
 
         print(f"written: {write_text(text, output)}")
-    _apply(models[0], write_scaled, save_scaling)
+    _apply(models[0], write_scaled, save_scaling, None if later is None else later.scaling)
     for line in notes:
         print(line, file=sys.stderr if form != "table" and output is None else sys.stdout)
     if condition is not None and condition.holds(found.models[0]):
@@ -150,7 +165,7 @@ def judge(
         raise typer.Exit(FAILED_CONDITION)
 
 
-def _judgement_text(found: Findings, as_json: bool) -> str:
+def _judgement_text(found: Findings, later: Later | None, *, as_json: bool) -> str:
     import io
     import json
     import shutil
@@ -158,18 +173,31 @@ def _judgement_text(found: Findings, as_json: bool) -> str:
     from sweeps.judging.facts import plain
 
     if as_json:
-        return json.dumps(finite(plain(found)), indent=1) + "\n"
+        more = {} if later is None else {"later": later.plain()}
+        return json.dumps(finite(plain(found) | more), indent=1) + "\n"
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.judgement import print_judgement
 
     text = io.StringIO()
     width = max(100, shutil.get_terminal_size().columns)
-    print_judgement(found, plain_console(width=width, file=text))
+    console = plain_console(width=width, file=text)
+    if later is not None:
+        from sweeps.judging.later import later_lines
+
+        for line in later_lines(later):
+            console.print(line, markup=False, soft_wrap=True)
+        console.print()
+    print_judgement(found, console)
     return redact(text.getvalue())
 
 
-def _apply(model: Predicted, write_scaled: str | None, save_scaling: str | None) -> None:
-    """Write what is asked for of the recommended scaling of a model."""
+def _apply(
+    model: Predicted,
+    write_scaled: str | None,
+    save_scaling: str | None,
+    instead: NamedScaling | None,
+) -> None:
+    """Write what is asked for of the recommended scaling of a model, or of another one instead."""
     from pathlib import Path
 
     from sweeps.judging.applied import NamedScaling, write_probabilities
@@ -177,7 +205,7 @@ def _apply(model: Predicted, write_scaled: str | None, save_scaling: str | None)
 
     if write_scaled is None and save_scaling is None:
         return
-    named = NamedScaling.recommended(model)
+    named = instead or NamedScaling.recommended(model)
     if write_scaled is not None:
         path = Path(write_scaled)
         write_probabilities(path, named.probabilities(model), model, labelled=True)

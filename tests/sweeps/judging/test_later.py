@@ -1,0 +1,85 @@
+"""Later data: a shift of the prior is told from a change of shape."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import expit, logit
+from typer.testing import CliRunner
+
+from sweeps.cli import app
+from sweeps.judging.applied import NamedScaling
+from trainables.posthoc.prior_shift import estimated_priors, prior_interval, with_priors
+
+DRAW = np.random.default_rng(2)
+
+
+def scores(rate: float, rows: int, factor: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    """Calibrated where 2.6 % default, of samples of which another share does, and what happened."""
+    default = DRAW.random(rows) < rate
+    evidence = 1.8 * DRAW.normal(1.8 * default, 1) - 1.62  # the log of the likelihood ratio
+    return expit(factor * (evidence + logit(0.026))), default
+
+
+def saved(path: Path, rate: float, factor: float = 1.0) -> str:
+    probs, default = scores(rate, 8000, factor)
+    labels = np.array(["repaid", "default"])[default.astype(int)]
+    both = np.stack([1 - probs, probs], axis=1)
+    np.savez(path, probs=both, labels=labels, classes=np.array(["repaid", "default"]))
+    return str(path)
+
+
+def run(*arguments: str) -> str:
+    done = CliRunner().invoke(app, ["judge", *arguments])
+    assert done.exit_code == 0, done.output
+    return done.output
+
+
+def test_a_shift_of_the_prior_is_the_first_sentence_and_is_followed(tmp_path: Path) -> None:
+    then = saved(tmp_path / "then.npz", 0.026)
+    now = saved(tmp_path / "now.npz", 0.08)
+    scaling = tmp_path / "prior.json"
+    lines = run(now, "--against", then, "--save-scaling", str(scaling)).splitlines()
+    assert lines[0].startswith("The prior has shifted, the shape has not: 2.")
+    assert lines[1].startswith("P(default) is ")
+    assert "too low by" in lines[1]
+    assert lines[2].startswith("Since then: ")
+    offsets = NamedScaling.read(scaling).scaling.offsets
+    assert offsets is not None
+    assert float(offsets[1]) == pytest.approx(math.log(0.08 / 0.026), abs=0.3)
+    found = json.loads(run(now, "--against", then, "--format", "json"))["later"]
+    assert found["prior"]["explains"]
+    assert found["prior"]["now"]["low"] < 0.08 < found["prior"]["now"]["high"]
+    changed = {each["metric"]: each for each in found["changes"]}
+    assert changed["event_ece"]["low"] > 0
+    assert changed["auroc"]["low"] < 0 < changed["auroc"]["high"]
+
+
+def test_a_change_of_shape_is_no_shift_of_the_prior(tmp_path: Path) -> None:
+    then = saved(tmp_path / "then.npz", 0.026)
+    same = saved(tmp_path / "same.npz", 0.026)
+    other = saved(tmp_path / "other.npz", 0.026, factor=0.6)
+    assert run(other, "--against", then).startswith("More than the prior has changed: ")
+    unchanged = run(same, "--against", then)
+    assert unchanged.startswith("P(default) is 2.")
+    assert "no difference beyond chance" in unchanged.splitlines()[0]
+    assert "no metric has changed beyond chance" in unchanged
+
+
+def test_priors_are_estimated_by_em_and_probabilities_follow_them() -> None:
+    event, _ = scores(0.1, 20_000)
+    probs = torch.from_numpy(np.stack([1 - event, event], axis=1))
+    old = torch.tensor([0.974, 0.026], dtype=torch.float64)
+    new = estimated_priors(probs, old)
+    assert float(new.sum()) == pytest.approx(1)
+    assert float(new[1]) == pytest.approx(0.1, abs=0.01)
+    moved = with_priors(probs, old, new)
+    assert float(moved[:, 1].mean()) == pytest.approx(float(new[1]), abs=1e-6)  # a fixed point
+    value, low, high = prior_interval(probs[:, 1], 0.026, 8000)
+    assert value == pytest.approx(float(new[1]), abs=1e-6)
+    assert low < 0.1 < high
