@@ -1,4 +1,4 @@
-"""Later data: a shift of the prior is told from a change of shape."""
+"""Later data: a shift of the prior and a change of shape are separated."""
 
 from __future__ import annotations
 
