@@ -82,6 +82,10 @@ def judge(
             metavar="FILE", help="Earlier predictions of the same model: what has changed since?"
         ),
     ] = None,
+    sets: Annotated[
+        Literal["all", "per_class"],
+        typer.Option(help="Whether prediction sets cover on average, or for each class."),
+    ] = "all",
     costs: Annotated[
         str | None,
         typer.Option(
@@ -136,7 +140,7 @@ def judge(
     condition = None if fail_if is None else Condition.parse(fail_if)
     decisions = Decisions.parse(costs, accept_error)
     models = read_predictions(files, asked)
-    found = judge_models(models, event)
+    found = judge_models(models, event, sets)
     later = None
     if against is not None:
         from sweeps.judging.later import compare_with_earlier

@@ -132,12 +132,20 @@ class ScalingFound:
     at_floor: int
 
 
+SetsKind = Literal["all", "per_class"]
+"""Whether prediction sets cover on average over all samples, or over those of each class."""
+
+
 @dataclass(frozen=True)
 class SetsFound:
-    """Coverage of prediction sets of one method, and their mean size."""
+    """Coverage of prediction sets of one method, and their mean size.
+
+    `per_class` is the coverage of the samples of each class, known with few classes.
+    """
 
     coverage: Measured
     size: float
+    per_class: Mapping[str, Measured] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -147,6 +155,7 @@ class Sets:
     target: float
     samples: int
     methods: Mapping[str, SetsFound]
+    kind: SetsKind = "all"
 
 
 @dataclass(frozen=True)
@@ -319,6 +328,7 @@ def _sets(found: Sets | None) -> dict[str, Any]:
     if found is None:
         return {}
     methods = {
-        name: _measured(each.coverage) | {"size": each.size} for name, each in found.methods.items()
+        name: _measured(each.coverage) | {"size": each.size, "per_class": _metrics(each.per_class)}
+        for name, each in found.methods.items()
     }
-    return {"coverage": found.target, "samples": found.samples, **methods}
+    return {"coverage": found.target, "samples": found.samples, "kind": found.kind, **methods}

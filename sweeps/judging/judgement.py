@@ -24,22 +24,19 @@ from sweeps.judging.facts import (
     Measured,
     Metrics,
     ScalingFound,
-    Sets,
-    SetsFound,
+    SetsKind,
     mean_of,
 )
 from sweeps.judging.gaps import clusters_of_rows, gap_of
 from sweeps.judging.inputs import Predicted, log_losses_alike
+from sweeps.judging.sets import judged_sets
 from sweeps.judging.soft_labels import judged_by_soft_labels
 from trainables import metrics as M
 from trainables.metrics._inputs import probabilities
 from trainables.metrics.inference.clusters import Clusters, clusters_of
-from trainables.metrics.inference.influence import share_interval
 from trainables.metrics.inference.unseen import unseen_log_losses_of_logits
 from trainables.posthoc import TemperatureScaling, choose
-from trainables.posthoc.chosen import Candidate, cross_fitted_scaling
-from trainables.posthoc.conformal import SCORES, PredictionSets
-from trainables.posthoc.crossfit import random_folds
+from trainables.posthoc.chosen import Candidate
 
 _OF_SCALING = ("nll", "brier", "ece", "error")
 COMPARED = ("nll", "brier", "ece", "error")
@@ -50,19 +47,19 @@ _TOP_LABEL = (
 )
 _OF_EVENT = ("event_ece", "auroc")  # these are shown first
 _OF_GROUPS = ("error", "nll", "ece")
-_COVERAGE = 0.9
-_MIN_FOR_SETS = 200  # samples; a quarter of them calibrates the sets at a time
-_SET_ELEMENTS = 2_000_000  # N · K at most for measuring prediction sets
 _MIN_IN_GROUP = 20
 _SMALL = 200_000  # N · K up to which one thread is as fast as several
 
 
-def judge(models: Sequence[Predicted], event: str | None = None) -> Findings:
+def judge(
+    models: Sequence[Predicted], event: str | None = None, sets: SetsKind = "all"
+) -> Findings:
     """Judge the predictions of one model, or of several on the same samples.
 
     Args:
         models: Their predictions. The others are compared with the first.
         event: The class that is the event, of two; by default the less frequent one.
+        sets: Whether prediction sets cover on average over ``all`` samples, or ``per_class``.
 
     Raises:
         UserError: Two models have different labels or the same name, or there is no such event.
@@ -80,7 +77,7 @@ def judge(models: Sequence[Predicted], event: str | None = None) -> Findings:
     with _one_thread_if(first.probs.numel() <= _SMALL):
         return Findings(
             [str(model.read) for model in models],
-            [_judged(model, index) for model in models],
+            [_judged(model, index, sets) for model in models],
             [each for other in others for each in verdicts(metrics, other, first)],
         )
 
@@ -128,7 +125,7 @@ def _same_clusters(first: Predicted, other: Predicted) -> bool:
     return torch.equal(first.clusters, other.clusters)
 
 
-def _judged(model: Predicted, event: int | None) -> Judged:
+def _judged(model: Predicted, event: int | None, sets: SetsKind) -> Judged:
     if model.soft is not None:
         return judged_by_soft_labels(model)
     if model.top_label_only:
@@ -145,7 +142,7 @@ def _judged(model: Predicted, event: int | None) -> Judged:
         event=None if event is None else event_found(model, event),
         per_class=_per_class(model, with_shares=len(model.classes) <= MOST_CLASSES),
         per_group=_per_group(model, _OF_GROUPS, event),
-        sets=_sets(best, model, clusters),
+        sets=judged_sets(best, model, clusters, sets),
     )
 
 
@@ -271,37 +268,6 @@ def _per_group(
             )
         found.append(group)
     return found
-
-
-def _sets(scaling: Candidate, model: Predicted, clusters: Clusters | None) -> Sets | None:
-    """Prediction sets of scaled logits, measured on samples that were not used to fit.
-
-    Each half is scaled by a method that was fitted on the other half. One part of each half
-    calibrates the sets, which are measured on the other part.
-    """
-    logits, labels, ids = model.logits, model.labels, model.clusters
-    count = min(len(labels), _SET_ELEMENTS // logits.shape[1])
-    if count < _MIN_FOR_SETS or (clusters is not None and not clusters.enough):
-        return None
-    drawn = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))[:count]
-    probs = probabilities(cross_fitted_scaling(scaling, logits, labels, ids)[drawn])
-    part = torch.arange(count) % 2
-    if ids is not None:
-        part = random_folds(len(labels), seed=1, clusters=ids)[drawn]
-    quarter = 2 * random_folds(len(labels), clusters=ids)[drawn] + part
-    labels, clusters = labels[drawn], clusters_of_rows(model, drawn)
-    found: dict[str, SetsFound] = {}
-    for method in SCORES:
-        right, size = torch.zeros(count, dtype=torch.float64), 0
-        for own in range(4):
-            fitted, measured = quarter == own, quarter == own ^ 1  # the other part of the half
-            sets = PredictionSets(method, _COVERAGE).fit(probs[fitted], labels[fitted])
-            inside = sets(probs[measured])
-            right[measured] = inside.gather(1, labels[measured][:, None])[:, 0].double()
-            size += int(inside.sum())
-        held = Measured(float(right.mean()), *share_interval(right, LEVEL, clusters))
-        found[method] = SetsFound(held, size / count)
-    return Sets(_COVERAGE, count, found)
 
 
 def verdicts(metrics: Sequence[str], ours: Predicted, theirs: Predicted) -> list[Compared]:

@@ -14,6 +14,7 @@ from sweeps.judging.facts import (
     Judged,
     Measured,
     ScalingFound,
+    SetsFound,
 )
 from sweeps.messages.formatting import format_fraction, metric_heading
 from trainables.contract.metric_names import FEWEST_CLUSTERS
@@ -74,6 +75,7 @@ def summary(model: Judged) -> list[str]:
         f"{with_interval(Measured(*model.direction.over))} from overconfident bins, "
         f"{with_interval(Measured(*model.direction.under))} from underconfident ones.",
         *([] if model.scaling is None else _of_scaling(model, model.scaling)),
+        *uncovered_lines(model),
     ]
 
 
@@ -194,8 +196,31 @@ def set_rows(model: Judged) -> list[list[str]]:
     """Method, coverage and mean size of prediction sets; empty with too few samples."""
     methods = {} if model.sets is None else model.sets.methods
     return [
-        [_SET_NAMES[name], with_interval(each.coverage), f"{each.size:.2f}"]
+        [_SET_NAMES[name], with_interval(each.coverage), f"{each.size:.2f}", _least(each)]
         for name, each in methods.items()
+    ]
+
+
+def _least(found: SetsFound) -> str:
+    """The class with the lowest coverage."""
+    if not found.per_class:
+        return "–"
+    name = min(found.per_class, key=lambda each: found.per_class[each].value)
+    return f"{name} {with_interval(found.per_class[name])}"
+
+
+def uncovered_lines(model: Judged) -> list[str]:
+    """The classes that LAC's sets cover less than their target, beyond chance."""
+    if model.sets is None or "lac" not in model.sets.methods:
+        return []
+    per_class, target = model.sets.methods["lac"].per_class, model.sets.target
+    short = [name for name, each in per_class.items() if each.high < target]
+    if not short or model.sets.kind == "per_class":
+        return []
+    shown = ", ".join(f"{name} {with_interval(per_class[name])}" for name in short)
+    return [
+        f"Prediction sets for {target:.0%} hold some classes less often: {shown}. Sets for each "
+        "class: --sets per_class."
     ]
 
 

@@ -48,7 +48,10 @@ def _tables(model: Judged) -> list[tuple[Sequence[str], list[list[str]]]]:
             ("group", "samples", "error", "ECE", "confidence - accuracy", ""),
             sentences.group_rows(model),
         ),
-        (("90% prediction sets", "coverage", "mean size"), sentences.set_rows(model)),
+        (
+            ("90% prediction sets", "coverage", "mean size", "least covered class"),
+            sentences.set_rows(model),
+        ),
     ]
 
 

@@ -112,3 +112,19 @@ def test_wrong_questions_are_refused(file: Path) -> None:
     printed = run(str(file), "--costs", "fp=1,fn=20", "--accept-error", ".05").output
     assert "Decide yes from P(yes) = 0.04762" in printed
     assert "Accept predictions with a confidence of at least" in printed
+
+
+def test_sets_of_each_class_cover_the_rare_one_too(file: Path) -> None:
+    draw = np.random.default_rng(1)
+    score = draw.normal(-3.2, 1, 8000)
+    event = draw.random(8000) < expit(score)
+    path = file.parent / "rare.npz"
+    np.savez(path, probs=expit(score), labels=event.astype(int))
+    lac = json.loads(run(str(path), "--format", "json").output)["models"][0]["sets"]["lac"]
+    assert lac["value"] > 0.9 and lac["per_class"]["1"]["high"] < 0.3
+    assert "Sets for each class: --sets per_class." in " ".join(run(str(path)).output.split())
+    again = run(str(path), "--format", "json", "--sets", "per_class").output
+    sets = json.loads(again)["models"][0]["sets"]
+    assert sets["kind"] == "per_class"
+    assert sets["lac"]["per_class"]["1"]["high"] > 0.9 > sets["lac"]["per_class"]["1"]["low"]
+    assert sets["lac"]["size"] > lac["size"]
