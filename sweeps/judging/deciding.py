@@ -62,7 +62,10 @@ def _proposed(sources: Sequence[Source], asked: Asked) -> Iterator[list[Reading]
 
 
 def _only(left: Sequence[Reading]) -> Reading:
-    """The reading with which all agree; logits have more digits than probabilities."""
+    """The reading with which all agree; logits have more digits than probabilities.
+
+    Scores of all classes say more than those of the predicted one.
+    """
     path = left[0].source.table.path
     unlike = _unlike_labels(left)
     if len(unlike) > 1:
@@ -71,7 +74,8 @@ def _only(left: Sequence[Reading]) -> Reading:
             f"{path}: {both} differ, and each could be the true labels; say which: --label NAME"
         )
     left = [each for each in left if each.source.labels.origin == unlike[0].source.labels.origin]
-    first = next((each for each in left if each.scores().logits), left[0])
+    whole = [each for each in left if not each.scores().top_label_only] or left
+    first = next((each for each in left if each.scores().logits), whole[0])
     for other in left:
         if other is not first and not _agree(first.scores(), other.scores()):
             options = " or ".join(dict.fromkeys((first.option, other.option)))
@@ -109,6 +113,12 @@ def _same(one: Array, other: Array) -> bool:
 
 
 def _agree(one: Scores, other: Scores) -> bool:
+    if (one.top_label_only or other.top_label_only) and one.classes and other.classes:
+        first, second = _as_probabilities(one), _as_probabilities(other)
+        pairs = zip(first.argmax(axis=1), second.argmax(axis=1), strict=True)
+        alike = {*pairs} if len(first) == len(second) else set()
+        same = all(canonical(one.classes[a]) == canonical(other.classes[b]) for a, b in alike)
+        return same and bool(np.abs(first.max(axis=1) - second.max(axis=1)).max() <= _SAME)
     if one.values.shape != other.values.shape:
         return False
     values = _as_probabilities(other)

@@ -232,8 +232,10 @@ class OneClass:
             return True
         if self.named and (ahead == own).mean() >= _AGREE:
             return True
-        if own.all() or not own.any() or ahead.all() or not ahead.any():
+        if ahead.all():
             return False
+        if own.all() or not own.any():
+            return self.classes[1] == "1"  # a threshold outside of all values
         return bool(self.values[~own].max() <= self.values[own].min())  # another threshold
 
     def scores(self) -> Scores:

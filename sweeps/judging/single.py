@@ -33,6 +33,7 @@ from sweeps.messages.formatting import format_fraction
 Array = npt.NDArray[Any]
 
 _ROUNDING = 1e-3
+_MOST = 0.5  # share of rows whose word is a label, in a column of predictions
 _CHANCE = 3  # standard errors above the agreement of unrelated columns
 
 
@@ -131,10 +132,10 @@ def _pairs(labels: Labels, guesses: Predictions, certain: bool) -> list[tuple[st
     words = labels.classes
     if is_binary(labels):
         known = {*map(canonical, words), *map(canonical, guesses.classes)}
-        if certain or len(guesses.classes) < 2 or not known <= {"-1", "0", "1"}:
+        if certain or not known <= {"-1", "0", "1"}:
             return [("0", "1")]
         return [("0", "1"), ("1", "0")]
-    if len(words) != 2 or len(guesses.classes) != 2 or places(guesses.classes, words) is None:
+    if len(words) != 2 or places(guesses.classes, words) is None:
         return []
     return [(words[0], words[1]), (words[1], words[0])]
 
@@ -166,13 +167,26 @@ def predictions_of(source: Source, asked: Asked) -> tuple[Predictions, ...]:
         if name != labels.origin and _are_classes(table, name):
             return (Predictions(name, texts(table.column(name))),)
     certain = names.has_name(labels.origin, names.TRUE_LABELS) or asked.label or not labels.inside
-    found = []
-    for name in table.called((*(names.LABELS if certain else ()), *names.CATEGORIES)):
-        if name != labels.origin and _are_classes(table, name):
-            each = Predictions(name, texts(table.column(name)))
-            if {*map(canonical, each.classes)} <= {*map(canonical, labels.classes)}:
-                found.append(each)
-    return tuple(each for each in found if _beyond_chance(each, labels))
+    weak = (*(names.LABELS if certain else ()), *names.CATEGORIES)
+    columns = [each for each in table.called(weak) if each != labels.origin]
+    found = [
+        Predictions(each, texts(table.column(each)))
+        for each in columns
+        if _are_classes(table, each)
+    ]
+    return tuple(each for each in found if _of_labels(each, labels))
+
+
+def _of_labels(guesses: Predictions, labels: Labels) -> bool:
+    """Whether a column whose name does not say so holds predictions of the classes."""
+    known = np.zeros(len(guesses.words), dtype=bool)
+    for each in labels.classes:
+        known |= guesses.are(each)
+    if names.has_name(guesses.column, names.CATEGORIES) and not any(
+        each.lstrip("-").isdecimal() for each in guesses.classes
+    ):
+        return bool(known.mean() > _MOST)
+    return bool(known.all()) and _beyond_chance(guesses, labels)
 
 
 def _are_classes(table: Table, name: str) -> bool:

@@ -76,6 +76,19 @@ def test_predictions_say_of_which_class_a_score_is(tmp_path: Path) -> None:
     torch.testing.assert_close(model.probs[:, 1], torch.from_numpy(RISK))
 
 
+@pytest.mark.parametrize("beyond", [0, 1])
+def test_one_predicted_class_is_no_contradiction(beyond: int, tmp_path: Path) -> None:
+    risk = RISK / 2 + 0.5 if beyond else RISK / 2
+    for words in (np.arange(2), WORDS):
+        columns = {"y_true": words[ILL], "y_pred": words[[beyond]].repeat(COUNT), "prob": risk}
+        model = read(tmp_path, columns)
+        assert float((model.probs.argmax(1) != model.labels).double().mean()) == pytest.approx(
+            (beyond != ILL).mean()
+        )
+        confidence = np.maximum(risk, 1 - risk)
+        torch.testing.assert_close(model.probs.max(1).values, torch.from_numpy(confidence))
+
+
 @pytest.mark.parametrize(
     "columns",
     [
