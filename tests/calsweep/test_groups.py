@@ -119,7 +119,7 @@ def test_judge_takes_clusters_as_the_unit() -> None:
     for keys in (("metrics", "nll"), ("metrics", "ece"), ("metrics", "auroc"), ("direction",)):
         assert width(found, *keys) == pytest.approx(width(alone, *keys), rel=0.3)
         assert width(found, *keys) > 1.6 * width(as_if, *keys)
-    assert found["recommended"] == "temperature"
+    assert found["recommended"] == "none"  # labels are drawn from these probabilities
     assert "Intervals and verdicts take 120 clusters as the unit." in repr(
         calsweep.judge(probs, labels, clusters=ids)
     )
