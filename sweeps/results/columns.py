@@ -18,8 +18,8 @@ def shown_metrics(objective: str) -> dict[str, tuple[str, str]]:
     """The metrics of a trial that a table shows, each with its heading in two lines.
 
     On the validation split: the error, the objective's metric and, for a calibration error, the
-    calibrated bound. On the test split: both, and the metric after temperature scaling. Last the
-    temperature.
+    calibrated bound. On the test split: both, and the metric after scaling; the AUROC if the
+    objective is about an event, whose errors say little if it is rare. Last the temperature.
     """
     metric = objective_metric(objective)
     scaled = MetricName.parse(objective).scaled
@@ -33,6 +33,7 @@ def shown_metrics(objective: str) -> dict[str, tuple[str, str]]:
         "test_error": ("error", "test"),
         str(MetricName(metric, "test")): (heading, "test"),
         str(MetricName(metric, "test", scaled=True)): (heading, "scaled"),
+        **({"test_auroc": ("AUROC", "test")} if metric == "event_ece" else {}),
         "temperature": ("", "T"),
     }
 

@@ -128,3 +128,15 @@ def test_what_is_shown_and_judged_follows_the_objective() -> None:
     assert "ECE" not in text
     (row,) = (line.split() for line in text.splitlines() if line.startswith("focal"))
     assert row[2:6] == [".1000", ".1000", ".1000", ".2000"]
+
+
+def test_the_leaderboard_of_an_event_has_its_auroc() -> None:
+    """For 3 % of events, the error of every model is that of a constant."""
+    values: dict[str, Any] = {"val_event_ece": 0.013, "test_event_ece": 0.012, "test_auroc": 0.845}
+    records = [baseline(**values), trial(1, "focal", {"gamma": 3.0}, **values)]
+    rows = leaderboard(ranked(records, search={"objective": "val_event_ece"}))
+    assert [row["test_auroc"] for row in rows] == [0.845, 0.845]
+    text = shown(leaderboard_table(rows, "val_event_ece"), width=80)
+    assert max(map(len, text.splitlines())) <= 80
+    for part in ("AUROC", ".8450", ".0130", "focal"):
+        assert part in text
