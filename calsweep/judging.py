@@ -13,7 +13,7 @@ from sweeps.judging.facts import plain
 from sweeps.judging.inputs import Predicted, aligned, check_predicted
 from sweeps.judging.judgement import judge as judge_models
 from sweeps.judging.names import kind_and_class
-from sweeps.judging.sentences import comparison_rows, read_lines, summary
+from sweeps.judging.sentences import comparison_rows, read_lines, summary, use_line
 from trainables.data.readers.index_columns import index_columns
 
 
@@ -81,6 +81,7 @@ class Judgement:
             for model in self._found.models
         ]
         parts += [": ".join(row) for row in comparison_rows(self._found.comparison)]
+        parts += use_line(self._found)
         return "\n".join(parts)
 
 

@@ -202,12 +202,14 @@ class Compared:
 class Findings:
     """The judgement of one model, or of several on the same samples.
 
-    `read` says in a line for each model what was read as what.
+    `read` says in a line for each model what was read as what. `scaled` is the comparison after
+    each model's recommended scaling, cross-fitted.
     """
 
     read: Sequence[str]
     models: Sequence[Judged]
     comparison: Sequence[Compared]
+    scaled: Sequence[Compared] = ()
 
 
 def mean_of(
@@ -223,6 +225,7 @@ def plain(found: Findings) -> dict[str, Any]:
         "read": list(found.read),
         "models": [_model(each) for each in found.models],
         "comparison": [asdict(each) for each in found.comparison],
+        "comparison_scaled": [asdict(each) for each in found.scaled],
     }
 
 

@@ -36,7 +36,7 @@ from trainables.metrics._inputs import probabilities
 from trainables.metrics.inference.clusters import Clusters, clusters_of
 from trainables.metrics.inference.unseen import unseen_log_losses_of_logits
 from trainables.posthoc import TemperatureScaling, choose
-from trainables.posthoc.chosen import Candidate
+from trainables.posthoc.chosen import Choice
 
 _OF_SCALING = ("nll", "brier", "ece", "error")
 COMPARED = ("nll", "brier", "ece", "error")
@@ -75,11 +75,39 @@ def judge(
     compared_by = COMPARED if index is None else COMPARED_BY_EVENT
     metrics = [each for each in compared_by if not top_label_only or each in _TOP_LABEL]
     with _one_thread_if(first.probs.numel() <= _SMALL):
+        choices = [_choice(model) for model in models]
+        scaled = [_as_scaled(*each) for each in zip(models, choices, strict=True)]
         return Findings(
             [str(model.read) for model in models],
-            [_judged(model, index, sets) for model in models],
+            [
+                _judged(model, choice, index, sets)
+                for model, choice in zip(models, choices, strict=True)
+            ],
             [each for other in others for each in verdicts(metrics, other, first)],
+            [
+                each
+                for given, other in zip(others, scaled[1:], strict=True)
+                if other is not None and scaled[0] is not None and log_losses_alike(given, first)[1]
+                for each in verdicts(metrics, other, scaled[0])
+            ],
         )
+
+
+def _choice(model: Predicted) -> Choice | None:
+    """The recommended scaling; None if labels are soft, or only the top label is known."""
+    if model.soft is not None or model.top_label_only:
+        return None
+    return choose(model.logits, model.labels, model.clusters)
+
+
+def _as_scaled(model: Predicted, choice: Choice | None) -> Predicted | None:
+    """The predictions after their recommended scaling, cross-fitted; None without one."""
+    if choice is None:
+        return None
+    if choice.candidate.name == "none":
+        return model
+    logits = choice.logits[choice.candidate].double()
+    return replace(model, logits=logits, probs=logits.softmax(dim=1), floor=None)
 
 
 @contextmanager
@@ -125,13 +153,13 @@ def _same_clusters(first: Predicted, other: Predicted) -> bool:
     return torch.equal(first.clusters, other.clusters)
 
 
-def _judged(model: Predicted, event: int | None, sets: SetsKind) -> Judged:
+def _judged(model: Predicted, choice: Choice | None, event: int | None, sets: SetsKind) -> Judged:
     if model.soft is not None:
         return judged_by_soft_labels(model)
-    if model.top_label_only:
+    if choice is None:
         return _judged_top_label(model)
     clusters = clusters_of(model.clusters, len(model.labels))
-    best, scaling = _scaled(model, clusters)
+    best, scaling = choice.candidate, _scaled(model, choice, clusters)
     names = M.METRIC_NAMES if event is None else (*_OF_EVENT, *M.METRIC_NAMES)
     metrics = _intervals(names, model.probs, model.labels, model.clusters)
     return replace(
@@ -146,9 +174,8 @@ def _judged(model: Predicted, event: int | None, sets: SetsKind) -> Judged:
     )
 
 
-def _scaled(model: Predicted, clusters: Clusters | None) -> tuple[Candidate, ScalingFound]:
-    """The recommended method, and what each achieves."""
-    choice = choose(model.logits, model.labels, model.clusters)
+def _scaled(model: Predicted, choice: Choice, clusters: Clusters | None) -> ScalingFound:
+    """What each method achieves."""
     best, scaler = choice.candidate, TemperatureScaling().fit(model.logits, model.labels)
     methods = {
         str(each.name): {
@@ -158,7 +185,7 @@ def _scaled(model: Predicted, clusters: Clusters | None) -> tuple[Candidate, Sca
         for each, z in choice.logits.items()
         if each.name != "none"
     }
-    return best, ScalingFound(
+    return ScalingFound(
         methods=methods,
         recommended=best.name,
         nll=float(model.log_losses.mean()),

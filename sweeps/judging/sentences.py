@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sweeps.judging.event_sentences import event_lines
 from sweeps.judging.facts import (
@@ -144,6 +144,39 @@ def scaling_rows(model: Judged) -> list[list[str]]:
         ]
         for name, metrics in found.items()
     ]
+
+
+def use_line(found: Findings) -> list[str]:
+    """Which model to use, and with which scaling, by the NLL after scaling; empty for one model."""
+    by_nll = [each for each in found.scaled if each.metric == "nll"]
+    models = {each.name: each for each in found.models}
+    first = found.models[0].name
+    if not by_nll:
+        return []
+    better = [each.ours for each in by_nll if each.verdict == "supported"]
+    if better:
+        return [
+            f"Use {_with_scaling(min(better, key=lambda name: _refined(models[name])), models)}."
+        ]
+    equal = [each.ours for each in by_nll if each.verdict == "not supported"]
+    if not equal:
+        return [f"Use {_with_scaling(first, models)}."]
+    shown = ", or ".join(_with_scaling(name, models) for name in (first, *equal))
+    return [f"After scaling, no difference of NLL beyond chance: use {shown}."]
+
+
+def _refined(model: Judged) -> float:
+    return math.inf if model.scaling is None else model.scaling.refinement
+
+
+def _with_scaling(name: str, models: Mapping[str, Judged]) -> str:
+    """``a, with a temperature of 1.46``."""
+    scaling = models[name].scaling
+    if scaling is None or scaling.recommended == "none":
+        return f"{name}, as it is"
+    if scaling.recommended == "temperature":
+        return f"{name}, with a temperature of {scaling.temperature:.2f}"
+    return f"{name}, with {METHODS[scaling.recommended]} scaling"
 
 
 def comparison_rows(comparison: Sequence[Compared]) -> list[list[str]]:

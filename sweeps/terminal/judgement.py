@@ -19,6 +19,8 @@ _CLASSES = ("predicted class", "true", "predicted", "confidence", "accuracy", "g
 def print_judgement(found: Findings, console: Console) -> None:
     for line in sentences.read_lines(found):
         console.print(line, markup=False, soft_wrap=True)
+    for line in sentences.use_line(found):
+        console.print(f"\n{line}", markup=False)
     for model in found.models:
         console.print(f"\n{model.name}", style="bold")
         for line in sentences.summary(model):
@@ -26,6 +28,8 @@ def print_judgement(found: Findings, console: Console) -> None:
     if found.comparison:
         headings = ("metric", "difference between", "value", "verdict")
         _print_table(console, headings, sentences.comparison_rows(found.comparison))
+        after = ("after scaling", *headings[1:])
+        _print_table(console, after, sentences.comparison_rows(found.scaled))
     _print_table(console, ("metric", *(each.name for each in found.models)), _metric_rows(found))
     for model in found.models:
         if len(found.models) > 1:

@@ -128,3 +128,22 @@ def test_sets_of_each_class_cover_the_rare_one_too(file: Path) -> None:
     assert sets["kind"] == "per_class"
     assert sets["lac"]["per_class"]["1"]["high"] > 0.9 > sets["lac"]["per_class"]["1"]["low"]
     assert sets["lac"]["size"] > lac["size"]
+
+
+def test_models_are_also_compared_after_scaling() -> None:
+    """The better one is too sure of itself, so it loses as given, and wins after scaling."""
+    draw = np.random.default_rng(3)
+    good = draw.normal(0, 2, 4000)
+    event = (draw.random(4000) < expit(good)).astype(int)
+    noisy = 0.45 * (good + draw.normal(0, 1.5, 4000))
+    both = {"noisy": expit(noisy), "good": expit(4 * good)}
+    found = calsweep.judge(both, event)
+    given, scaled = (
+        {each["metric"]: each["verdict"] for each in found.facts[key]}
+        for key in ("comparison", "comparison_scaled")
+    )
+    assert (given["nll"], scaled["nll"]) == ("worse", "supported")
+    assert "Use good, with a temperature of 3.9" in repr(found) or "of 4.0" in repr(found)
+    same = calsweep.judge({"a": expit(good), "b": expit(good)}, event)
+    assert "After scaling, no difference of NLL beyond chance: use a, as it is, or b" in repr(same)
+    assert "After scaling" in found.html()
