@@ -25,7 +25,9 @@ def a_queue(folder: Path, **sections: Any) -> tuple[TrialQueue, SweepStore]:
 
 
 def tune_trial(number: int, error_file: Path | None = None) -> Any:
-    return SimpleNamespace(config={"number": number}, last_result={}, error_file=error_file)
+    return SimpleNamespace(
+        config={"number": number}, trial_id=str(number), last_result={}, error_file=error_file
+    )
 
 
 def test_the_log_says_why_workers_are_not_forked(
@@ -105,7 +107,7 @@ def test_a_trial_that_ran_out_of_gpu_memory_is_retried_without_a_limit(
         record = queue.next()
         assert record is not None
         assert queue.config(record).unlimited == (attempt > 0)
-        trial = SimpleNamespace(config={"number": record.number}, last_result=full)
+        trial = SimpleNamespace(config={"number": record.number}, trial_id="a", last_result=full)
         callback.on_trial_complete(0, [], trial)
     assert said[0].endswith(f"ran out of memory on its GPU; {1 if alone else 2} ran")
     assert record.state == ("failed" if alone else "running")
