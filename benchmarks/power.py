@@ -26,7 +26,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from sweeps.evidence.comparison import ERROR, LEAST_CHANCE
+from sweeps.evidence.comparison import LEAST_CHANCE
+from sweeps.results.verdicts import ERROR
 from sweeps.sweep_file.sections.search import LOOKS
 from trainables import metrics as M
 from trainables.metrics.inference.intervals import nll_reductions

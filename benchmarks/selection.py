@@ -34,7 +34,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from sweeps.evidence.comparison import ERROR, LEAST_CHANCE
+from sweeps.evidence.comparison import LEAST_CHANCE
+from sweeps.results.verdicts import ERROR
 from sweeps.sweep_file.sections.search import LOOKS
 from trainables.metrics import Difference, chance_of_support, mean_difference
 

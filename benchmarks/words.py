@@ -111,6 +111,7 @@ CASES: dict[str, Callable[[Random], bool]] = {
     "verdict: rounded to .01, two classes": lambda r: beats_itself(2, 2, 1000, r),
     "verdict: rounded to .001, two classes": lambda r: beats_itself(2, 3, 1000, r),
     "verdict: rounded to .01, five classes": lambda r: beats_itself(5, 2, 1000, r),
+    "verdict: rounded to .01, ten classes": lambda r: beats_itself(10, 2, 2000, r),
     "interval: any of 10 sweeps": lambda r: any_sweep(10, 300, r),
     "interval: any of 20 sweeps": lambda r: any_sweep(20, 300, r),
     # Invented after the methods were fixed.
