@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 
-from calsweep.extras import require_sweeps
+from calsweep.extras import require_judge, require_sweeps
 from calsweep.packages import hidden_package
+
+_OF_JUDGE = ("judge", "scale")  # commands that need neither Ray nor MLflow
 
 
 def main() -> None:
@@ -14,7 +16,10 @@ def main() -> None:
         print(f"calsweep: {problem}", file=sys.stderr)
         sys.exit(2)
     try:
-        require_sweeps("the command")
+        if sys.argv[1:2] and sys.argv[1] in _OF_JUDGE:
+            require_judge(f"calsweep {sys.argv[1]}")
+        else:
+            require_sweeps("the command")
     except ImportError as error:
         print(f"calsweep: {error}", file=sys.stderr)
         sys.exit(2)

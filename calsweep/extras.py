@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib.util import find_spec
 from typing import Final
 
@@ -31,12 +32,33 @@ _OF_SWEEPS: Final = (
 )
 
 
+# The modules of the extra ``judge``.
+_OF_JUDGE: Final = (
+    "jinja2",
+    "pyarrow",
+    "pydantic",
+    "rich",
+    "ruamel.yaml",
+    "threadpoolctl",
+    "typer",
+)
+
+
 def require_sweeps(what: str) -> None:
-    """Raises ``ImportError`` with the install command if modules are missing."""
-    if missing := [name for name in _OF_SWEEPS if not _is_installed(name)]:
+    """Raises ``ImportError`` with the install command if modules of sweeps are missing."""
+    _require(what, "sweeps", _OF_SWEEPS)
+
+
+def require_judge(what: str) -> None:
+    """Raises ``ImportError`` with the install command if modules of judgements are missing."""
+    _require(what, "judge", _OF_JUDGE)
+
+
+def _require(what: str, extra: str, modules: Sequence[str]) -> None:
+    if missing := [name for name in modules if not _is_installed(name)]:
         raise ImportError(
             f"{what} needs packages that are not installed here ({', '.join(missing)}); install "
-            'them by: pip install "calsweep[sweeps]"'
+            f'them by: pip install "calsweep[{extra}]"'
         )
 
 

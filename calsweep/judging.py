@@ -59,17 +59,17 @@ class Judgement:
         return named.probabilities(given).numpy()
 
     def html(self) -> str:
-        """The page that ``calsweep judge --format html`` writes; needs ``calsweep[sweeps]``."""
-        from calsweep.extras import require_sweeps
+        """The page that ``calsweep judge --format html`` writes; needs ``calsweep[judge]``."""
+        from calsweep.extras import require_judge
 
-        require_sweeps("Judgement.html")
+        require_judge("Judgement.html")
         from sweeps.pages.judgement import render_judgement
 
         return render_judgement(self._found, self._models)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Writes the page to a file; ``UserError`` if that fails."""
-        from sweeps.service.reading import write_text
+        from sweeps.messages.files import write_text
 
         write_text(self.html(), os.fspath(path), "")
 

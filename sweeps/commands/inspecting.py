@@ -249,7 +249,8 @@ def table(
     ] = "markdown",
 ) -> None:
     """Print one table of several sweeps for a paper."""
-    from sweeps.service.reading import results_table_of, write_text
+    from sweeps.messages.files import write_text
+    from sweeps.service.reading import results_table_of
 
     text = results_table_of(names, storage, rows, columns, metrics, form)
     if output is None:

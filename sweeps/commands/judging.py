@@ -158,7 +158,7 @@ def judge(
     if output is None:
         print(text, end="")
     else:
-        from sweeps.service.reading import write_text
+        from sweeps.messages.files import write_text
 
         print(f"written: {write_text(text, output)}")
     _apply(models[0], write_scaled, save_scaling, None if later is None else later.scaling)
@@ -205,7 +205,7 @@ def _apply(
     from pathlib import Path
 
     from sweeps.judging.applied import NamedScaling, write_probabilities
-    from sweeps.service.reading import write_text
+    from sweeps.messages.files import write_text
 
     if write_scaled is None and save_scaling is None:
         return

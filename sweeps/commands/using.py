@@ -102,9 +102,9 @@ def predict(
     """Print classes and probabilities of new samples, as CSV."""
     import io
 
+    from sweeps.messages.files import write_text
     from sweeps.messages.formatting import shortened
     from sweeps.service.exporting import predict as write_predictions
-    from sweeps.service.reading import write_text
 
     table = io.StringIO(newline="")
     count, notes = write_predictions(model, data, table, on_bad_sample, coverage, method, id_column)

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.errors import UserError
 from sweeps.messages.documents import document
+from sweeps.messages.files import write_bytes, write_text
 from sweeps.messages.formatting import resume_command
 from sweeps.results.best import best_settings
 from sweeps.results.result import SweepResult
@@ -287,25 +288,6 @@ def _metric(name: str) -> MetricName:
     return MetricName(metric.metric, "test", metric.scaled)
 
 
-def write_text(text: str, output: str, option: str = "--output ") -> str:
-    """Write a text to a file, completely or not at all; returns the path.
-
-    A UserError about a file that cannot be written names `option`.
-    """
-    return _write(text.encode(), output, option)
-
-
-def _write(data: bytes, output: str, option: str = "--output ") -> str:
-    path = Path(output).absolute()
-    temporary = path.with_name(f".{path.name}.tmp")
-    try:
-        temporary.write_bytes(data)
-        temporary.replace(path)
-    except OSError as error:
-        raise UserError(f"{option}{path}: cannot be written: {error.strerror}") from None
-    return str(path)
-
-
 def write_new_sweep_file(draft: Draft, name: str, trials: int, file: str) -> str:
     """Write a commented sweep file that tries so many settings; returns its path.
 
@@ -372,7 +354,7 @@ def write_figures(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"--output {folder}: cannot be written: {error.strerror}") from None
-    return [_write(data, str(folder / f"{kind}.{form}")) for kind, data in found.items()]
+    return [write_bytes(data, str(folder / f"{kind}.{form}")) for kind, data in found.items()]
 
 
 @tells_storage_faults

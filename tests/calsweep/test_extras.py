@@ -7,6 +7,7 @@ import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from calsweep import extras
@@ -30,16 +31,19 @@ def run_without(missing: tuple[str, ...], code: str) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_the_modules_are_those_of_the_extra() -> None:
+@pytest.mark.parametrize(
+    ("extra", "modules"), [("sweeps", extras._OF_SWEEPS), ("judge", extras._OF_JUDGE)]
+)
+def test_the_modules_are_those_of_the_extra(extra: str, modules: tuple[str, ...]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = {normal(each) for each in project["optional-dependencies"]["sweeps"]}
+    wanted = {normal(each) for each in project["optional-dependencies"][extra]}
     owners = packages_distributions()
     named = [
         wanted & {normal(owner) for owner in owners.get(module, [module])}
-        for module in extras._OF_SWEEPS  # ruamel.yaml is in a namespace package
+        for module in modules  # ruamel.yaml is in a namespace package
     ]
     assert sorted(map(sorted, named)) == sorted([name] for name in wanted)
-    assert list(extras._OF_SWEEPS) == sorted(extras._OF_SWEEPS)
+    assert list(modules) == sorted(modules)
 
 
 def normal(requirement: str) -> str:
@@ -78,6 +82,22 @@ def test_the_command_says_it_too() -> None:
         "calsweep: the command needs packages that are not installed here (ray, typer); install "
         'them by: pip install "calsweep[sweeps]"\n'
     )
+
+
+def test_judge_needs_neither_ray_nor_mlflow(tmp_path: Path) -> None:
+    missing = tuple({*extras._OF_SWEEPS} - {*extras._OF_JUDGE})
+    file, scaling = tmp_path / "a.npz", tmp_path / "a.json"
+    score = np.random.default_rng(0).random(400)
+    np.savez(file, probs=score, labels=(score > np.random.default_rng(1).random(400)).astype(int))
+    for arguments in (
+        ["judge", str(file), "--save-scaling", str(scaling)],
+        ["judge", str(file), "--format", "html", "--output", str(tmp_path / "a.html")],
+        ["scale", str(file), "--with", str(scaling), "--output", str(tmp_path / "b.csv")],
+    ):
+        code = f"sys.argv[1:] = {arguments!r}; from calsweep.__main__ import main; main()"
+        done = run_without(missing, code)
+        assert done.returncode == 0, done.stderr
+    assert (tmp_path / "b.csv").exists()
 
 
 def test_the_command_is_also_a_module() -> None:
