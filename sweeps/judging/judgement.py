@@ -176,10 +176,11 @@ def _judged(model: Predicted, choice: Choice | None, event: int | None, sets: Se
 
 def _scaled(model: Predicted, choice: Choice, clusters: Clusters | None) -> ScalingFound:
     """What each method achieves."""
+    names = (*_OF_SCALING, *(["event_ece"] if len(model.classes) == 2 else []))
     best, scaler = choice.candidate, TemperatureScaling().fit(model.logits, model.labels)
     methods = {
         str(each.name): {
-            **_intervals(_OF_SCALING, probabilities(z), model.labels, model.clusters),
+            **_intervals(names, probabilities(z), model.labels, model.clusters),
             "nll": _nll(choice.losses[each], z, clusters),
         }
         for each, z in choice.logits.items()

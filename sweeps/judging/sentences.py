@@ -95,13 +95,14 @@ def _of_scaling(model: Judged, scaling: ScalingFound) -> list[str]:
     name = f"temperature {scaling.temperature:.3f}"
     if best != "temperature":
         name = "no scaling" if best == "none" else f"{METHODS[best]} scaling"
+    error = error_of(model)
     lines = [
         "No scaling is shown to lower the NLL: use the predictions as they are (*)."
         if best == "none"
         else f"Recommended (*): {name}. It lowers "
-        f"NLL from {nll:.4f} to {refined:.4f} and ECE from "
-        f"{format_fraction(model.metrics['ece'].value)} to "
-        f"{format_fraction(scaling.methods[best]['ece'].value)} (cross-fitted).",
+        f"NLL from {nll:.4f} to {refined:.4f} and {metric_heading(error)} from "
+        f"{format_fraction(model.metrics[error].value)} to "
+        f"{format_fraction(scaling.methods[best][error].value)} (cross-fitted).",
         f"NLL {nll:.4f} = calibration {nll - refined:.4f} + refinement {refined:.4f} "
         f"(the NLL after {name}, cross-fitted).",
     ]
@@ -129,6 +130,16 @@ def _bounds(scaling: ScalingFound) -> list[str]:
     return lines
 
 
+def error_of(model: Judged) -> str:
+    """The calibration error that counts: of the event, if there is one."""
+    return "ece" if model.event is None else "event_ece"
+
+
+def scaling_headings(model: Judged) -> tuple[str, ...]:
+    """The headings of :func:`scaling_rows`, after that of the method."""
+    return "NLL", "Brier", metric_heading(error_of(model)), "error"
+
+
 def scaling_rows(model: Judged) -> list[list[str]]:
     """Method, NLL, Brier, ECE and error, as given and after each method."""
     if model.scaling is None:
@@ -139,7 +150,7 @@ def scaling_rows(model: Judged) -> list[list[str]]:
             METHODS[name] + (" *" if name == model.scaling.recommended else ""),
             with_interval(metrics["nll"]),
             format_fraction(metrics["brier"].value),
-            with_interval(metrics["ece"]),
+            with_interval(metrics[error_of(model)]),
             format_fraction(metrics["error"].value),
         ]
         for name, metrics in found.items()

@@ -46,7 +46,7 @@ def _tables(model: Judged) -> list[tuple[Sequence[str], list[list[str]]]]:
     return [
         (("class", *_SHARES), shares),
         (("group", "samples", *_SHARES), groups),
-        (("scaling", "NLL", "Brier", "ECE", "error"), sentences.scaling_rows(model)),
+        (("scaling", *sentences.scaling_headings(model)), sentences.scaling_rows(model)),
         (_CLASSES, sentences.class_rows(model)),
         (
             ("group", "samples", "error", "ECE", "confidence - accuracy", ""),

@@ -1,0 +1,86 @@
+"""Coverage of intervals about the probability of an event, by simulation.
+
+Calibration intercept and slope where scores follow several laws, and the prior that is estimated
+from scores alone (``python -m benchmarks.event [--draws 200]``). Nominal: 95 %.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit, logit
+
+from trainables.metrics.inference.recalibration import calibration_intercept, calibration_slope
+from trainables.posthoc.prior_shift import prior_interval
+
+Array = NDArray[np.float64]
+ENOUGH = 400_000  # samples whose value counts as the true one
+LINES: Mapping[str, tuple[float, float, Callable[[Array], Array]]] = {
+    "calibrated": (-3.5, 1.0, lambda z: z),
+    "too low": (-4.5, 1.0, lambda z: z + 0.8),
+    "too extreme": (-4.0, 2.0, lambda z: 0.7 * z - 1),
+    "bent": (-2.5, 1.2, lambda z: np.where(z > -1.5, -1.5 + 0.2 * (z + 1.5), z)),
+}
+"""Mean and deviation of the scores, and the true logit for a score."""
+
+
+def of_lines(samples: int, draws: int) -> None:
+    """Print the coverage of intercept and slope for each law."""
+    random = np.random.default_rng(0)
+    for name, (mean, deviation, true_logit) in LINES.items():
+        z = random.normal(mean, deviation, ENOUGH)
+        known = random.random(ENOUGH) < expit(true_logit(z))
+        whole = torch.from_numpy(z), torch.from_numpy(known)
+        true = [each(*whole)[0] for each in (calibration_intercept, calibration_slope)]
+        inside: list[list[bool]] = [[], []]
+        for _ in range(draws):
+            z = random.normal(mean, deviation, samples)
+            event = torch.from_numpy(random.random(samples) < expit(true_logit(z)))
+            found = [
+                each(torch.from_numpy(z), event)
+                for each in (calibration_intercept, calibration_slope)
+            ]
+            for hits, (_, low, high), value in zip(inside, found, true, strict=True):
+                if not np.isnan(low):
+                    hits.append(low <= value <= high)
+        shown = " | ".join(f"{np.mean(hits):.1%}" for hits in inside)
+        print(f"| {name} | {samples:,} | {shown} |", flush=True)
+
+
+def of_priors(samples: int, draws: int) -> None:
+    """Print the coverage of the estimated prior, for two strengths of the scores."""
+    random = np.random.default_rng(1)
+    for strength in (1.5, 3.0):
+        for old, new in ((0.03, 0.08), (0.3, 0.15)):
+            inside = []
+            for _ in range(draws):
+                earlier = max(random.binomial(samples, old), 1) / samples
+                evidence = random.normal(strength * (random.random(samples) < new), 1)
+                ratio = strength * evidence - strength**2 / 2
+                probs = torch.from_numpy(expit(ratio + logit(old)))
+                _, low, high = prior_interval(probs, earlier, samples)
+                inside.append(low <= new <= high)
+            print(f"| {strength:g} | {old:g} → {new:g} | {samples:,} | {np.mean(inside):.1%} |")
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--samples", type=int, nargs="+", default=[500, 2000])
+    parser.add_argument("--draws", type=int, default=200)
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    print("| law | samples | intercept | slope |\n| --- | --- | --- | --- |")
+    for samples in given.samples:
+        of_lines(samples, given.draws)
+    print("\n| strength | prior | samples | coverage |\n| --- | --- | --- | --- |")
+    for samples in given.samples:
+        of_priors(samples, given.draws)
+
+
+if __name__ == "__main__":
+    main()
