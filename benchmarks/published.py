@@ -53,7 +53,7 @@ def table_of(
 def _cells(model: Judged) -> list[str]:
     way, found = Gap(*model.direction.gap), model.scaling
     assert found is not None
-    scaled = found.methods[found.recommended]
+    scaled = found.methods.get(found.recommended, model.metrics)  # "none" is as given
     return [
         model.name,
         f"{model.samples:,}",

@@ -32,6 +32,7 @@ SLOW = {
     "detectable": "--repetitions 2 --samples 100",
     "differences": "--repetitions 2 --samples 100 --pool 1000 --laws 'label noise'",
     "durations": "texts --set training.epochs=1 --set selection.finalists=0 --debug",
+    "event": "--samples 200 --draws 2",
     "further_sweeps": "--sweeps 2 --debug",
     "growth": "records 3",
     "judging": "--samples 200 --classes 3 --runs 1",
