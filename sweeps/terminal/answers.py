@@ -157,7 +157,7 @@ def overview_table(sweeps: Sequence[ListedSweep]) -> Table:
             each.name,
             each.state,
             f"{each.dataset}\n{each.model}",
-            f"{age}\n{each.owner.partition('@')[0] or '–'}",
+            f"{age}\n{each.owner or '–'}",
             str(ended),
             f"{each.cpu_hours:.1f}\n{gpu_hours}",
             format_bytes(each.bytes),

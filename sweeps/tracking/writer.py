@@ -50,7 +50,8 @@ class MlflowWriter:
         self._reporter = reporter
         self._wake = threading.Event()
         self._mode: _Mode = "open"
-        self._is_denied = False
+        self._closes = threading.Event()
+        self._is_denied = False  # by a call after the closing: no right was granted meanwhile
         self._thread: threading.Thread | None = None
         self.outbox = Outbox()
         self.fault: str | None = None
@@ -77,6 +78,7 @@ class MlflowWriter:
         if ending is not None:
             outbox.finish(ending)
         self._mode = "suspending" if ending is None else "finishing"
+        self._closes.set()
         if self._thread is None and any(outbox.lacking):
             self._start()
         self._wake.set()
@@ -121,7 +123,7 @@ class MlflowWriter:
             if not outbox.trials:
                 self._wake.wait(pause)
             self._wake.clear()
-            before, outbox.later = outbox.lacking, None
+            before, outbox.later, is_closing = outbox.lacking, None, self._mode != "open"
             try:
                 self._write()
                 if outbox.later is not None:
@@ -129,12 +131,16 @@ class MlflowWriter:
                 self.fault, self._is_denied, pause = outbox.fault, False, _PAUSE_SECONDS
             except Exception as error:  # after any error the sweep continues without MLflow
                 said, self.fault = self.fault, first_line(error)
-                self._is_denied = isinstance(error, NoRightError)
-                if self._is_denied and self.fault != said:
+                denied = isinstance(error, NoRightError)
+                self._is_denied = denied and is_closing
+                if denied and self.fault != said:
                     self._reporter.notice(f"the sweep continues without MLflow: {self.fault}")
                 if outbox.lacking != before:
                     pause = _PAUSE_SECONDS
-                time.sleep(pause)
+                if is_closing:
+                    time.sleep(pause)
+                else:
+                    self._closes.wait(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
         if self._mode == "suspending" and self.fault == outbox.fault:
             with suppress(Exception):  # MLflow has all results, as far as it takes them

@@ -82,7 +82,7 @@ def test_a_sweep_needs_no_more_than_its_experiment(server: SecuredMlflow, tmp_pa
 
     assert "digits" in command.calsweep(tmp_path, "best", MLFLOW_TRACKING_URI=server.uri).stdout
     links = command.calsweep(tmp_path, "ui", MLFLOW_TRACKING_URI=server.uri).stdout
-    assert f"  birds  {server.uri}/#/experiments/{birds}/runs" in links
+    assert f"  birds  guarded  {server.uri}/#/experiments/{birds}/runs" in links
     assert sync_sweep("guarded", str(tmp_path / "store")).trials == 3
     written = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(PASSWORD.encode() in data for data in written)
