@@ -10,7 +10,6 @@ import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from sweeps.evidence.scaling import scaled_rows
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 
@@ -32,7 +31,8 @@ def keep_mistakes(
     """
     import numpy as np
 
-    from sweeps.pages.held_out import mistakes  # slow imports, for reports only
+    from sweeps.evidence.scaling import scaled_rows  # slow imports, for reports only
+    from sweeps.pages.held_out import mistakes
     from trainables.data.core.base import OwnData
 
     if shown is None or isinstance(dataset, OwnData):

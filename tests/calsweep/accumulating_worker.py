@@ -10,14 +10,20 @@ from torch import distributed as dist
 
 import calsweep
 from calsweep.metrics import class_names
+from trainables.metrics import METRICS
 
 SHARES = ((73, 127), (0, 200))  # samples per worker in two rounds
 
 
-def predictions() -> tuple[Tensor, Tensor]:
-    """200 samples of 5 classes."""
+OF_ANY_CLASSES = tuple(
+    name for name, each in class_names().items() if not METRICS[each].two_classes
+)
+
+
+def predictions(num_classes: int = 5) -> tuple[Tensor, Tensor]:
+    """200 samples."""
     generator = torch.Generator().manual_seed(0)
-    logits = 2 * torch.randn(200, 5, generator=generator, dtype=torch.float64)
+    logits = 2 * torch.randn(200, num_classes, generator=generator, dtype=torch.float64)
     return logits, torch.multinomial((logits / 1.5).softmax(1), 1, generator=generator)[:, 0]
 
 
@@ -36,7 +42,7 @@ def meet(rank: int, folder: Path) -> tuple[list[dict[str, Tensor]], str]:
     values, refused = [], ""
     for first, _ in SHARES:
         mine = slice(None, first) if rank == 0 else slice(first, None)
-        metrics = MetricCollection([getattr(calsweep.metrics, name)() for name in class_names()])
+        metrics = MetricCollection([getattr(calsweep.metrics, name)() for name in OF_ANY_CLASSES])
         for batch in zip(logits[mine].split(40), labels[mine].split(40), strict=True):
             if len(batch[1]):
                 metrics.update(*batch)

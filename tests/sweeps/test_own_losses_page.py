@@ -119,7 +119,7 @@ def test_an_installed_package_brings_losses_and_spaces(folder: Path, installed: 
     )
     assert checked.returncode == 0, checked.stderr
     assert re.search(r"overconfidence +weight +0\.1 … 10 \(log\) +1\b", checked.stdout)
-    assert re.search(r"without_space +ramp_epochs +2 … 5 +0\b", checked.stdout)
+    assert re.search(r"without_space +ramp_epochs +2 … 5 +1\b", checked.stdout)
 
 
 REFUSED = {

@@ -102,7 +102,7 @@ def test_the_choice_is_compared_and_reported(store: SweepStore) -> None:
     assert found
     assert all(each.low <= each.value <= each.high for each in found)
     dataset = load_data(store.load_sweep())
-    keep_mistakes(store, ranking.records[0], dataset)
+    keep_mistakes(store, ranking.records[0], dataset, ranking.rule.scaling)
     shown = load_mistakes(store)
     assert shown.keys() <= set(range(24))
     assert all(text.startswith("data:image/png") for text in shown.values())

@@ -133,7 +133,7 @@ def test_the_choice_is_compared_and_reported(store: SweepStore, tmp_path: Path) 
     assert found
     assert all(each.low <= each.value <= each.high for each in found)
     dataset = load_data(store.load_sweep())
-    keep_mistakes(store, ranking.records[0], dataset)
+    keep_mistakes(store, ranking.records[0], dataset, ranking.rule.scaling)
     assert all(text.startswith("data:image/png") for text in load_mistakes(store).values())
     page = Path(
         write_report("xray", store.storage, str(Path(store.storage) / "a.html"))

@@ -174,6 +174,13 @@ class Folder:
 
     def size(self) -> int:
         """Bytes of all files in the folder and its subfolders; 0 if it does not exist."""
+        if self._is_path:
+            total = 0
+            for folder, _, files in os.walk(self.path):
+                for name in files:
+                    with suppress(FileNotFoundError):  # deleted meanwhile
+                        total += os.stat(f"{folder}/{name}").st_size
+            return total
         from pyarrow.fs import FileSelector
 
         selector = FileSelector(self.path, recursive=True, allow_not_found=True)

@@ -10,7 +10,6 @@ from typing import Annotated
 
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torchvision.ops import StochasticDepth
 
 from trainables.models.base import Classifier, he_initialised
 from trainables.models.resnet_cifar import Residual, convolution
@@ -101,6 +100,8 @@ def _post_activation(
         *convolution(width, width, 3),
     )
     if drop_path_rate:
+        from torchvision.ops import StochasticDepth  # slow to import
+
         branch.append(StochasticDepth(drop_path_rate, mode="batch"))
     return Residual(branch, shortcut)
 

@@ -12,7 +12,6 @@ from torch import Tensor
 from trainables.contract.config import USUAL_SCALING, Criterion, ScalingWay
 from trainables.metrics._inputs import check_logits, row_blocks
 from trainables.metrics.inference.clusters import Clusters, clusters_of
-from trainables.metrics.inference.influence import mean_interval
 from trainables.metrics.inference.unseen import unseen_log_losses_of_logits
 from trainables.metrics.proper_scores import log_losses_of_logits
 from trainables.posthoc.base import Fitted
@@ -186,6 +185,8 @@ def _is_gain(
 
     Without errors, the map to certainty has the lowest loss.
     """
+    from trainables.metrics.inference.influence import mean_interval  # imports SciPy
+
     gains = losses[unscaled] - losses[best]
     of_error = [unseen_log_losses_of_logits(logits[each])[1] for each in (unscaled, best)]
     unseen = of_error[0] - of_error[1], float(gains.max())

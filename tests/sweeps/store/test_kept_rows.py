@@ -78,7 +78,8 @@ def test_the_end_of_a_sweep_decodes_each_file_at_most_once(
     assert {each.split for each in judgement.comparisons} == {"validation", "test"}
     assert judgement.pairs and judgement.sets and judgement.ensemble
     take_look(Plan(sweep), store, ending.ranking)
-    keep_mistakes(store, shown_network(ending.ranking, ending.result.recommended), data)
+    shown = shown_network(ending.ranking, ending.result.recommended)
+    keep_mistakes(store, shown, data, ending.ranking.rule.scaling)
     assert load_mistakes(store)
     page = StoredSweep(store, Plan(sweep), ending.ranking).report(judgement)
     assert "Risk–coverage curve on the test split" in page

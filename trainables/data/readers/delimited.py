@@ -354,7 +354,7 @@ def _num_lines(lines: Sequence[str], separator: str, count: int) -> int:
     reader = _reader(lines, separator)
     for _ in islice(filter(None, reader), count):
         pass
-    return reader.line_num
+    return int(reader.line_num)
 
 
 def _described(records: Sequence[Sequence[str]]) -> int:
