@@ -109,6 +109,7 @@ class SweepResult:
             "on_data": list(judgement.on_data),
             "ends": list(judgement.ends),
             "untried": [flat(each) for each in judgement.untried],
+            "scalings": [asdict(each) for each in judgement.scalings],
         }
         if judgement.event is not None:
             values["event"] = asdict(judgement.event)

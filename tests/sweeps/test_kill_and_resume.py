@@ -123,7 +123,13 @@ def test_a_detached_sweep_is_listed_and_stopped_and_a_taken_name_is_refused(tmp_
     assert (tmp_path / "fragile.log").exists()
     again = calsweep(tmp_path, "run", "sweep.yaml", "--detach")
     assert (again.returncode, "a sweep of this name exists" in again.stderr) == (2, True)
-    assert calsweep(tmp_path, "list").stdout.splitlines()[1].split()[:2] == ["fragile", "running"]
+    assert listed(tmp_path) == ["fragile", "running"]
     stopped = calsweep(tmp_path, "stop", "fragile")
     assert stopped.stdout == "fragile: stopped; `calsweep resume fragile` continues it\n"
-    assert calsweep(tmp_path, "list").stdout.splitlines()[1].split()[:2] == ["fragile", "stopped"]
+    assert listed(tmp_path) == ["fragile", "stopped"]
+
+
+def listed(folder: Path) -> list[str]:
+    """Name and state of the only sweep, below headings of one or more lines."""
+    lines = calsweep(folder, "list").stdout.splitlines()
+    return next(line.split()[:2] for line in lines if line.startswith("fragile"))

@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import fields
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from sweeps.messages.formatting import finite
 from sweeps.results.explanation import explain_choice, result_of
 from sweeps.results.judgement import Judgement
 from sweeps.results.leaderboard import leaderboard
+from sweeps.results.scaling import ScalingRow
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.untried import Untried
@@ -77,6 +79,18 @@ def test_losses_that_were_not_tried_have_a_row() -> None:
     kept = Judgement.from_json(json.loads(json.dumps(finite(found.to_json()))))
     assert [each.setting for each in kept.untried] == [each.setting for each in untried]
     assert kept.untried[0].expected == 0.0213 and math.isnan(kept.untried[1].expected)
+
+
+def test_a_stored_result_recommends_with_the_chosen_scaling() -> None:
+    first = baseline(val_ece=0.05)
+    scaling = ScalingRow(first.label, (0,), ("matrix",), False, 1.3, 0.35, 0.51, 0.02, 0.03)
+    ranking, plan = ranked([first]), Plan(make_sweep())
+    found = result_of(ranking, plan, Judgement(scalings=(scaling,)))
+    assert found.recommended is not None
+    assert found.recommended.name == "cross-entropy with structured matrix scaling"
+    kept = Judgement.from_json(json.loads(json.dumps(finite(found.to_json()))))
+    assert result_of(ranking, plan, kept).recommended == found.recommended
+    assert {each.name for each in fields(Judgement)} <= found.to_json().keys() | {"event"}
 
 
 def test_no_word_of_a_setting_is_broken_at_80_columns() -> None:
