@@ -149,6 +149,8 @@ def judge(
         before = judge_models([earlier], event).models[0]
         later = compare_with_earlier((models[0], found.models[0]), (earlier, before))
     notes = [line for each in models for line in decisions.lines(each, event)]
+    if form == "html":  # the page is about these predictions alone
+        notes = [*_on_later(later), *notes]
     if form == "html":
         from sweeps.pages.judgement import render_judgement
 
@@ -185,14 +187,21 @@ def _judgement_text(found: Findings, later: Later | None, *, as_json: bool) -> s
     text = io.StringIO()
     width = max(100, shutil.get_terminal_size().columns)
     console = plain_console(width=width, file=text)
+    for line in _on_later(later):
+        console.print(line, markup=False, soft_wrap=True)
     if later is not None:
-        from sweeps.judging.later import later_lines
-
-        for line in later_lines(later):
-            console.print(line, markup=False, soft_wrap=True)
         console.print()
     print_judgement(found, console)
     return redact(text.getvalue())
+
+
+def _on_later(later: Later | None) -> list[str]:
+    """What has changed since earlier predictions; nothing without them."""
+    if later is None:
+        return []
+    from sweeps.judging.later import later_lines
+
+    return list(later_lines(later))
 
 
 def _apply(

@@ -96,7 +96,7 @@ def _in_common(ours: Table, theirs: Table) -> list[str]:
 
 
 def _identifies(name: str, mine: Array, other: Array) -> bool:
-    """Whether ids that differ are other samples: an index that was reset tells nothing."""
+    """Whether ids that differ are other samples: an index that was reset identifies nothing."""
     if is_index(name):
         numbers = [each.astype(np.float64) for each in (mine, other) if _are_numbers(each)]
         return not any(is_count(each) for each in numbers)

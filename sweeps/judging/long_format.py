@@ -82,7 +82,7 @@ def _is_class(table: Table, name: str) -> bool:
 def _samples(
     source: Source, place: Array, classes: int, used: tuple[str, ...]
 ) -> tuple[str, Array] | None:
-    """What tells samples apart, and the rows of each, (N, K) in the order of classes."""
+    """What identifies samples, and the rows of each, (N, K) in the order of classes."""
     table, count = source.table, len(place)
     models = _words(table, names.MODEL, count) if names.MODEL in table.names else None
     candidates = [each for each in table.visible if each not in used and each != names.MODEL]

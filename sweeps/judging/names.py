@@ -55,7 +55,7 @@ IDS = (
     *("file", "file_name", "filename", "file_path", "filepath", "path", "patient", "subject"),
     *("customer", "SMILES"),
 )
-"""Names of what tells samples apart, or what several samples are of, beside ``…_id``."""
+"""Names of what identifies samples, or what several samples belong to, beside ``…_id``."""
 
 _NO_SAMPLES = (
     *("model", "run", "seed", "fold", "split", "epoch", "batch", "experiment", "trial", "class"),

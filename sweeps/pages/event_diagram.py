@@ -19,7 +19,8 @@ def event_svg(found: Sequence[tuple[str, EventBins]], title: str) -> str:
     """Frequency against mean probability in quantile bins, with 95% intervals of the frequency.
 
     One series for each name and its bins, the first one filled. Axes are logarithmic if the event
-    is rare, so that small probabilities can be told apart; frequencies of 0 are then at the border.
+    is rare, so that small probabilities can be distinguished; frequencies of 0 are then at the
+    border.
     """
     chart = Chart(title, *_axes([bins for _, bins in found]), width=_SIZE + 40, height=_SIZE)
     ends = chart.x.low, chart.x.high

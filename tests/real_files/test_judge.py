@@ -191,7 +191,7 @@ def shares(rows: list[dict[str, Any]]) -> list[np.ndarray[Any, Any]]:
     return [each / each.sum() for each in powers]
 
 
-# lm_eval 0.4.13: --model dummy --log_samples. Of two options, acc tells which one is right.
+# lm_eval 0.4.13: --model dummy --log_samples. Of two options, acc says which one is right.
 @pytest.mark.parametrize("name", ["harness_four.jsonl", "harness_wino.jsonl"])
 def test_logs_of_questions_with_the_same_options(name: str) -> None:
     model, rows = read(name), harness(name)

@@ -55,6 +55,8 @@ def test_a_shift_of_the_prior_is_the_first_sentence_and_is_followed(tmp_path: Pa
     found = json.loads(run(now, "--against", then, "--format", "json"))["later"]
     assert found["prior"]["explains"]
     assert found["prior"]["now"]["low"] < 0.08 < found["prior"]["now"]["high"]
+    page = run(now, "--against", then, "--format", "html", "--output", str(tmp_path / "now.html"))
+    assert "The prior has shifted, the shape has not: 2." in page
     changed = {each["metric"]: each for each in found["changes"]}
     assert changed["event_ece"]["low"] > 0
     assert changed["auroc"]["low"] < 0 < changed["auroc"]["high"]

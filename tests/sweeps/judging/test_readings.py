@@ -293,7 +293,7 @@ def test_the_index_that_pandas_writes_joins_labels(tmp_path: Path) -> None:
     asked = Asked(labels=str(tmp_path / "truth.csv"))
     [model] = read_predictions([str(tmp_path / "pred.csv")], asked)
     assert torch.equal(model.labels, torch.from_numpy(LABELS))
-    # An index that was reset in one of the files tells nothing.
+    # An index that was reset in one of the files identifies nothing.
     pd.DataFrame({"label": LABELS}, index=ROWS + 5000).to_csv(tmp_path / "truth.csv")
     [model] = read_predictions([str(tmp_path / "pred.csv")], asked)
     assert torch.equal(model.labels, torch.from_numpy(LABELS))

@@ -89,7 +89,7 @@ class Streamed(ABC):
 
     @abstractmethod
     def contents(self) -> Iterator[bytes]:
-        """What tells the images apart, without decoding them."""
+        """What distinguishes the images, without decoding them."""
 
     @abstractmethod
     def sums(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
