@@ -7,7 +7,7 @@ import io
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import stdev
 from typing import Any, Final, Literal
 
@@ -21,10 +21,11 @@ from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE_LOSS
 from trainables.files.rows import ReadRows
 
+_TEMPERATURE: Final = "temperature"
 Key = Literal["loss", "dataset", "model", "sweep"]
 Form = Literal["latex", "csv", "markdown", "json"]
 
-_NOT_PERCENT: Final = ("nll",)
+_NOT_PERCENT: Final = ("nll", _TEMPERATURE)
 _LATEX: Final = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -43,6 +44,7 @@ _CAPTION: Final = (
     "worse. + and -: shown to be better or worse than cross-entropy, corrected for all pairs. "
     "Values without ± are from one seed, and † exceeds the guard; neither competes."
 )
+_PUBLISHED: Final = " In parentheses: the published value, as the sweep file names it."
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Value:
         deviation: Standard deviation over the seeds; NaN for a single one.
         best: Whether it is the best of its sweep, or not shown to be worse.
         verdict: Against cross-entropy; None if they were not compared.
+        published: What the paper reports, or None.
     """
 
     loss: str
@@ -67,6 +70,7 @@ class Value:
     best: bool
     verdict: Verdict | None
     within_guard: bool
+    published: float | None = None
 
 
 def values_of(
@@ -89,7 +93,8 @@ def values_of(
     verdicts = verdicts_in_pairs(compete, metrics, read, temperature, sweeps)
     found = []
     for metric in metrics:
-        known = [each for each in compete if not math.isnan(each.mean(metric))]
+        ranked = compete if metric.metric != _TEMPERATURE else []  # none is better than another
+        known = [each for each in ranked if not math.isnan(each.mean(metric))]
         best = min((each for each in known), key=lambda each: each.mean(metric), default=None)
         for loss, each in originals.items():
             against_best = verdicts.get((metric, each.loss, best.loss)) if best else None
@@ -108,6 +113,7 @@ def values_of(
                     best=is_best,
                     verdict=verdicts.get((metric, each.loss, BASELINE_LOSS)),
                     within_guard=each.feasible,
+                    published=_published(one, each.loss, metric),
                 )
             )
         found += [_untried(one, loss, metric) for loss in one.losses if loss not in originals]
@@ -129,6 +135,10 @@ def _untried(one: Beside, loss: str, metric: MetricName) -> Value:
         verdict=None,
         within_guard=True,
     )
+
+
+def _published(one: Beside, loss: str, metric: MetricName) -> float | None:
+    return one.sweep.published.get(loss, {}).get(str(replace(metric, split="")))
 
 
 def results_table(values: Sequence[Value], rows: Key, columns: Key, form: Form) -> str:
@@ -155,8 +165,13 @@ def results_table(values: Sequence[Value], rows: Key, columns: Key, form: Form) 
         ]
         rule = ["---", *["---:"] * len(heads)]
         table = markdown_table([[title.translate(MARKDOWN) for title in titles], rule, *body])
-        return f"{table}\n\n{_CAPTION}\n"
-    return _latex(rows, heads, names, lines)
+        return f"{table}\n\n{_caption(values)}\n"
+    return _latex(rows, heads, names, lines, _caption(values))
+
+
+def _caption(values: Sequence[Value]) -> str:
+    known = any(each.published is not None for each in values)
+    return _CAPTION + (_PUBLISHED if known else "")
 
 
 _Cells = Mapping[tuple[str, str, str], Value]
@@ -188,6 +203,8 @@ def _shown(value: Value | None, bold: str) -> str:
     if not math.isnan(value.deviation):
         text += f" ± {scale * value.deviation:.{digits}f}"
     mark = _MARKS.get(value.verdict, "") + ("" if value.within_guard else "†")
+    if value.published is not None:
+        mark += f" ({scale * value.published:.{digits}f})"
     return (bold.format(text) if value.best else text) + mark
 
 
@@ -200,7 +217,16 @@ def _csv(rows: str, heads: _Heads, names: Sequence[str], lines: _Lines) -> str:
     """A line per value: a spreadsheet reads numbers, not cells with marks."""
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    fields = ("metric", "mean", "deviation", "seeds", "best", "verdict", "within_guard")
+    fields = (
+        "metric",
+        "mean",
+        "deviation",
+        "seeds",
+        "best",
+        "verdict",
+        "within_guard",
+        "published",
+    )
     writer.writerow([rows, "column", *fields])
     for name, line in zip(names, lines, strict=True):
         for (column, _), each in zip(heads, line, strict=True):
@@ -213,7 +239,7 @@ def _plain(value: Any) -> Any:
     return "" if value is None or (isinstance(value, float) and math.isnan(value)) else value
 
 
-def _latex(rows: str, heads: _Heads, names: Sequence[str], lines: _Lines) -> str:
+def _latex(rows: str, heads: _Heads, names: Sequence[str], lines: _Lines, caption: str) -> str:
     columns = list(dict.fromkeys(column for column, _ in heads))
     widths = [sum(head[0] == column for head in heads) for column in columns]
     groups = " & ".join(
@@ -235,7 +261,7 @@ def _latex(rows: str, heads: _Heads, names: Sequence[str], lines: _Lines) -> str
             "% needs \\usepackage{booktabs}",
             "\\begin{table*}",
             "\\centering\\small",
-            f"\\caption{{{_CAPTION.translate(_LATEX)}}}",
+            f"\\caption{{{caption.translate(_LATEX)}}}",
             "\\label{tab:calibration}",
             f"\\begin{{tabular}}{{l{'r' * len(heads)}}}",
             "\\toprule",

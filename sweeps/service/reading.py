@@ -278,12 +278,14 @@ def results_table_of(
 def _metric(name: str) -> MetricName:
     from trainables.metrics import METRICS
 
+    if name == "temperature":
+        return MetricName(name)  # it belongs to no split
     metric = MetricName.parse(name)
     allowed = [each for each in METRICS if not METRICS[each].higher_is_better]
     if metric.split or metric.metric not in allowed:
         raise UserError(
-            f"--metrics: found {name!r}; allowed: {', '.join(allowed)}, and each with _scaled for "
-            "its value after temperature scaling"
+            f"--metrics: found {name!r}; allowed: {', '.join(allowed)}, each with _scaled for its "
+            "value after temperature scaling, and temperature"
         )
     return MetricName(metric.metric, "test", metric.scaled)
 

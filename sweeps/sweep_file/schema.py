@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple
 from pydantic import Field, Strict, ValidationError, model_validator
 
 from sweeps.sweep_file.sections.data import OWN_DATA, DatasetSection, EvaluationSection
-from sweeps.sweep_file.sections.fields import MOST_ENTRIES, Name, Section
+from sweeps.sweep_file.sections.fields import MOST_ENTRIES, Bound, Name, Section
 from sweeps.sweep_file.sections.losses import LossSection
 from sweeps.sweep_file.sections.resources import ScalingSection, TrackingSection
 from sweeps.sweep_file.sections.search import (
@@ -61,6 +61,9 @@ class SweepFile(Section, frozen=True):
             kind of data: TF-IDF with logistic regression for texts, gradient boosting for tables, a
             linear model for images. ``none`` leaves them out.
         tracking: Where MLflow keeps the runs.
+        published: Values of a paper on the test split, by loss and metric, as fractions:
+            ``{focal: {ece: 0.0155, temperature: 1.1}}``. ``calsweep table`` prints them beside the
+            measured ones.
     """
 
     name: Name
@@ -80,6 +83,7 @@ class SweepFile(Section, frozen=True):
     evaluation: EvaluationSection = EvaluationSection()
     reference: Literal["auto", "none"] = "auto"
     tracking: TrackingSection = TrackingSection()
+    published: dict[str, dict[str, Bound]] = Field(default_factory=dict)
 
     @model_validator(mode="before")
     @classmethod

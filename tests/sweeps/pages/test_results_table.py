@@ -91,6 +91,25 @@ def test_programs_read_numbers(storage: Path) -> None:
     assert (same["verdict"], first["verdict"], first["seeds"]) == ("supported", "supported", 2)
 
 
+def test_the_temperature_and_published_values_are_beside_the_measured_ones(tmp_path: Path) -> None:
+    first = baseline(val_ece=0.02)
+    again = [
+        finalist(1 + i, first, i, val_ece=0.03, test_ece=0.04, temperature=1.4 + 0.1 * i)
+        for i in (1, 2)
+    ]
+    published = {"cross_entropy": {"ece": 0.0435, "temperature": 2.5}}
+    new_store(tmp_path, make_sweep("rerun", published=published), [first, *again])
+    text = results_table_of(
+        ["rerun"], str(tmp_path), "loss", "dataset", "ece,temperature", "markdown"
+    )
+    row = next(line for line in text.splitlines() if line.startswith("| cross"))
+    assert [cell.strip() for cell in row.split("|")[2:4]] == [
+        "**4.00 ± 0.00** (4.35)",
+        "1.550 ± 0.071 (2.500)",
+    ]
+    assert "In parentheses: the published value" in text
+
+
 def test_duplicates_and_losses_that_were_not_tried_have_rows(tmp_path: Path) -> None:
     same = {"val_nll_scaled": 0.31234, "val_nll": 0.4, "val_ece": 0.02}
     first, copy = baseline(**same), trial(1, "mbls", **same)
