@@ -37,6 +37,7 @@ from trainables.metrics.inference.clusters import Clusters, clusters_of
 from trainables.metrics.inference.unseen import unseen_log_losses_of_logits
 from trainables.posthoc import TemperatureScaling, choose
 from trainables.posthoc.chosen import Choice
+from trainables.runtime.threads import few_threads
 
 _OF_SCALING = ("nll", "brier", "ece", "error")
 COMPARED = ("nll", "brier", "ece", "error")
@@ -48,7 +49,6 @@ _TOP_LABEL = (
 _OF_EVENT = ("event_ece", "auroc")  # these are shown first
 _OF_GROUPS = ("error", "nll", "ece")
 _MIN_IN_GROUP = 20
-_SMALL = 200_000  # N · K up to which one thread is as fast as several
 
 
 def judge(
@@ -74,7 +74,7 @@ def judge(
     index = event_of(first, event)
     compared_by = COMPARED if index is None else COMPARED_BY_EVENT
     metrics = [each for each in compared_by if not top_label_only or each in _TOP_LABEL]
-    with _one_thread_if(first.probs.numel() <= _SMALL):
+    with _few_threads(first.probs.numel()):
         choices = [_choice(model) for model in models]
         scaled = [_as_scaled(*each) for each in zip(models, choices, strict=True)]
         return Findings(
@@ -111,18 +111,10 @@ def _as_scaled(model: Predicted, choice: Choice | None) -> Predicted | None:
 
 
 @contextmanager
-def _one_thread_if(small: bool) -> Iterator[None]:
-    """Context: PyTorch and BLAS use one thread. On a busy machine, further threads mostly wait."""
-    if not small:
+def _few_threads(size: int) -> Iterator[None]:
+    """Context: PyTorch and BLAS use one thread if tensors of so many numbers are small."""
+    with few_threads(size) as small, threadpool_limits(1 if small else None, user_api="blas"):
         yield
-        return
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1, user_api="blas"):
-            yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _check_same_samples(first: Predicted, other: Predicted) -> None:

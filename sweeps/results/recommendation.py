@@ -41,7 +41,7 @@ class Recommendation:
         kind: ``setting`` (the selected one), ``baseline`` (cross-entropy) or ``ensemble``.
         trials: Numbers of the trials whose networks it consists of, ascending.
         loss: Its loss; ``ensemble`` for networks of several settings.
-        temperature: Its temperature, which its scaling begins with.
+        temperature: The temperature that its scaling begins with; 1 if it has none.
         name: Such as ``cross-entropy with a temperature``.
         why: The reason, one sentence.
     """
@@ -190,17 +190,16 @@ def _of(candidate: Candidate, kind: Kind, judgement: Judgement, why: str) -> Rec
     trial = candidate.judged[0]
     scaling = scaling_of(judgement.scalings, trial.number)
     words, gain = "a temperature", ""
+    temperature = trial.outcome.get("temperature", math.nan)
     if scaling is not None and scaling.gain:
-        words, gain = scaling.words, f" {scaling.gain}"
+        words, gain, temperature = scaling.words, f" {scaling.gain}", scaling.temperature
     return Recommendation(
         kind,
         (trial.number,),
         candidate.loss,
         candidate.setting.hyperparameters,
-        trial.outcome.get("temperature", math.nan),
-        f"{words_of(candidate)}, {words}"
-        if words == "not scaled"
-        else f"{words_of(candidate)} with {words}",
+        temperature,
+        f"{words_of(candidate)} with {words}",
         f"{why}{gain}",
     )
 

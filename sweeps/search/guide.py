@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections import Counter
 from collections.abc import Sequence
@@ -103,8 +104,9 @@ class Guide:
         own = [each for each in self._candidates if each.loss == loss]
         with threadpool_limits(1):
             found = expected_objectives(self._model(records), own)
-        best = min(found, key=lambda each: found[each])
-        return best, found[best]
+        known = [each for each in own if each in found]
+        best = min(known, key=lambda each: found[each], default=Setting(loss, {}))
+        return best, found.get(best, math.nan)
 
     def _untried(self, records: Sequence[TrialRecord]) -> list[Setting]:
         """The candidates of losses that are to be tried next."""

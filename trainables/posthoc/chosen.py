@@ -24,6 +24,7 @@ from trainables.posthoc.structured import (
     StructuredVectorScaling,
 )
 from trainables.posthoc.temperature import TemperatureScaling
+from trainables.runtime.threads import few_threads
 
 _FITS = {
     "vector": StructuredVectorScaling,
@@ -109,12 +110,13 @@ def fitted(
 ) -> dict[Candidate, Scaling]:
     """Each of these candidates, fitted on all samples."""
     found = {}
-    for inverse in dict.fromkeys(each.inverse for each in names):
-        mapped = logits if inverse is None else inverse(logits)
-        scaler = TemperatureScaling(criterion).fit(mapped, labels)
-        for each in names:
-            if each.inverse == inverse:
-                found[each] = _fitted(each, mapped, labels, scaler)
+    with few_threads(logits.numel()):
+        for inverse in dict.fromkeys(each.inverse for each in names):
+            mapped = logits if inverse is None else inverse(logits)
+            scaler = TemperatureScaling(criterion).fit(mapped, labels)
+            for each in names:
+                if each.inverse == inverse:
+                    found[each] = _fitted(each, mapped, labels, scaler)
     return {each: found[each] for each in names}
 
 

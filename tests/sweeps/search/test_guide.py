@@ -97,6 +97,8 @@ def test_every_loss_is_tried_before_a_second_setting_of_one() -> None:
     assert left.setting.loss == records[len(LOSSES)].loss
     assert 0.01 < left.expected < 0.3
     assert [each.setting.loss for each in queue_of(sweep).untried] == LOSSES
+    calibrated = queue_of(sweep, searched(queue_of(sweep), 0.0, most=1))  # none may be better
+    assert [each.setting.loss for each in calibrated.untried] == LOSSES
 
 
 def test_a_setting_that_repeats_cross_entropy_gives_its_slot_to_another() -> None:
