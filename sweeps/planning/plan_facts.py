@@ -16,8 +16,6 @@ from sweeps.sweep_file.sections.search import GUIDED, SearchSection
 from sweeps.sweep_file.sections.training import DEFAULT_MODEL, TrainingSection
 from trainables.contract.setting import BASELINE
 
-_GUIDED_TRIALS = (5, 31)  # after how many a guided search ended, fewest and most: docs/search.md
-
 
 def plan_facts(plan: Plan) -> dict[str, str]:
     sweep = plan.sweep
@@ -70,11 +68,9 @@ def _stages(plan: Plan) -> str:
     if trials == 1:
         return "1: the baseline"
     if search.is_guided:
-        found = (
+        return (
             f"at most {trials}: the baseline, then guided until no other is expected to be better"
         )
-        known = " ({} to {} on recorded datasets)".format(*_GUIDED_TRIALS)
-        return found + known * (trials > max(_GUIDED_TRIALS))
     first = len(space.initial_settings(ANY_NUMBER_OF_CLASSES))
     fixed = min(first, trials)
     found = f"{trials}: the baseline, {fixed - 1} published, {trials - fixed} searched"
