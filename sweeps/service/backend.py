@@ -100,10 +100,10 @@ def _trial_setup(
 
 def load_records(plan: Plan, store: SweepStore, notice: Callable[[str], None]) -> list[TrialRecord]:
     """The stored trials; messages about damaged ones are passed to `notice`."""
-    return [_with_history(plan, store, each) for each in store.load_records(notice)]
+    return [with_history(plan, store, each) for each in store.load_records(notice)]
 
 
-def _with_history(plan: Plan, store: SweepStore, record: TrialRecord) -> TrialRecord:
+def with_history(plan: Plan, store: SweepStore, record: TrialRecord) -> TrialRecord:
     """The record of an interrupted trial, with the epochs in its last checkpoint."""
     if record.state == "running":
         from trainables.files.checkpoints import load_checkpoint

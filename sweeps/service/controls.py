@@ -9,8 +9,10 @@ from typing import Final, Literal
 
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.messages.formatting import number_ranges
+from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import may_be_dropped
+from sweeps.service.backend import with_history
 from sweeps.store.blocks import BlockWriter
 from sweeps.store.journal import by_this_user, note
 from sweeps.store.requests import Request, ask, is_open, withdraw
@@ -95,9 +97,13 @@ def _change(
 def _change_here(store: SweepStore, request: Request, chosen: Sequence[TrialRecord]) -> None:
     with store.locked():
         store.forget_answer()  # another one may be right now
+        plan = Plan(store.load_sweep())
         blocks = BlockWriter(store.folder, store.load_records())
         for record in chosen:
-            record.again() if request.kind == "retry" else record.drop(request.by)
+            if request.kind == "retry":
+                record.again()
+            else:
+                with_history(plan, store, record).drop(request.by)
             store.save(record)
             blocks.take(record)
 

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from sweeps.cli import app
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import TrialQueue
@@ -16,7 +18,6 @@ from sweeps.store.journal import read_journal
 from sweeps.store.requests import Inbox, Request, fulfil
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep, new_store, queue_of, trial
-from tests.harness.command import calsweep
 from tests.harness.tracked import runs_of
 
 SWEEP = make_sweep(
@@ -158,6 +159,17 @@ def test_trials_of_a_stopped_sweep_are_changed_in_its_store(tmp_path: Path) -> N
     assert acts == [("dropped", (3,)), ("retried", (3,))]
 
 
+def test_an_interrupted_trial_that_is_dropped_has_ended(store: SweepStore) -> None:
+    queue = queue_of(SWEEP, store)
+    finish(queue)
+    running = begin(queue)  # and its process is killed
+    drop_trials("small", store.storage, [running.number])
+    again = queue_of(SWEEP, store)
+    (run,) = again.record(running.number).runs
+    assert len(run) == 2
+    assert begin(again).number == running.number + 1
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -174,8 +186,8 @@ def test_what_cannot_be_changed_is_explained(
     store = new_store(tmp_path, SWEEP)
     queue = queue_of(SWEEP, store)
     finish(queue), finish(queue)
-    done = calsweep(tmp_path, *words, "--storage", str(tmp_path))
-    assert (done.returncode, message in done.stderr) == (2, True), done.stderr
+    found = CliRunner().invoke(app, [*words, "--storage", str(tmp_path)])
+    assert isinstance(found.exception, UserError) and message in str(found.exception)
 
 
 BROKEN = """
