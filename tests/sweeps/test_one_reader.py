@@ -29,7 +29,7 @@ LABEL: Final = np.array(["ill", "well"])[np.arange(ROWS) // 2 % 2]
 COUNT: Final = np.arange(ROWS) * 7 % 13
 FRAME: Final = pd.DataFrame({"size, km": SIZE, "code": CODE, "count": COUNT, "label": LABEL})
 
-Write = Callable[[Path], None]
+Write = Callable[[Path], object]
 
 
 def text(separator: str = ",", before: str = "", encoding: str = "utf-8", **how: object) -> Write:
@@ -173,17 +173,17 @@ REFUSED: Final[dict[str, tuple[Write, str]]] = {
     "parquet.csv": (FORMS["table.parquet"], "is a Parquet file: let its name end in .parquet"),
     "utf16.csv": (text(encoding="utf-16-le"), "UTF-16 needs a byte order mark"),
     "latin.csv": (
-        lambda path: path.write_bytes("a,label\nü,x\nb,y\n".encode("latin-1")) and None,
+        lambda path: path.write_bytes("a,label\nü,x\nb,y\n".encode("latin-1")),
         "row 0 (from 0): a is not in UTF-8",
     ),
     "ragged.csv": (
-        lambda path: path.write_text("# c\na,b\n1,2\n1,2,3\n") and None,
+        lambda path: path.write_text("# c\na,b\n1,2\n1,2,3\n"),
         "row 1 (from 0): 3 values, while the header names 2 columns: '1,2,3'",
     ),
-    "one.json": (lambda path: path.write_text('[{"a": 1}]') and None, "is one JSON array"),
+    "one.json": (lambda path: path.write_text('[{"a": 1}]'), "is one JSON array"),
     "wrong.parquet": (FORMS["plain.csv"], "is not a Parquet file"),
     "wrong.feather": (FORMS["plain.csv"], "is not an Arrow or Feather file"),
-    "empty.csv": (lambda path: path.write_text("a,b\n") and None, "has no rows"),
+    "empty.csv": (lambda path: path.write_text("a,b\n"), "has no rows"),
 }
 
 

@@ -50,7 +50,7 @@ class Webhook(BaseHTTPRequestHandler):
 def webhook() -> Iterator[tuple[str, type[Webhook]]]:
     Webhook.received, Webhook.statuses, Webhook.headers_of = [], [], []
     with HTTPServer(("127.0.0.1", 0), Webhook) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}/T0/secret", Webhook
         server.shutdown()
 
@@ -190,7 +190,7 @@ def test_a_server_that_does_not_answer_is_not_waited_for(
 
     over = threading.Event()
     with ThreadingHTTPServer(("127.0.0.1", 0), Slow) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}/secret"
         message = Message("birds", "running", "/store", None, None, "text")
         assert not notifying.Webhook(address, Noted(said)).send(message)

@@ -119,7 +119,7 @@ def test_a_request_without_an_answer_is_not_sent_again() -> None:
             pass
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Silent) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
         try:
             with pytest.raises(MlflowException):

@@ -385,7 +385,7 @@ def test_a_link_is_printed_only_if_a_server_has_the_leaderboard() -> None:
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         address = f"http://127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         assert board.is_served(address)
         assert not replace(board, experiment_id="8").is_served(address)  # of another storage
         server.shutdown()
