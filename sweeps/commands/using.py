@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,9 +12,6 @@ from sweeps.commands.app import USE, app
 from sweeps.commands.options import Storage, SweepName
 from sweeps.errors import UserError
 from sweeps.messages.formatting import DEFAULT_STORAGE, counted
-
-if TYPE_CHECKING:
-    pass
 
 
 @app.command(rich_help_panel=USE)

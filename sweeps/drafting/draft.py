@@ -351,9 +351,8 @@ def _arrays(path: Path, test: Path | None) -> _Seen:
 
 def _rows(rows: TrainingRows) -> _Seen:
     table, label, tested = rows.table, rows.label, "test" in rows.beside
-    names = table.column_names
     classes = len(set(table[label].to_pylist()) - {None})
-    others = [name for name in names if name != label]
+    others = [name for name in table.column_names if name != label]
     divided, notes = _divided_by(table, others, label, tested)
     notes, given = (*rows.comments, *notes), {**rows.options, "label": label}
     others = [name for name in others if name not in divided.values()]
@@ -393,11 +392,10 @@ def _rows(rows: TrainingRows) -> _Seen:
 
 
 def _values(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Texts or encoded images, (N,)."""
+    """Texts or digests of images, (N,)."""
     import numpy as np
 
-    values = (each["bytes"] if isinstance(each, dict) else each for each in column.to_pylist())
-    return np.array([each or "" for each in values], dtype=object)
+    return np.array([each or "" for each in column.to_pylist()], dtype=object)
 
 
 def _together(

@@ -165,22 +165,19 @@ def longest_duration(
 
 def sizes_of(dataset: Dataset) -> dict[str, int]:
     """Samples of each split, and the number of classes."""
-    splits = {"training": dataset.train, "validation": dataset.validation, "test": dataset.test}
-    sizes = {name: len(split) for name, split in splits.items()}
-    return {**sizes, "classes": dataset.num_classes}
+    return {
+        "training": len(dataset.train),
+        "validation": len(dataset.validation),
+        "test": len(dataset.test),
+        "classes": dataset.num_classes,
+    }
 
 
 def _sizes(dataset: Dataset) -> str:
     """The size of each split, and what the labels are."""
-    sizes = ", ".join(
-        f"{len(split):,} {name}"
-        for name, split in (
-            ("training", dataset.train),
-            ("validation", dataset.validation),
-            ("test", dataset.test),
-        )
-    )
-    kinds = f"{dataset.num_classes} classes"
+    *splits, (_, classes) = sizes_of(dataset).items()
+    sizes = ", ".join(f"{count:,} {name}" for name, count in splits)
+    kinds = f"{classes} classes"
     if dataset.task.names:
         kinds = f"{len(dataset.task.names)} labels, each there or not"
     summary = f"{sizes} samples of {kinds}"

@@ -22,6 +22,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.setting_models import Places
 from sweeps.search.space import SearchSpace
 from sweeps.search.temperature_model import TemperatureModel, expected_objectives
+from sweeps.search.untried import Untried
 from trainables.contract.setting import Setting
 
 if TYPE_CHECKING:
@@ -99,14 +100,17 @@ class Guide:
         with threadpool_limits(1):
             return expected_objectives(self._model(records), [r.setting for r in records])
 
-    def most_promising(self, loss: str, records: Sequence[TrialRecord]) -> tuple[Setting, float]:
-        """The setting of a loss with the lowest expected objective, and that objective."""
-        own = [each for each in self._candidates if each.loss == loss]
+    def most_promising(
+        self, losses: Sequence[str], records: Sequence[TrialRecord]
+    ) -> list[Untried]:
+        """The setting of each loss with the lowest expected objective."""
+        own = [each for each in self._candidates if each.loss in losses]
         with threadpool_limits(1):
             found = expected_objectives(self._model(records), own)
         known = [each for each in own if each in found]
-        best = min(known, key=lambda each: found[each], default=Setting(loss, {}))
-        return best, found.get(best, math.nan)
+        best = {each.loss: each for each in sorted(known, key=found.__getitem__, reverse=True)}
+        settings = [best.get(loss, Setting(loss, {})) for loss in losses]
+        return [Untried(setting, found.get(setting, math.nan)) for setting in settings]
 
     def _untried(self, records: Sequence[TrialRecord]) -> list[Setting]:
         """The candidates of losses that are to be tried next."""

@@ -237,8 +237,9 @@ class Ranking:
 
     def original_of(self, candidate: Candidate) -> Candidate:
         """The setting whose networks a setting repeats: cross-entropy's, else its own."""
-        repeats = self.baseline is not None and self.repeats_baseline(candidate)
-        return self.baseline if repeats and self.baseline is not None else candidate
+        if self.baseline is None or not self.repeats_baseline(candidate):
+            return candidate
+        return self.baseline
 
     def shown_as(self, candidate: Candidate) -> Candidate:
         """The setting with the judged trials of :meth:`original_of`, which has the fresh seeds."""

@@ -99,7 +99,7 @@ class Suggestions:
         tried = {record.loss for record in searched}
         left = [loss for loss in self._losses if loss not in tried]
         if self.guide is not None and any(r.state == "finished" for r in searched):
-            return [Untried(*self.guide.most_promising(loss, searched)) for loss in left]
+            return self.guide.most_promising(left, searched)
         return [Untried(Setting(loss, {})) for loss in left]
 
     def are_used_up(self, searched: int) -> bool:

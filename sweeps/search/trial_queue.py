@@ -71,10 +71,6 @@ class TrialQueue:
         generation: How often it was found again; older processes may have imported older code.
     """
 
-    code = ""
-    code_now: Callable[[], str] = staticmethod(str)
-    generation = 0
-
     def __init__(
         self,
         plan: Plan,
@@ -90,6 +86,9 @@ class TrialQueue:
         self.records = list(past.records)
         # Numbers may be missing because a record was damaged.
         self._by_number = {record.number: record for record in self.records}
+        self.code = ""
+        self.code_now: Callable[[], str] = str
+        self.generation = 0
         self._save = save
         self._listeners = list(listeners)
         self._suggestions = Suggestions(plan, num_classes, past.known)

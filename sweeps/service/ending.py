@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -38,6 +38,7 @@ from sweeps.search.finalist_plan import Look
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.trial_queue import TrialQueue
+from sweeps.search.untried import Untried
 from sweeps.service.event import judge_event
 from sweeps.service.stored import StoredSweep, sweeps_on_test_split
 from sweeps.store.beginning import read_earlier_candidates
@@ -69,6 +70,7 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         *reference_warnings(ranking, references),
         *store.patiently(code_warnings, store.folder, queue.records),
     )
+    untried = tuple(queue.untried)
     judgement = replace(
         judgement,
         references=references,
@@ -79,12 +81,12 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
             said
             for said in (
                 _on_budget(queue, store.storage),
-                _on_untried(queue, store.storage),
+                _on_untried(untried, queue.plan.name, store.storage),
                 _on_further_seeds(queue, ranking),
             )
             if said
         ),
-        untried=tuple(queue.untried),
+        untried=untried,
     )
     sweep = StoredSweep(store, queue.plan, ranking)
     return ending_with(sweep, result_of(ranking, queue.plan, judgement))
@@ -208,12 +210,12 @@ def _on_budget(queue: TrialQueue, storage: str) -> str | None:
     return f"{budget} is spent: {ended} of {queue.planned} trials have ended. {more} continues it."
 
 
-def _on_untried(queue: TrialQueue, storage: str) -> str | None:
+def _on_untried(untried: Sequence[Untried], name: str, storage: str) -> str | None:
     """The losses that were not tried, and the command that tries them; None if there are none."""
-    losses = [each.setting.loss for each in queue.untried]
+    losses = [each.setting.loss for each in untried]
     if not losses:
         return None
-    named, name = ", ".join(losses), queue.plan.name
+    named = ", ".join(losses)
     other = f"run FILE --name {name}-more --set {shlex.quote(f'losses=[{named}]')}"
     return (
         f"Not tried: {', '.join(map(format_loss, losses))}. {calsweep_command(other, storage)}, "

@@ -11,18 +11,8 @@ from sweeps.messages.redaction import without_credentials
 from sweeps.sweep_file.sections.fields import NamedSection, Section
 
 _TELL_NOTHING = {
-    *(
-        "data",
-        "dataset",
-        "datasets",
-        "images",
-        "raw",
-        "processed",
-        "csv",
-        "parquet",
-        "jsonl",
-        "arrow",
-    ),
+    *("data", "dataset", "datasets", "images", "raw", "processed"),
+    *("csv", "parquet", "jsonl", "arrow"),
     *("train", "training", "test", "testing", "val", "validation", "valid", "dev"),
 }
 

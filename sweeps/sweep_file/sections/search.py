@@ -16,19 +16,13 @@ from sweeps.sweep_file.sections.fields import (
     Section,
     one_alone,
 )
-from trainables.contract.config import (
-    Criterion,
-    Epochs,
-    Positive,
-    ScalingMethod,
-    ScalingWay,
-)
+from trainables.contract.config import Criterion, Epochs, Positive, ScalingMethod, ScalingWay
 from trainables.contract.metric_names import MetricName
 
 GUIDED: Final = "guided"
+"""The sampler that temperatures guide, see :mod:`sweeps.search.guide`."""
 GUIDED_TRIALS: Final = 16
 """Trials after which a guided search ends by default; measured in docs/search.md."""
-"""The sampler that temperatures guide, see :mod:`sweeps.search.guide`."""
 
 _GUIDING: Final = frozenset(
     {"event_ece", "ece", "adaptive_ece", "smooth_ece", "debiased_ece", "nll", "brier"}
@@ -36,10 +30,10 @@ _GUIDING: Final = frozenset(
 _LARGEST_SEED = 2**31 - 1  # still has 32 bits after adding the number of a fresh seed
 
 
-BUDGETS: Final = ("trials", "max_epochs", "max_hours", "max_gpu_hours")
-"""The keys of ``search`` that end it."""
-
-CHANGEABLE: Final = (*BUDGETS, "max_minutes_per_trial", "max_failures")
+CHANGEABLE: Final = (
+    *("trials", "max_epochs", "max_hours", "max_gpu_hours"),
+    *("max_minutes_per_trial", "max_failures"),
+)
 """The keys of ``search`` that may be changed when a sweep is resumed."""
 
 
