@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 import numpy.typing as npt
 
-from sweeps.evidence.scaling import cross_scaled
+from sweeps.evidence.scaling import double_tensors
 from sweeps.messages.formatting import counted
 from sweeps.results.reference import best_reference, is_clearly_better
 from sweeps.search.plan import Plan
@@ -163,14 +163,16 @@ def _against_constant(rows: Rows) -> Difference:
     """NLL of predictions after a cross-fitted temperature minus that of a constant classifier."""
     from trainables.metrics import Design, mean_difference
     from trainables.metrics.proper_scores import log_losses_of_logits
+    from trainables.posthoc import cross_fitted
 
-    _, labels = rows.tensors()
+    logits, labels = double_tensors(rows)
     constant = labels.double()
     for place in range(rows.decisions):
         own = labels[place :: rows.decisions]
         constant[place :: rows.decisions] = -(own.bincount().double() / len(own)).log()[own]
-    losses = log_losses_of_logits(cross_scaled(rows), labels)
     design = Design(decisions=rows.decisions, clusters=rows.clusters())
+    scaled = cross_fitted(logits, labels, clusters=design.clusters)
+    losses = log_losses_of_logits(scaled, labels)
     return mean_difference("nll", [losses], [constant], design)
 
 
@@ -179,7 +181,7 @@ def _advice(
     constant: ConstantClassifier,
     plan: Plan,
     references: Sequence[ReferenceResult],
-    few: str = "",
+    few: str,
 ) -> str:
     """What to change: the training only if a reference model is not found to fail as well.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from weakref import WeakKeyDictionary
 from sweeps.results.scaling import ScalingRow
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
-from trainables.contract.config import Criterion, ScalingWay
+from trainables.contract.config import ScalingWay
 from trainables.files.rows import ReadRows, Rows
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
     from trainables.posthoc import Scaling
 
-_temperatures: WeakKeyDictionary[Rows, dict[Criterion, Tensor]] = WeakKeyDictionary()
 _fitted: WeakKeyDictionary[Rows, dict[tuple[str, ScalingWay], Scaled]] = WeakKeyDictionary()
 
 
@@ -69,43 +69,29 @@ def judge_scalings(ranking: Ranking, read: ReadRows) -> list[ScalingRow]:
 def _scaling_row(candidate: Candidate, read: ReadRows, way: ScalingWay) -> ScalingRow:
     from trainables.trials.outcome import evaluate
 
-    found = [scaled_network(read, trial, way).scaling for trial in candidate.judged]
-    plain: list[dict[str, float]] = []
-    scaled: list[dict[str, float]] = []
-    for trial in candidate.judged:
-        rows = read("test", trial.number)
-        for kept, each in (
-            (plain, rows.scaled(trial.outcome["temperature"])),
-            (scaled, scaled_rows(read, trial, way)),
-        ):
-            kept.append(evaluate(*each.tensors(), ("nll", "ece"), rows.decisions))
-    mean = {
-        name + ending: fmean(each[name] for each in values)
-        for ending, values in (("_temperature", plain), ("", scaled))
-        for name in ("nll", "ece")
-    }
-    return ScalingRow(
-        candidate.judged[0].label,
-        tuple(trial.number for trial in candidate.judged),
-        tuple(each.name for each in found),
-        found[0].inverse is not None,
-        float(found[0].temperature),
-        **mean,
+    def means(networks: Iterable[Rows]) -> tuple[float, float]:
+        names = "nll", "ece"
+        found = [evaluate(*rows.tensors(), names, rows.decisions) for rows in networks]
+        nll, ece = (fmean(each[name] for each in found) for name in names)
+        return nll, ece
+
+    trials = candidate.judged
+    found = [scaled_network(read, trial, way).scaling for trial in trials]
+    nll, ece = means(scaled_rows(read, trial, way) for trial in trials)
+    nll_temperature, ece_temperature = means(
+        read("test", trial.number).scaled(trial.outcome["temperature"]) for trial in trials
     )
-
-
-def cross_scaled(rows: Rows, criterion: Criterion = "nll") -> Tensor:
-    """The logits (N, K), float64, divided by cross-fitted temperatures.
-
-    See :func:`~trainables.posthoc.cross_fitted_temperatures`.
-    """
-    from trainables.posthoc import cross_fitted_temperatures
-
-    logits, labels = double_tensors(rows)
-    known = _temperatures.setdefault(rows, {})
-    if criterion not in known:
-        known[criterion] = cross_fitted_temperatures(logits, labels, criterion, rows.clusters())
-    return logits / known[criterion]
+    return ScalingRow(
+        label=trials[0].label,
+        trials=tuple(trial.number for trial in trials),
+        names=tuple(each.name for each in found),
+        inverse=found[0].inverse is not None,
+        temperature=float(found[0].temperature),
+        nll=nll,
+        nll_temperature=nll_temperature,
+        ece=ece,
+        ece_temperature=ece_temperature,
+    )
 
 
 def double_tensors(rows: Rows) -> tuple[Tensor, Tensor]:

@@ -18,7 +18,7 @@ from sweeps.judging.inputs import Predicted, check_predicted
 from sweeps.judging.names import shortened
 from sweeps.judging.proposals import Labels, Source
 from sweeps.judging.tables import Asked, open_table
-from trainables.posthoc.chosen import choose, fitted
+from trainables.posthoc.chosen import fit_scaling
 from trainables.posthoc.scaling import Scaling, in_blocks
 
 
@@ -41,8 +41,8 @@ class NamedScaling:
                 f"{model.name}: a scaling needs the probabilities of all classes and one label for "
                 "each sample"
             )
-        best = choose(model.logits, model.labels, model.clusters).candidate
-        return cls(fitted((best,), model.logits, model.labels)[best], model.classes)
+        scaling, _ = fit_scaling(model.logits, model.labels, clusters=model.clusters)
+        return cls(scaling, model.classes)
 
     @classmethod
     def read(cls, path: Path) -> NamedScaling:

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.losses.base import CalibrationLoss, Extra
+from trainables.losses.ecp import entropy_of
 from trainables.plugins.arguments import Bounds
 
 _LEAST: Final = 1e-10  # of sums, as in the authors' code
@@ -94,9 +95,3 @@ class SoftAccuracyVersusUncertainty(CalibrationLoss):
         bad = torch.where(accurate, uncertain, certain).sum()
         penalty = ((good + bad + _LEAST) / (good + _LEAST)).log()
         return F.nll_loss(log_probs, targets) + self.lam * penalty
-
-
-def entropy_of(log_probs: Tensor) -> Tensor:
-    """Entropy in nats of each row of (N, K) log-probabilities; 0 · log 0 is 0."""
-    probs = log_probs.exp()
-    return -(probs * log_probs.clamp_min(torch.finfo(log_probs.dtype).min)).sum(1)

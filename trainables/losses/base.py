@@ -247,6 +247,20 @@ class CalibrationLoss(nn.Module):
             )
 
 
+class EncoderLoss(CalibrationLoss):
+    """Base class of losses that train an encoder alone, by two augmented views of each input."""
+
+    needs_features: ClassVar[bool] = True
+    trains_classifier: ClassVar[bool] = False
+    views: ClassVar[int] = 2
+
+    def prepare_batch(
+        self, inputs: Tensor, targets: Tensor, *, augment: Augment, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """Returns two augmented views of each input, (2N, ...), and repeated labels, (2N,)."""
+        return torch.cat([augment(inputs), augment(inputs)]), targets.repeat(2)
+
+
 class PerSampleLoss(CalibrationLoss):
     """Base class of losses with one independent term per sample.
 

@@ -2,6 +2,7 @@
 
 from typing import ClassVar
 
+import torch
 from torch import Tensor
 
 from trainables.losses.base import PerSampleLoss, of_classes
@@ -27,5 +28,11 @@ class ConfidencePenalty(PerSampleLoss):
 
     def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
         log_probs = logits.log_softmax(1)
-        entropy = -(log_probs.exp() * log_probs).sum(1, keepdim=True)
+        entropy = entropy_of(log_probs).unsqueeze(1)
         return -of_classes(log_probs, classes) - self.lam * entropy
+
+
+def entropy_of(log_probs: Tensor) -> Tensor:
+    """Entropy in nats of each row of (N, K) log-probabilities; 0 · log 0 is 0."""
+    probs = log_probs.exp()
+    return -(probs * log_probs.clamp_min(torch.finfo(log_probs.dtype).min)).sum(1)

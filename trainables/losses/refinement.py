@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.losses.base import Augment, CalibrationLoss, Extra
+from trainables.losses.base import EncoderLoss, Extra
 
 
-class Refinement(CalibrationLoss):
+class Refinement(EncoderLoss):
     """L_ref: pulls the nearest sample of the same class, pushes that of another; encoder only.
 
     f are the features, normalised to unit length by this loss, so ½‖f_i − f_j‖² = 1 − f_i·f_j. The
@@ -19,9 +19,6 @@ class Refinement(CalibrationLoss):
 
     source: ClassVar[str] = "RefCal, eq. 3"
     formula: ClassVar[str] = "min_{p∈P(i)} ½‖f_i−f_p‖² − min_{n∈N(i)} ½‖f_i−f_n‖²"
-    needs_features: ClassVar[bool] = True
-    trains_classifier: ClassVar[bool] = False
-    views: ClassVar[int] = 2
 
     def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         assert features is not None  # checked by forward
@@ -31,12 +28,6 @@ class Refinement(CalibrationLoss):
         itself = torch.eye(len(features), dtype=torch.bool, device=features.device)
         nearest = [_largest(similarity, sort) for sort in (same & ~itself, ~same)]
         return (nearest[1] - nearest[0]).mean()
-
-    def prepare_batch(
-        self, inputs: Tensor, targets: Tensor, *, augment: Augment, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Returns two augmented views of each input, (2N, ...), and repeated labels, (2N,)."""
-        return torch.cat([augment(inputs), augment(inputs)]), targets.repeat(2)
 
 
 def _largest(similarity: Tensor, allowed: Tensor) -> Tensor:

@@ -6,13 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from trainables.losses.base import Augment, CalibrationLoss, Extra
+from trainables.losses.base import EncoderLoss, Extra
 from trainables.plugins.arguments import Bounds, check_integer
 
 _TEMPERATURES: Final = Bounds(1e-4, 100)
 
 
-class SupervisedContrastive(CalibrationLoss):
+class SupervisedContrastive(EncoderLoss):
     """SupCon: attracts features of the same class and repels all others; trains the encoder only.
 
     f are the features, normalised to unit length by this loss. The batch holds two augmented views
@@ -33,9 +33,6 @@ class SupervisedContrastive(CalibrationLoss):
 
     source: ClassVar[str] = "Khosla et al. 2020, eq. 2; RefCal, eq. 4"
     formula: ClassVar[str] = "−mean_{p∈P(i)} log(exp(f_i·f_p/τ) / Σ_{a≠i} exp(f_i·f_a/τ))"
-    needs_features: ClassVar[bool] = True
-    trains_classifier: ClassVar[bool] = False
-    views: ClassVar[int] = 2
     bounds: ClassVar = {"temperature": _TEMPERATURES, "base_temperature": _TEMPERATURES}
 
     def __init__(
@@ -71,9 +68,3 @@ class SupervisedContrastive(CalibrationLoss):
         if self.width:
             hidden = nn.Linear(num_features, num_features)
             self.head = nn.Sequential(hidden, nn.ReLU(), nn.Linear(num_features, self.width))
-
-    def prepare_batch(
-        self, inputs: Tensor, targets: Tensor, *, augment: Augment, generator: torch.Generator
-    ) -> tuple[Tensor, Tensor]:
-        """Returns two augmented views of each input, (2N, ...), and repeated labels, (2N,)."""
-        return torch.cat([augment(inputs), augment(inputs)]), targets.repeat(2)

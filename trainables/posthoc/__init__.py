@@ -3,7 +3,7 @@
 from trainables.posthoc.affine import DirichletCalibration, VectorScaling
 from trainables.posthoc.base import PostHoc
 from trainables.posthoc.chosen import SelectedScaling, choose
-from trainables.posthoc.crossfit import cross_fitted, cross_fitted_temperatures
+from trainables.posthoc.crossfit import cross_fitted
 from trainables.posthoc.meta_calibration import MetaCalibration
 from trainables.posthoc.scaling import Scaling
 from trainables.posthoc.structured import (
@@ -28,6 +28,5 @@ __all__ = [
     "available_posthoc",
     "choose",
     "cross_fitted",
-    "cross_fitted_temperatures",
     "make_posthoc",
 ]

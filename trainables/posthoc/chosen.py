@@ -14,10 +14,9 @@ from trainables.metrics._inputs import check_logits, row_blocks
 from trainables.metrics.inference.clusters import Clusters, clusters_of
 from trainables.metrics.inference.unseen import unseen_log_losses_of_logits
 from trainables.metrics.proper_scores import log_losses_of_logits
-from trainables.posthoc.base import Fitted
 from trainables.posthoc.crossfit import each_fold, random_folds
 from trainables.posthoc.inverse_maps import InverseMap
-from trainables.posthoc.scaling import Scaling, ScalingName, in_blocks
+from trainables.posthoc.scaling import FittedScaling, Scaling, ScalingName, in_blocks
 from trainables.posthoc.structured import (
     BetaScaling,
     StructuredMatrixScaling,
@@ -45,9 +44,6 @@ class Candidate:
     name: ScalingName
     inverse: InverseMap | None = None
 
-    def __str__(self) -> str:
-        return f"{self.name} after inverse map" if self.inverse else self.name
-
 
 def candidates(
     num_samples: int, num_classes: int, inverse: InverseMap | None = None
@@ -63,22 +59,6 @@ def candidates(
         names.append("matrix")
     before = (None,) if inverse is None else (None, inverse)
     return tuple(Candidate(name, each) for name in names for each in before)
-
-
-def cross_fitted_candidates(
-    logits: Tensor,
-    labels: Tensor,
-    clusters: Tensor | None = None,
-    inverse: InverseMap | None = None,
-) -> dict[Candidate, Tensor]:
-    """Cross-fitted logits (N, K) of each of the `candidates`, in their order.
-
-    Plain random folds, see :func:`~trainables.posthoc.crossfit.cross_fitted`; rows of one of the
-    ``clusters`` (N,) are in one fold.
-    """
-    logits, labels = check_logits(logits, labels)
-    names = candidates(len(logits), logits.shape[1], inverse)
-    return _crossed(names, logits, labels, clusters, _NUM_FOLDS)
 
 
 def cross_fitted_scaling(
@@ -233,7 +213,9 @@ def choose(
         TypeError: See :meth:`PostHoc.fit`.
         ValueError: See :meth:`PostHoc.fit`; or there are fewer than two samples or clusters.
     """
-    crossed = cross_fitted_candidates(logits, labels, clusters, inverse)
+    logits, labels = check_logits(logits, labels)
+    names = candidates(len(logits), logits.shape[1], inverse)
+    crossed = _crossed(names, logits, labels, clusters, _NUM_FOLDS)
     losses = {each: log_losses_of_logits(found, labels) for each, found in crossed.items()}
     units = clusters_of(clusters, len(labels))
     best = simplest_good({e: found for e, found in losses.items() if e.name != "none"}, units)
@@ -257,33 +239,22 @@ def fit_scaling(
     `way` names the map, or has it chosen; the other arguments and errors are those of `choose`. A
     named map is not preceded by the inverse map.
     """
+    logits, labels = check_logits(logits, labels)
     if way.name == "auto":
         choice = choose(logits, labels, clusters, inverse)
         best, crossed = choice.candidate, choice.logits[choice.candidate]
     else:
         best = Candidate(way.name)
-        given = check_logits(logits, labels)
-        crossed = _crossed((best,), *given, clusters, _NUM_FOLDS, way.criterion)[best]
+        crossed = _crossed((best,), logits, labels, clusters, _NUM_FOLDS, way.criterion)[best]
     return fitted((best,), logits, labels, way.criterion)[best], crossed
 
 
-class SelectedScaling(Fitted[Scaling]):
+class SelectedScaling(FittedScaling):
     """The map that `choose` chooses, fitted on all samples."""
 
     name: ClassVar[str] = "selected"
 
-    @property
-    def scaling(self) -> Scaling:
-        """The fitted map; RuntimeError before `fit`."""
-        return self._result()
-
     def fit(self, logits: Tensor, labels: Tensor) -> Self:
         """Choose and fit a map; see :meth:`PostHoc.fit`."""
-        logits, labels = check_logits(logits, labels)
-        best = choose(logits, labels).candidate
-        self._fitted = fitted((best,), logits, labels)[best]
+        self._fitted, _ = fit_scaling(logits, labels)
         return self
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        """Calibrated logits of the same shape and dtype, not probabilities."""
-        return in_blocks(self.scaling, logits)

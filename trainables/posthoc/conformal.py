@@ -19,7 +19,7 @@ _FREE_RANKS = 5  # RAPS: number of ranks without a penalty
 _PENALTY = 0.01  # RAPS: penalty for each further rank
 
 
-class PredictionSets(Fitted[float]):
+class PredictionSets(Fitted[Tensor]):
     """Sets of classes that contain the true class of a new sample with a given probability.
 
     Split conformal prediction. The guarantee requires calibration samples that neither the
@@ -51,12 +51,12 @@ class PredictionSets(Fitted[float]):
         check_choice("method", method, get_args(SetMethod))
         check_level(coverage)
         self.method, self.coverage, self.seed = method, coverage, seed
-        self._fitted = threshold
+        self._fitted = None if threshold is None else _in_double(threshold)
 
     @property
     def threshold(self) -> float:
         """The largest score of a class in the set; infinite with too few samples."""
-        return self._result()
+        return float(self._result())
 
     def fit(self, probs: Tensor, labels: Tensor) -> Self:
         """Fit the threshold on samples that were not used for any other fit.
@@ -69,12 +69,12 @@ class PredictionSets(Fitted[float]):
         # Exact: in floats, 100 · .55 is above 55, and the rank would be one too high.
         rank = math.ceil((len(labels) + 1) * Fraction(str(self.coverage)))
         ascending = scores.sort().values
-        self._fitted = float(ascending[rank - 1]) if rank <= len(labels) else math.inf
+        self._fitted = ascending[rank - 1] if rank <= len(labels) else _in_double(math.inf)
         return self
 
     def __call__(self, probs: Tensor) -> Tensor:
         """Membership of each class in the set of each sample, bool (N, K), for `probs` (N, K)."""
-        inside = self._scores(probs, self.seed + 1) <= self.threshold
+        inside = self._scores(probs, self.seed + 1) <= self._result().to(probs.device)
         return inside.scatter_(1, probs.argmax(dim=1, keepdim=True), value=True)
 
     def _scores(self, probs: Tensor, seed: int) -> Tensor:
@@ -90,8 +90,6 @@ class ClassSets(PredictionSets):
     with fewer of them than the coverage needs is in every set: 9 for a coverage of 90 %.
     """
 
-    thresholds: Tensor
-
     def fit(self, probs: Tensor, labels: Tensor) -> Self:
         """Fit the threshold of each class; see :meth:`PredictionSets.fit`."""
         probs, labels = check_probs(probs, labels)
@@ -99,13 +97,12 @@ class ClassSets(PredictionSets):
         for index in range(probs.shape[1]):
             own = labels == index
             found.append(super().fit(probs[own], labels[own]).threshold if own.any() else math.inf)
-        self.thresholds = torch.tensor(found, dtype=torch.float64, device=probs.device)
+        self._fitted = _in_double(found)
         return self
 
-    def __call__(self, probs: Tensor) -> Tensor:
-        """Membership of each class in the set of each sample, bool (N, K), for `probs` (N, K)."""
-        inside = self._scores(probs, self.seed + 1) <= self.thresholds
-        return inside.scatter_(1, probs.argmax(dim=1, keepdim=True), value=True)
+
+def _in_double(values: float | list[float]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
 
 
 def _lac(probs: Tensor, noise: Tensor) -> Tensor:

@@ -1,8 +1,6 @@
 """Cross-fitting: post-hoc calibration of a split without evaluating on the samples of the fit."""
 
 from collections.abc import Callable, Iterator
-from functools import partial
-from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -10,9 +8,7 @@ from torch import Tensor
 from trainables.metrics._inputs import check_logits
 from trainables.metrics.inference.clusters import clusters_of
 from trainables.posthoc.base import PostHoc
-from trainables.posthoc.temperature import Criterion, TemperatureScaling
-
-M = TypeVar("M", bound=PostHoc)
+from trainables.posthoc.temperature import TemperatureScaling
 
 
 def cross_fitted(
@@ -36,31 +32,13 @@ def cross_fitted(
         ValueError: If shapes or values are wrong, or there are fewer samples, or clusters, than
             folds.
     """
-    calibrated = torch.empty_like(logits)
     folds = random_folds(len(labels), num_folds, seed, clusters)
-    for own, fitted in _fitted(logits, labels, make, folds):
+    check_logits(logits, labels)
+    calibrated = torch.empty_like(logits)
+    for own in each_fold(folds.to(labels.device)):
+        fitted = make().fit(logits[~own], labels[~own])
         calibrated[own] = fitted(logits[own]).to(logits.dtype)
     return calibrated
-
-
-def cross_fitted_temperatures(
-    logits: Tensor, labels: Tensor, criterion: Criterion = "nll", clusters: Tensor | None = None
-) -> Tensor:
-    """The temperatures (N, 1), float64, of :func:`cross_fitted` with temperature scaling."""
-    found = torch.empty(len(labels), 1, dtype=torch.float64, device=logits.device)
-    make = partial(TemperatureScaling, criterion)
-    for own, fitted in _fitted(logits, labels, make, random_folds(len(labels), clusters=clusters)):
-        found[own] = fitted.temperature
-    return found
-
-
-def _fitted(
-    logits: Tensor, labels: Tensor, make: Callable[[], M], folds: Tensor
-) -> Iterator[tuple[Tensor, M]]:
-    """Membership in each fold, and the calibrator fitted on the other folds."""
-    check_logits(logits, labels)
-    for own in each_fold(folds.to(labels.device)):
-        yield own, make().fit(logits[~own], labels[~own])
 
 
 def random_folds(

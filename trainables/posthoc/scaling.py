@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from trainables.metrics._inputs import row_blocks
 from trainables.plugins.arguments import check_choice
+from trainables.posthoc.base import Fitted
 from trainables.posthoc.inverse_maps import InverseMap
 
 ScalingName = Literal["none", "temperature", "vector", "beta", "matrix"]
@@ -124,6 +125,19 @@ class Scaling(nn.Module):
 
 def _tensor(values: Any) -> Tensor | None:
     return None if values is None else torch.tensor(values, dtype=torch.float64)
+
+
+class FittedScaling(Fitted[Scaling]):
+    """Base class of methods whose result is a `Scaling`."""
+
+    @property
+    def scaling(self) -> Scaling:
+        """The fitted map; RuntimeError before `fit`."""
+        return self._result()
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Calibrated logits of the same shape and dtype, not probabilities."""
+        return in_blocks(self.scaling, logits)
 
 
 def mixed_log_probs(logits: Tensor, share: float) -> Tensor:

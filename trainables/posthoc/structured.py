@@ -8,21 +8,21 @@ from torch import Tensor
 from trainables.metrics._inputs import check_logits, row_blocks
 from trainables.plugins.arguments import check_number
 from trainables.posthoc.affine import minimum, minimum_by_gradient
-from trainables.posthoc.base import Fitted
-from trainables.posthoc.scaling import Scaling, ScalingName, in_blocks, mixed_log_probs
+from trainables.posthoc.scaling import (
+    FittedScaling,
+    Scaling,
+    ScalingName,
+    in_blocks,
+    mixed_log_probs,
+)
 from trainables.posthoc.temperature import TemperatureScaling
 
 _MAX_STEPS = 200
 _PRECISION = 1e-12  # of the mean
 
 
-class _Affine(Fitted[Scaling]):
+class _Affine(FittedScaling):
     """A method whose result is an affine map of log-probabilities."""
-
-    @property
-    def scaling(self) -> Scaling:
-        """The fitted map; RuntimeError before `fit`."""
-        return self._result()
 
     @property
     def weights(self) -> Tensor:
@@ -33,10 +33,6 @@ class _Affine(Fitted[Scaling]):
     def offsets(self) -> Tensor:
         """The offsets b, float64 (K,); RuntimeError before `fit`."""
         return cast(Tensor, self.scaling.offsets)
-
-    def __call__(self, logits: Tensor) -> Tensor:
-        """Calibrated logits of the same shape and dtype, not probabilities."""
-        return in_blocks(self.scaling, logits)
 
 
 class _StructuredScaling(_Affine):

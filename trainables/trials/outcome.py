@@ -51,7 +51,8 @@ class Extent:
     @classmethod
     def whole(cls, deciding: Sequence[str], own: Iterable[str] = ()) -> Self:
         """What a result shows, which takes ten times as long; `own` are custom metrics."""
-        return cls(None, (*_usual(deciding), *own), M.REFERENCED_METRICS)
+        references = tuple(name for name in M.REFERENCED_METRICS if name in M.METRIC_NAMES)
+        return cls(None, (*_usual(deciding), *own), references)
 
     def at(self, split: SplitName, scaled: bool) -> Self:
         """The extent on one split, with the intervals by the names of their metrics."""
@@ -194,7 +195,7 @@ def _measured(
     for name in names:
         _, found[name, "low"], found[name, "high"] = _means(each[name] for each in of_parts)
     for name in dict.fromkeys((*names, *extent.references)):
-        if name in (*M.REFERENCED_METRICS, "event_ece"):
+        if name in M.REFERENCED_METRICS:
             found[name, "calibrated"], _, found[name, "calibrated_high"] = _means(
                 M.calibrated_reference(name, each, labels=truth, clusters=ids)
                 for each, truth in parts

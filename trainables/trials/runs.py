@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from functools import lru_cache, partial
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -33,21 +34,26 @@ def make_run(
 class EncoderRun(TrialRun):
     """The first of two stages: trains the encoder of a seed and keeps it with its features."""
 
+    _precision: ClassVar[type[np.floating[Any]]] = np.float32  # of the features
+
     def _recipe(self) -> TrainingConfig:
         return _encoder(self.setup).training
 
     def _evaluate(self, trainer: Trainer) -> dict[str, float]:
         if trainer.epoch == self.training.epochs:
-            frozen = two_stage.frozen_features(trainer)
-            folder = two_stage.encoder_folder(_encoder(self.setup).uri, self.config.seed)
-            encoder = trainer.model.encoder
-            save = partial(two_stage.save_encoder, folder, encoder, frozen)
-            self._unsaved.append(save)
+            self._save_later(trainer)
         return {}
+
+    def _save_later(self, trainer: Trainer) -> None:
+        folder = two_stage.encoder_folder(_encoder(self.setup).uri, self.config.seed)
+        known = folder, trainer.model.encoder, two_stage.frozen_features(trainer), self._precision
+        self._unsaved.append(partial(two_stage.save_encoder, *known))
 
 
 class FrozenRun(EncoderRun):
     """Keeps a network that is not trained, with its features in half precision."""
+
+    _precision = np.float16
 
     def _make_model(self) -> Classifier:
         model = super()._make_model()
@@ -58,10 +64,7 @@ class FrozenRun(EncoderRun):
     def _train_epoch(self) -> None:
         trainer = self._trainer
         assert trainer is not None
-        frozen = two_stage.frozen_features(trainer)
-        folder = two_stage.encoder_folder(_encoder(self.setup).uri, self.config.seed)
-        save = partial(two_stage.save_encoder, folder, trainer.model.encoder, frozen, np.float16)
-        self._unsaved.append(save)
+        self._save_later(trainer)
         trainer.epoch = self.training.epochs
         self._keep(self._entry(trainer.epoch), {"trainer": trainer.state_dict()})
 

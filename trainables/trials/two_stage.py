@@ -67,37 +67,32 @@ def frozen_features(trainer: Trainer) -> Dataset:
 
 
 def with_features(dataset: Dataset, features: dict[str, np.ndarray]) -> Dataset:
-    """The dataset with features (N, D), as float32, instead of its samples in each split."""
-    splits = {
-        name: replace(getattr(dataset, name), inputs=x.astype(np.float32, copy=False))
-        for name, x in features.items()
-    }
+    """The dataset with features (N, D), float32, instead of its samples in each split."""
+    splits = {name: replace(getattr(dataset, name), inputs=x) for name, x in features.items()}
     return replace(dataset, **splits, samples=Arrays.unscaled(features["train"].shape[1:]))
 
 
 def head_for(dataset: Dataset, setup: EncoderSetup) -> Classifier:
     """A head with new random weights for a dataset of features."""
-    features: Any = dataset.train.inputs
-    body: list[nn.Module] = [UnitLength()]
+    first: nn.Module = UnitLength()
     if setup.frozen:
-        mean, std = features.mean(0, dtype=np.float64), features.std(0, dtype=np.float64)
-        spread = torch.from_numpy(np.where(std > 0, std, 1)).float()
-        body = [Standardised(torch.from_numpy(mean).float(), spread)]
-    return _head(body, dataset.input_shape[0], dataset.num_outputs, setup.head)
+        features: Any = dataset.train.inputs
+        known = Arrays.measured(features)
+        first = Standardised(torch.tensor(known.mean), torch.tensor(known.std))
+    return _head(first, dataset.input_shape[0], dataset.num_outputs, setup.head)
 
 
 def whole(network: Classifier, setup: EncoderSetup, weights: dict[str, Tensor]) -> Classifier:
     """Both stages as one network, with these weights of the head."""
     size = network.head.in_features
-    body: list[nn.Module] = [UnitLength()]
-    if setup.frozen:
-        body = [Standardised(torch.zeros(size), torch.ones(size))]
-    head = _head(body, size, network.head.out_features, setup.head)
+    first = Standardised(torch.zeros(size), torch.ones(size)) if setup.frozen else UnitLength()
+    head = _head(first, size, network.head.out_features, setup.head)
     head.load_state_dict(weights)
     return Classifier(nn.Sequential(network.encoder, head.encoder), head.head)
 
 
-def _head(body: list[nn.Module], size: int, outputs: int, config: HeadConfig) -> Classifier:
+def _head(first: nn.Module, size: int, outputs: int, config: HeadConfig) -> Classifier:
+    body = [first]
     if config.kind == "mlp":
         body += [nn.Linear(size, config.width), nn.ReLU()]
         size = config.width
@@ -116,7 +111,7 @@ def load_encoder_weights(network: Classifier, path: str) -> None:
         path: ``.safetensors``, or a state dict of PyTorch, which is read without unpickling code.
 
     Raises:
-        ValueError: The file cannot be read, or lacks weights of the encoder.
+        ValueError: The file cannot be read, lacks weights of the encoder, or has other shapes.
     """
     try:
         if path.endswith(".safetensors"):
@@ -130,7 +125,12 @@ def load_encoder_weights(network: Classifier, path: str) -> None:
     if not isinstance(weights, dict):
         raise ValueError(f"checkpoint = {path} holds {type(weights).__name__}, not a state dict")
     inner = {k.removeprefix("encoder."): v for k, v in weights.items() if k.startswith("encoder.")}
-    found = network.encoder.load_state_dict(inner or weights, strict=False)
+    given, own = inner or weights, network.encoder.state_dict()
+    if other := [k for k, v in own.items() if k in given and np.shape(given[k]) != v.shape]:
+        raise ValueError(
+            f"checkpoint = {path} is of another network: the shapes of {few(other)} differ"
+        )
+    found = network.encoder.load_state_dict(given, strict=False)
     if found.missing_keys:
         raise ValueError(
             f"checkpoint = {path} lacks {few(found.missing_keys)} of the network "

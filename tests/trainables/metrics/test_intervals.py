@@ -402,3 +402,14 @@ def test_ece_covers_if_only_the_top_bin_is_wrong() -> None:
     truth, interval = intervals_of(law, ["ece"])["ece"]
     row = measure(law, "ece", interval, truth, 3000, repetitions=100, seed=1)
     assert row.covers >= 0.92
+
+
+def test_masked_classes_do_not_change_the_calibration_part() -> None:
+    """Without an error among the samples, the cost of one decides the lower end."""
+    noise = torch.randn(60, 4, generator=torch.Generator().manual_seed(0)).double()
+    labels = torch.arange(60) % 4
+    logits = noise + 9 * torch.nn.functional.one_hot(labels, 4)
+    found = M.nll_calibration(logits, 3 * logits, labels)
+    assert found[1] < 0 < found[0] < found[2]
+    masked = torch.nn.functional.pad(logits, (0, 1), value=-torch.inf)
+    assert M.nll_calibration(masked, 3 * masked, labels) == pytest.approx(found)

@@ -347,17 +347,21 @@ def test_a_head_on_a_network_that_is_not_trained(
     [
         ({"other.weight": torch.zeros(1)}, "lacks .* of the network"),
         ([1.0], "holds list, not a state dict"),
+        ({}, "is of another network: the shapes of .* differ"),
         (None, "cannot be read"),
     ],
 )
 def test_weights_that_do_not_suit_the_network(
     digits: Dataset, tmp_path: Path, content: object, message: str
 ) -> None:
+    network = new_model(digits)
+    if content == {}:  # the right names, but other shapes
+        content = {name: each[..., None] for name, each in network.encoder.state_dict().items()}
     torch.save(content, path := tmp_path / "weights.pt")
     if content is None:
         path.write_bytes(b"no weights")
     with pytest.raises(ValueError, match=f"checkpoint = .*{message}"):
-        load_encoder_weights(new_model(digits), str(path))
+        load_encoder_weights(network, str(path))
 
 
 def test_a_damaged_encoder_is_not_used(tmp_path: Path, digits: Dataset) -> None:

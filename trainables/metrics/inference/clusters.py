@@ -98,13 +98,12 @@ class Clusters:
         variance = self.sizes * (1 - correlation) + self.sizes**2 * correlation
         return max(1.0, float(variance.sum() ** 2 / (variance**2).sum()) - 1)
 
-    def worth(self, right: Array) -> float:
-        """Number of independent rows that would show this share of ones with equal noise."""
-        share, count = float(right.mean()), len(right)
-        noise = float(self.pseudo_values(right).var(ddof=1)) / len(self) if len(self) > 1 else 0.0
+    def worth(self, values: Array) -> float:
+        """Number of independent rows, at most N, whose mean would be as noisy; from values (N,)."""
+        noise = float(self.pseudo_values(values).var(ddof=1)) / len(self) if len(self) > 1 else 0.0
         if noise == 0:  # all are equal
             return float(len(self))
-        return min(float(count), share * (1 - share) / noise)
+        return min(float(len(values)), float(values.var()) / noise)
 
     def cell_sums(self, cell: NDArray[np.int64], values: Array, num_cells: int) -> csr_array:
         """Sums of values (N,) per cluster and cell, (G, C)."""

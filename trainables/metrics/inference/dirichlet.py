@@ -10,10 +10,9 @@ Clopper and Pearson. The weights are Dirichlet's: independent exponential variab
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import ndtri
 
-Array = NDArray[np.float64]
+from trainables.metrics.inference.clusters import Array
 
 _CLOSE_TO_MEAN = 1e-3
 _FARTHEST = 60.0  # log odds of the tilt

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from scipy.special import betaincinv, ndtr, ndtri, stdtrit
 from torch import Tensor
 
@@ -13,7 +12,6 @@ from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.inference.dirichlet import weighted_mean_quantile
 from trainables.metrics.ranking import perfect_ranking_area, risk_coverage_area
 
-Array = NDArray[np.float64]
 Ends = tuple[float, float]
 
 NO_INTERVAL: Ends = (math.nan, math.nan)
@@ -38,7 +36,7 @@ def mean_interval(
         seen, freedom, weight = rows, math.inf, 1.0
     elif clusters.enough:
         seen, freedom = clusters.pseudo_values(rows), clusters.freedom(rows)
-        weight = len(clusters) / _worth(rows, seen)
+        weight = min(1.0, len(clusters) / clusters.worth(rows))
     else:
         return NO_INTERVAL
     if len(seen) < 2:
@@ -51,17 +49,6 @@ def mean_interval(
     low = weighted_mean_quantile(np.append(seen, min(mean, further[0])), 1 - share)
     high = weighted_mean_quantile(np.append(seen, max(mean, further[1])), share)
     return min(low, mean), max(high, mean)
-
-
-def _worth(rows: Array, seen: Array) -> float:
-    """Number of independent rows whose mean would be as noisy as that of clusters.
-
-    From values (N,) and their pseudo-values per cluster (G,); between G and N.
-    """
-    noise = float(seen.var(ddof=1)) / len(seen)
-    if noise <= 0:
-        return float(len(seen))
-    return min(max(float(rows.var()) / noise, len(seen)), float(len(rows)))
 
 
 def share_interval(right: Tensor, level: float, clusters: Clusters | None = None) -> Ends:

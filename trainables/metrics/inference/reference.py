@@ -20,6 +20,7 @@ from trainables.metrics.inference.top_label_gaps import (
     even_cells,
     fixed_widths,
 )
+from trainables.metrics.table import chosen_metrics
 from trainables.plugins.arguments import check_choice
 
 _NUM_DRAWS = 1000
@@ -55,7 +56,7 @@ def calibrated_reference(
     Returns:
         The mean, and the lower and upper end of the range that contains the share `confidence`.
     """
-    check_choice("metric with a reference", name, (*REFERENCED_METRICS, *_CLASSWISE))
+    check_choice("metric with a reference", name, REFERENCED_METRICS)
     check_level(confidence)
     if clusters is not None and labels is None:
         raise ValueError("clusters: labels are needed to estimate the dependence of errors")
@@ -63,6 +64,7 @@ def calibrated_reference(
     if given is None:
         given = torch.zeros(len(probs), dtype=torch.int64, device=probs.device)
     probs, given = check_probs(probs, given)
+    chosen_metrics([name], probs.shape[1])
     grouped = clusters_of(clusters, len(probs))
     tails = (1 - confidence) / 2, (1 + confidence) / 2
     binning = _CLASSWISE.get(name)
@@ -112,6 +114,6 @@ _CLASSWISE: dict[str, Binning] = {
 }
 REFERENCED_METRICS = (
     *("ece", "adaptive_ece", "mce", "smooth_ece", "kde_ece", "debiased_ece"),
-    *("classwise_ece", "classwise_adaptive_ece"),
+    *_CLASSWISE,
 )
-"""The metrics of any number of classes that have a calibrated reference: calibration errors."""
+"""The metrics that have a calibrated reference: the calibration errors."""

@@ -36,4 +36,6 @@ def unseen_squared_errors(probs: Tensor) -> Ends:
 
 
 def _other_log_losses(log_probs: Tensor) -> Tensor:
-    return (log_probs.amax(dim=1) - log_probs.sum(dim=1)) / (log_probs.shape[1] - 1)
+    possible = log_probs.isfinite()  # masked classes cannot be labels
+    total = log_probs.where(possible, 0).sum(dim=1)
+    return (log_probs.amax(dim=1) - total) / (possible.sum(dim=1) - 1).clamp(min=1)
