@@ -60,7 +60,7 @@ class BlockWriter:
         self._written = block_numbers(sweep)
         self._forget_others(record.number for record in records if record.state != "running")
         for record in records:
-            if record.number not in self._written:
+            if record.state != "running" and record.number not in self._written:
                 self._add(record)
 
     def _forget_others(self, numbers: Iterable[int]) -> None:
@@ -71,20 +71,18 @@ class BlockWriter:
 
     def take(self, record: TrialRecord) -> None:
         """Called when a record changes; copies a block when its hundred trials have ended."""
-        if record.number not in self._written:
-            self._add(record)
-        elif record.state != "running":
-            self.replace(record)
-        else:  # a trial that had failed runs again
-            first = record.number - record.number % SIZE
-            others = [r for r in _read(self._folder, _name(first)) if r.number != record.number]
+        first, is_written = _first(record), record.number in self._written
+        if record.state != "running":
+            self.replace(record) if is_written else self._add(record)
+            return
+        if is_written:  # a trial that had failed runs again
+            block = _read(self._folder, _name(first))
             self._forget_others(self._written - {record.number})
-            self._ended[first] = {other.number: other for other in others}
+            self._ended[first] = {each.number: each for each in block}
+        self._ended[first].pop(record.number, None)
 
     def _add(self, record: TrialRecord) -> None:
-        if record.state == "running":
-            return
-        first = record.number - record.number % SIZE
+        first = _first(record)
         block = self._ended[first]
         block[record.number] = record  # a trial may be notified twice
         if len(block) == SIZE:
@@ -93,7 +91,7 @@ class BlockWriter:
     def replace(self, record: TrialRecord) -> None:
         """Called when the record of an ended trial changes."""
         if record.number in self._written:
-            first = record.number - record.number % SIZE
+            first = _first(record)
             block = _read(self._folder, _name(first))
             self._write(first, [record if r.number == record.number else r for r in block])
 
@@ -104,6 +102,11 @@ class BlockWriter:
             self._folder.write(_name(first), data)
         except OSError as error:
             logger.warning("%s/%s: %s", self._folder.uri, _name(first), first_line(error))
+
+
+def _first(record: TrialRecord) -> int:
+    """The number of the first trial in a record's block."""
+    return record.number - record.number % SIZE
 
 
 def _name(first: int) -> str:

@@ -64,6 +64,22 @@ def test_a_record_that_changes_later_is_read_as_it_is(
     assert records[7].outcome["val_auroc"] == 0.5 != records[8].outcome.get("val_auroc")
 
 
+@pytest.mark.parametrize("ended_before", [SIZE, SIZE - 1])
+def test_a_trial_that_runs_again_is_read_from_its_own_file(
+    store: SweepStore, records: list[TrialRecord], ended_before: int
+) -> None:
+    writer = BlockWriter(store.folder, [])
+    for record in records[:ended_before]:
+        writer.take(record)
+    records[7].again()
+    for record in (records[7], *records[ended_before:SIZE]):
+        writer.take(record)
+    assert names(store) == []
+    records[7].state = "finished"
+    writer.take(records[7])
+    assert names(store) == ["00000.json"]
+
+
 def test_a_resume_writes_what_is_missing(store: SweepStore, records: list[TrialRecord]) -> None:
     BlockWriter(store.folder, store.load_records())
     assert names(store) == ["00000.json", "00100.json"]
