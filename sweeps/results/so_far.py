@@ -40,7 +40,7 @@ class ListedSweep(Overview):
 
     Attributes:
         owner: ``user@host`` who started it; empty if unknown.
-        last_active: When its last trial ended, in seconds since the epoch; None before the first.
+        last_active: When a trial last began or ended, in seconds since the epoch; None before.
         cpu_hours: Hours of its trials times the CPUs of each.
         gpu_hours: Likewise.
         bytes: Size of its folder.

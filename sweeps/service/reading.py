@@ -184,12 +184,14 @@ def overviews(storage: str) -> list[ListedSweep]:
 
 
 def _listed(store: SweepStore, plan: Plan) -> ListedSweep:
-    records, scaling = store.load_records(), plan.sweep.scaling
-    hours = scaling.num_workers * sum(record.seconds(time.time()) for record in records) / 3600
+    records, scaling, state = store.load_records(), plan.sweep.scaling, state_of(store)
+    # When a trial of a killed sweep ended is unknown.
+    now = time.time() if state == "running" else 0.0
+    hours = scaling.num_workers * sum(record.seconds(now) for record in records) / 3600
     return ListedSweep(
-        **vars(overview(plan, Ranking(records, plan.rule), state_of(store))),
+        **vars(overview(plan, Ranking(records, plan.rule), state)),
         owner=owner_of(store.folder),
-        last_active=max((record.ended or record.started for record in records), default=None),
+        last_active=max((r.ended or [[r.started], *r.runs][-1][-1] for r in records), default=None),
         cpu_hours=hours * scaling.cpus_per_worker,
         gpu_hours=hours * scaling.gpus,
         bytes=store.folder.size(),

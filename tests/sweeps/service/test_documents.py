@@ -63,7 +63,9 @@ def storage(tmp_path: Path) -> str:
     cut = make_sweep("cut", scaling={"cpus_per_worker": 2, "gpus_per_worker": 0.5})
     began = trial(0, state="stopped", ended=2.0)
     began.runs = [[0.0, 3600.0]]
-    new_store(tmp_path, cut, [began])
+    killed = trial(1, state="running", history=[], started=1.0)
+    killed.runs = [[3600.0]]
+    new_store(tmp_path, cut, [began, killed])
     new_store(tmp_path, make_sweep("empty"))
     return str(tmp_path)
 
@@ -106,7 +108,8 @@ def test_a_list_has_owner_cost_and_size(storage: str) -> None:
     assert sweeps.keys() == {"done", "cut", "empty"}
     assert (sweeps["done"]["owner"], sweeps["cut"]["owner"]) == ("ann@host", "")
     assert (sweeps["done"]["cpu_hours"], sweeps["done"]["gpu_hours"]) == (2.0, 0.0)
-    assert (sweeps["cut"]["cpu_hours"], sweeps["cut"]["gpu_hours"]) == (2.0, 0.5)
+    cut = sweeps["cut"]
+    assert (cut["cpu_hours"], cut["gpu_hours"], cut["last_active"]) == (2.0, 0.5, 3600.0)
     folder = Path(storage, "sweeps", "done")
     sizes = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     assert sweeps["done"]["bytes"] == sizes > 0
