@@ -32,11 +32,12 @@ class RunFiles:
 
     def add(self, folder: Path, below: str = "") -> None:
         """Add the files of a local folder."""
-        files = (path for path in sorted(folder.rglob("*")) if path.is_file())
-        for path in files:
-            parent = Path(below, path.relative_to(folder).parent).as_posix()
-            # One by one, so that after a lost reply only that file is sent again.
-            persistently(self._repository.log_artifact, str(path), parent.removeprefix("."))
+        repository = self._repository
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                parent = "/".join(Path(below, path.relative_to(folder).parent).parts)
+                # One by one, so that after a lost reply only that file is sent again.
+                persistently(repository.log_artifact, str(path), parent)
 
     def write(self, texts: Mapping[str, str]) -> None:
         """Add files with these contents by name."""

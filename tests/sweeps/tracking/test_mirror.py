@@ -28,6 +28,7 @@ from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
 from sweeps.tracking.refusals import RunUnansweredError
 from sweeps.tracking.run import run_tags
+from sweeps.tracking.run_files import RunFiles
 from sweeps.tracking.view import Leaderboard
 from tests.harness.database import empty_database
 from tests.harness.tracked import (
@@ -569,3 +570,10 @@ def test_a_long_history_is_written_whole(fresh: Path) -> None:
     run = runs_of(fresh, "long")["0"].info.run_id
     assert len(client_of(fresh).get_metric_history(run, "val_ece")) == 300
     assert len(client_of(fresh).get_metric_history(run, "test_nll")) == 300
+
+
+def test_a_hidden_folder_of_the_users_keeps_its_name(tmp_path: Path) -> None:
+    files = RunFiles(tmp_path.as_uri(), "")
+    files.write({".own/weights": "1", "top": "2"})
+    assert files.names() == {".own", "top"}
+    assert files.read(".own/weights") == b"1"
