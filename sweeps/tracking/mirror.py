@@ -1,9 +1,9 @@
 """Brings a sweep's runs in MLflow up to date with its records.
 
-The sweep store is the source of truth, and MLflow mirrors it. :meth:`Mirror.sync` brings one
-trial's run up to date and may be repeated: metrics have the time stamps of their epochs, and MLflow
-drops those that it already has. So the same code serves a running sweep, a resumed one and
-``calsweep sync``.
+The sweep store is the source of truth, and MLflow mirrors it. :meth:`Mirror.show` and
+:meth:`Mirror.complete` bring one trial's run up to date and may be repeated: metrics have the time
+stamps of their epochs, and MLflow drops those that it already has. So the same code serves a
+running sweep, a resumed one and ``calsweep sync``.
 """
 
 from __future__ import annotations
@@ -92,6 +92,9 @@ class Mirror:
     Args:
         look_for_files: Whether runs that have ended may lack files, because a folder was deleted or
             is another machine's. Otherwise their status is trusted.
+
+    Attributes:
+        leaderboard: The sweep's page in MLflow; None until MLflow has answered.
     """
 
     def __init__(self, plan: Plan, store: SweepStore, *, look_for_files: bool = False) -> None:
@@ -102,6 +105,7 @@ class Mirror:
         self._client: Any = None
         self._experiment: Any = None
         self._own: SweepRun | None = None
+        self.leaderboard: Leaderboard | None = None
         self._runs: dict[int, _TrialRun] = {}
         self._ended: dict[int, TrialRecord] = {}
         self._progress_due = 0.0
@@ -131,21 +135,12 @@ class Mirror:
         if parent is not None and deleted(parent):
             with needs_right("restore the sweep's own run", "ask for MANAGE on its experiment"):
                 client.restore_run(parent.info.run_id)
+        board = Leaderboard(self._experiment.experiment_id, self._plan.name, self._sweep_id)
         with writes_to(self._experiment.name):
-            self._own = SweepRun(
-                client, self._experiment.experiment_id, self._plan, self._store, parent
-            )
-            board = self.leaderboard
-            assert board is not None  # MLflow has just answered
+            own = SweepRun(client, board.experiment_id, self._plan, self._store, parent)
             client.set_experiment_tag(board.experiment_id, board.tag, board.view(self._plan))
-        return self._own
-
-    @property
-    def leaderboard(self) -> Leaderboard | None:
-        """The sweep's page in MLflow; None until MLflow has answered."""
-        if self._own is None:
-            return None
-        return Leaderboard(self._experiment.experiment_id, self._plan.name, self._sweep_id)
+        self._own, self.leaderboard = own, board
+        return own
 
     def show(self, record: TrialRecord) -> None:
         """Write what MLflow's table of runs shows: parameters, metrics and how the trial ended."""
