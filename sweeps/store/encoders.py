@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sweeps.search.plan import Plan
-from sweeps.store.environment import describe_environment
+from sweeps.store.environment import versions
 from sweeps.store.identity import own_modules
 from sweeps.store.sweep_store import SweepStore
 from trainables.contract.config import EncoderSetup
@@ -82,9 +82,8 @@ def _kept_name(plan: Plan, folder: Folder, dataset: Data) -> str:
 
 def _name(plan: Plan, dataset: Data) -> str:
     assert plan.sweep.encoder is not None
-    environment = describe_environment()
     made_of = {
-        "versions": {"python": environment["python"], **environment["packages"]},
+        "versions": versions(),
         "modules": own_modules((plan.sweep.model.name, plan.sweep.encoder.loss.name)),
         "dataset": dataset.digest(),
         "model": plan.sweep.model.model_dump(),

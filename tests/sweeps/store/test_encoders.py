@@ -74,9 +74,8 @@ def test_a_sweep_keeps_its_encoder_when_versions_change(
     sweep = two_stages("kept")
     store = new_store(tmp_path, sweep)
     first = encoder_setup(Plan(sweep), store, digits)
-    now = encoders.describe_environment()
-    newer = {**now, "packages": {**now["packages"], "torch": "99.0"}}
-    monkeypatch.setattr(encoders, "describe_environment", lambda: newer)
+    newer = {**encoders.versions(), "torch": "99.0"}
+    monkeypatch.setattr(encoders, "versions", lambda: newer)
     assert encoder_setup(Plan(sweep), store, digits) == first
     assert first is not None
     assert place(tmp_path, digits, two_stages("new")) != first.uri
