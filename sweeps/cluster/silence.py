@@ -96,10 +96,12 @@ class Silence:
             if limit := overtime(record, now - self._begun[number], self._queue.plan.search):
                 yield number, limit
                 continue
-            longest = self._longest_of(record)
             silent = now - self._heard[number]
             starts = self._has_workers and number not in self._has_epoch
-            if longest and not starts and silent > max(_HUNG_AFTER, _HUNG_TIMES * longest):
+            if starts or silent <= _HUNG_AFTER:
+                continue
+            longest = self._longest_of(record)
+            if longest and silent > _HUNG_TIMES * longest:
                 yield (
                     number,
                     f"it hung: no epoch for {silent / 60:.0f} minutes after epoch {record.epochs}; "
