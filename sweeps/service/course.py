@@ -77,13 +77,15 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
     plan, sweep = running.plan, running.plan.sweep
     mirror, blocks, encoder, past = store.patiently(_read_store, running)
     writer = MlflowWriter(mirror, progress)
-    listeners = (
+    listeners: tuple[Listener, ...] = (
+        blocks.take,
         writer.submit,
         progress.tick,
         Rehearsal(plan, dataset, progress, running.backend.nodes).take,
         first_epochs.take,
+        *running.listeners,
     )
-    queue = _queue_of(running, replace(past, pilot=pilot), listeners, blocks)
+    queue = _queue_of(running, replace(past, pilot=pilot), listeners)
     for record in past.records:
         writer.submit(record)
     progress.follow(queue)
@@ -122,16 +124,14 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
     return EndedSweep(queue.records, ending.result, unsynced, writer.fault, uri, mirror.leaderboard)
 
 
-def _queue_of(
-    running: RunningSweep, past: Past, listeners: tuple[Listener, ...], blocks: BlockWriter
-) -> TrialQueue:
+def _queue_of(running: RunningSweep, past: Past, listeners: tuple[Listener, ...]) -> TrialQueue:
     plan, store = running.plan, running.store
     queue = TrialQueue(
         plan,
         store.save,
         running.data.num_classes,
         past,
-        listeners=(blocks.take, *listeners, *running.listeners),
+        listeners=listeners,
         take_look=partial(take_look, plan, store),
     )
     queue.code = running.code

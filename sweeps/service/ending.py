@@ -274,7 +274,7 @@ def _judge(
 def _as_far_as_readable(
     judge: Callable[P, list[T]], *arguments: P.args, **more: P.kwargs
 ) -> list[T]:
-    """A function's result on predictions; None if they are missing or damaged."""
+    """A function's result on predictions; empty if they are missing or damaged."""
     try:
         return judge(*arguments, **more)
     except (OSError, ValueError) as error:  # pyarrow raises ValueErrors

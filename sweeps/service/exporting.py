@@ -161,9 +161,9 @@ class Builder:
         from trainables.export.prediction_sets import COVERAGES
 
         read, way = self._sweep.store.rows, self._sweep.plan.rule.scaling
-        classifier = load_trained(self._sweep, self._dataset, record)
-        on_test = _if_readable(self._on_test, record)
         scaling = own_scaling(self._sweep, record)
+        classifier = load_trained(self._sweep, self._dataset, record, scaling)
+        on_test = _if_readable(self._on_test, record)
         expected = None if on_test is None else scaling(on_test)
         names = ("ece", "ece_scaled", "error", "nll", "nll_scaled")
         about = {

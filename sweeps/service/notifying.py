@@ -17,6 +17,7 @@ from sweeps.messages.redaction import redact
 from sweeps.messages.reporter import Reporter
 from sweeps.results.so_far import SweepState
 from sweeps.search.record import TrialRecord
+from sweeps.search.trial_queue import Listener
 from sweeps.service.stored import StoredSweep
 from sweeps.store.state import ended_state, failure_of
 from sweeps.store.sweep_store import SweepStore, storage_faults
@@ -51,21 +52,21 @@ class Message:
 @contextmanager
 def notified(
     tracking: TrackingSection, store: SweepStore, reporter: Reporter
-) -> Iterator[Watchman | None]:
+) -> Iterator[tuple[Listener, ...]]:
     """Context: ``tracking.notify`` gets a message at its end, however that comes about.
 
-    It also gets one while the sweep runs, when the yielded watchman says so. A webhook that does
-    not take a message is a notice, never an error. A finished sweep is announced once.
+    It also gets some while the sweep runs, for which the yielded listeners watch. A webhook that
+    does not take a message is a notice, never an error. A finished sweep is announced once.
     """
     if tracking.notify is None:
-        yield None
+        yield ()
         return
     webhook = Webhook(tracking.notify, reporter)
     watchman = Watchman(tracking, store, webhook)
     try:
-        with watchman.on_duty():
-            yield watchman
+        yield (watchman.take,)
     finally:
+        watchman.end()
         try:
             _announce_end(webhook, store)
         except UserError as error:  # the storage does not answer
@@ -73,17 +74,21 @@ def notified(
 
 
 class Watchman:
-    """Sends a message when no epoch has ended for some time, and when many trials have failed."""
+    """Sends a message when no epoch has ended for some time, and when many trials have failed.
+
+    It watches from the beginning until :meth:`end`.
+    """
 
     def __init__(self, tracking: TrackingSection, store: SweepStore, webhook: Webhook) -> None:
         minutes = tracking.notify_after_minutes
-        self._seconds = None if minutes is None else 60 * minutes
         self._failures = tracking.notify_after_failures
         self._store = store
         self._webhook = webhook
         self._failed: set[int] = set()
         self._progress = threading.Event()
         self._ended = False
+        if minutes is not None:
+            threading.Thread(target=self._watch, args=(60 * minutes,), daemon=True).start()
 
     def take(self, record: TrialRecord) -> None:
         """Called when a record has changed."""
@@ -94,16 +99,10 @@ class Watchman:
                 failed = f"{counted(self._failures, 'trial')} failed, the last by: {record.reason}"
                 threading.Thread(target=self._send, args=(failed,), daemon=True).start()
 
-    @contextmanager
-    def on_duty(self) -> Iterator[None]:
-        """Context: watches for progress."""
-        if self._seconds is not None:
-            threading.Thread(target=self._watch, args=(self._seconds,), daemon=True).start()
-        try:
-            yield
-        finally:
-            self._ended = True
-            self._progress.set()
+    def end(self) -> None:
+        """The sweep has ended."""
+        self._ended = True
+        self._progress.set()
 
     def _watch(self, seconds: float) -> None:
         while not self._ended:

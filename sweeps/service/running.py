@@ -223,13 +223,11 @@ def _logged(running: RunningSweep, resumed: Identity | None, on_answer: OnAnswer
     store, progress = running.store, running.progress
     with (
         driver_log(store) as log,
-        notified(running.plan.sweep.tracking, store, progress) as watchman,
+        notified(running.plan.sweep.tracking, store, progress) as listeners,
         failure_noted(store),
     ):
         known = running.plan.name, store.folder
         for line in changes_since_start(*known, resumed) if resumed else ():
             progress.notice(line)
             logger.warning(line)
-        if watchman is not None:
-            running = replace(running, listeners=(watchman.take,))
-        return carry_out(running, log, on_answer)
+        return carry_out(replace(running, listeners=listeners), log, on_answer)

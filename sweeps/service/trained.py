@@ -50,9 +50,10 @@ def load_ensemble(sweep: StoredSweep, dataset: Dataset, selected: Selected) -> C
     from trainables.export.calibrated import CalibratedEnsemble
     from trainables.posthoc.scaling import Scaling
 
-    members = []
-    for trial, temperature in zip(selected.trials, selected.ensemble.temperatures, strict=True):
-        members.append(load_trained(sweep, dataset, trial, Scaling("temperature", temperature)))
+    members = [
+        load_trained(sweep, dataset, trial, Scaling("temperature", temperature))
+        for trial, temperature in zip(selected.trials, selected.ensemble.temperatures, strict=True)
+    ]
     return CalibratedEnsemble(members, selected.ensemble.scaling)
 
 

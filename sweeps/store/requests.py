@@ -22,7 +22,8 @@ from sweeps.store.journal import note
 from trainables.files.storage import Folder
 
 _FOLDER: Final = "requests"
-_SECONDS_BETWEEN_LOOKS: Final = (1.0, 5.0)  # in a local folder, in an object store
+_SECONDS_BETWEEN_LOOKS: Final = 1.0
+_SECONDS_IN_OBJECT_STORES: Final = 5.0
 
 Kind = Literal["stop", "drop", "retry"]
 logger = logging.getLogger("calsweep")
@@ -57,7 +58,7 @@ def take(folder: Folder, *kinds: Kind) -> list[Request]:
     """The open requests of these kinds, oldest first, which are then no longer open."""
     place, found = folder / _FOLDER, []
     for name in place.names():
-        if name.split("-")[1:2] in [[kind] for kind in kinds]:
+        if any(f"-{kind}-" in name for kind in kinds):
             with suppress(FileNotFoundError, ValueError, TypeError):
                 values: dict[str, Any] = json.loads(place.read(name))
                 found.append(Request(**{**values, "trials": tuple(values["trials"])}))
@@ -65,11 +66,15 @@ def take(folder: Folder, *kinds: Kind) -> list[Request]:
     return found
 
 
+def _pause(folder: Folder) -> float:
+    return _SECONDS_BETWEEN_LOOKS if folder.is_local else _SECONDS_IN_OBJECT_STORES
+
+
 @contextmanager
 def stopped_on_request(folder: Folder, stop: Callable[[], object]) -> Iterator[None]:
     """Context: a request to stop calls `stop`, from another thread; older ones are dropped."""
     over = threading.Event()
-    pause = _SECONDS_BETWEEN_LOOKS[not folder.is_local]
+    pause = _pause(folder)
 
     def watch() -> None:
         while not over.wait(pause):
@@ -101,7 +106,7 @@ class Inbox:
         """What is new."""
         if self._clock() < self._due:
             return []
-        self._due = self._clock() + _SECONDS_BETWEEN_LOOKS[not self._folder.is_local]
+        self._due = self._clock() + _pause(self._folder)
         with suppress(OSError):  # the storage is away
             return take(self._folder, "drop", "retry")
         return []

@@ -173,7 +173,7 @@ class SweepStore:
             )
 
     def change(self, sweep: SweepFile) -> None:
-        """Rewrite the resolved sweep file if it or its format has changed; UserError if not."""
+        """Rewrite the sweep file if it or its format has changed; UserError if that fails."""
         with storage_faults(self.storage):
             old = self._format() < FORMAT
             if old or sweep != self.load_sweep():

@@ -95,12 +95,12 @@ class Outbox:
 
     def show(self, record: TrialRecord, show: Callable[[TrialRecord], None]) -> None:
         """Show a trial, which may change meanwhile."""
-        before = _stage(record)
+        epochs, state = len(record.history), record.state
         if self._attempt(record, show):
             with self._lock:
-                if before.state != "running":
+                if state != "running":
                     self._to_file[record.number] = record
-                if _stage(record) == before:
+                if (len(record.history), record.state) == (epochs, state):
                     self._to_show.pop(record.number, None)
 
     def file(self, record: TrialRecord, complete: Callable[[TrialRecord], None]) -> None:
@@ -172,12 +172,3 @@ class Outbox:
         with self._lock:
             self._to_show.pop(number, None)
             self._to_file.pop(number, None)
-
-
-class _Stage(NamedTuple):
-    epochs: int
-    state: str
-
-
-def _stage(record: TrialRecord) -> _Stage:
-    return _Stage(len(record.history), record.state)

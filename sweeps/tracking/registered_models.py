@@ -206,13 +206,9 @@ def _metrics(about: dict[str, Any]) -> dict[str, str]:
     """Tags with the metrics of this very model, with its scaling, on the test split."""
     test = about.get("test", {})
     return {
-        f"test_{name}": f"{test[key]:.6g}"
-        for name, key in (
-            ("ece", "ece_handed_out"),
-            ("nll", "nll_handed_out"),
-            ("error", "error_handed_out"),
-        )
-        if key in test
+        f"test_{name}": f"{test[f'{name}_handed_out']:.6g}"
+        for name in ("ece", "nll", "error")
+        if f"{name}_handed_out" in test
     }
 
 

@@ -29,11 +29,6 @@ _SECONDS_TO_STOP = 5.0  # after Ctrl-C, for the call to MLflow that is under way
 _Mode = Literal["open", "finishing", "suspending", "abandoned"]
 
 
-def mlflow_lacks(trials: int) -> str:
-    """A message about the number of trials that are not up to date in MLflow."""
-    return f"Writing to MLflow, {counted(trials, 'trial')} left"
-
-
 class MlflowWriter:
     """Writes the records of a sweep to MLflow as they change.
 
@@ -97,7 +92,7 @@ class MlflowWriter:
         while self._thread is not None and self._thread.is_alive():
             self._thread.join(0.2)
             if (trials := self.outbox.trials) > 0:
-                self._reporter.left(mlflow_lacks(trials))
+                self._reporter.left(f"Writing to MLflow, {counted(trials, 'trial')} left")
             if self.outbox.lacking != lacking:
                 lacking, since = self.outbox.lacking, time.monotonic()
             waited = time.monotonic() - since

@@ -216,10 +216,9 @@ def test_failures_and_a_standstill_are_announced(
             assert time.monotonic() < until
             time.sleep(0.02)
 
-    with notified(sweep.tracking, store, Noted([])) as watchman:
-        assert watchman is not None
+    with notified(sweep.tracking, store, Noted([])) as (take,):
         for number in (1, 2, 3):
-            watchman.take(trial(number, state="failed", reason="no memory", history=[]))
+            take(trial(number, state="failed", reason="no memory", history=[]))
         failed = wait_for("Sweep birds: 2 trials failed, the last by: no memory")
         assert failed["state"] == "running"
         wait_for("Sweep birds: no epoch has ended for 0.005 minutes")
