@@ -50,8 +50,7 @@ class TrackedSweep:
         rule: By which it selected.
         candidates: Number of settings it selected from, including those of earlier sweeps on the
             same data; None if unknown.
-        verdict: Whether the selected setting beats cross-entropy with a temperature; None if
-            unknown.
+        verdict: Whether the selected setting beats scaled cross-entropy; None if unknown.
         recommended: What the sweep recommends; None if unknown.
         records: The sweep's trials. If they are read from MLflow, their history is the last epoch
             alone.
@@ -124,11 +123,10 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
         ``parent_run_id`` (of the sweep's own run), ``candidates`` (number of settings it was
         selected from), ``seeds`` (number of fresh seeds), ``recommended`` (the name of what is
         recommended; None before the end), ``best`` (the selected setting: ``loss``,
-        ``hyperparameters``, ``seeds``, ``value`` of the objective, and ``verdict`` against
-        cross-entropy with a temperature: supported, not supported, worse, or None), ``objective``,
-        ``val`` and ``test``
-        (means over the seeds, with ``ece_low``, ``ece_high``, ``ece_scaled``, and ``groups``, the
-        number of groups if they are the unit of intervals), ``temperature``;
+        ``hyperparameters``, ``seeds``, ``value`` of the objective, and ``verdict`` against scaled
+        cross-entropy: supported, not supported, worse, or None), ``objective``, ``val`` and
+        ``test`` (means over the seeds, with ``ece_low``, ``ece_high``, ``ece_scaled``, and
+        ``groups``, the number of groups if they are the unit of intervals), ``temperature``;
         with several objectives ``front``, see :func:`~sweeps.results.leaderboard.front_rows`.
     """
     found: dict[tuple[object, ...], tuple[TrackedSweep, Candidate, Ranking]] = {}

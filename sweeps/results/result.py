@@ -49,7 +49,7 @@ class SweepResult:
     Attributes:
         selected: The best setting by validation; None if no trial passed the guard.
         recommended: What to deploy; None while no setting is selected.
-        verdict: Whether the selected setting beats cross-entropy with a temperature.
+        verdict: Whether the selected setting beats scaled cross-entropy.
         failures: How many trials failed and why, a sentence; empty if none did.
         why: The reasons for the selection, the conclusion from the verdicts, how the sweep ended.
         rows: The leaderboard: settings, reference models, ensembles.
