@@ -107,8 +107,7 @@ class ByGroup(Division):
         counts = counts[:, counts.any(0)]
         in_groups = (counts > 0).sum(0)
         if (fewest := in_groups.min()) < held.needed:
-            kind = np.unique(kinds)[in_groups.argmin()]
-            named = kind if names is None else repr(names[kind])
+            named = _named(np.unique(kinds)[in_groups.argmin()], names)
             raise ValueError(
                 f"group={self.column}: class {named} is in {fewest} of {len(values)} groups; "
                 f"{held.needed} are needed, so that each class is in all splits"
@@ -141,43 +140,40 @@ class ByTime(Division):
         start = np.abs(sizes[1:] - held.count(len(rows))).argmin() + 1 if len(starts) > 1 else 0
         chosen: Flags = times >= starts[start]
         if lost := set(kinds) - set(kinds[~chosen]):
-            kind = min(lost)
-            named = kind if names is None else repr(names[kind])
             raise ValueError(
-                f"time={self.column}: {held.option}={held.size} leaves no sample of class {named} "
-                "for training, because all are among the latest; hold out less"
+                f"time={self.column}: {held.option}={held.size} leaves no sample of class "
+                f"{_named(min(lost), names)} for training, because all are among the latest; hold "
+                "out less"
             )
         return chosen
 
 
 @dataclass(frozen=True)
-class ByGroupAndTime(Division):
+class ByGroupAndTime(ByTime):
     """The latest rows are the split; rows before them are in none if it has their group."""
 
-    of_groups: ByGroup
-    of_time: ByTime
+    by_group: ByGroup
 
     def hold_out(
         self, labels: Any, rows: Indices, classes: tuple[str, ...], held: HeldOutSplit
     ) -> tuple[Indices, Indices]:
         """See :meth:`Division.hold_out`; some rows are neither among those that remain."""
-        rest, latest = self.of_time.hold_out(labels, rows, classes, held)
-        groups = self.of_groups.groups
-        kept = rest[~np.isin(groups[rest], groups[latest])]
+        rest, latest = super().hold_out(labels, rows, classes, held)
+        groups = self.by_group.groups
+        kept = ~np.isin(groups[rest], groups[latest])
         kinds, names = strata(labels[rest], classes)
-        of_kept = kinds[np.isin(rest, kept)]
-        if lost := set(kinds) - set(of_kept):
-            named = min(lost) if names is None else repr(names[min(lost)])
+        if lost := set(kinds) - set(kinds[kept]):
             raise ValueError(
-                f"group={self.of_groups.column}, time={self.of_time.column}: "
-                f"{held.option}={held.size} leaves no sample of class {named} for training, as all "
-                "groups with such samples are also among the latest rows; hold out less, or give "
-                "one of the two options"
+                f"group={self.by_group.column}, time={self.column}: {held.option}={held.size} "
+                f"leaves no sample of class {_named(min(lost), names)} for training, as all groups "
+                "with such samples are also among the latest rows; hold out less, or give one of "
+                "the two options"
             )
-        return kept, latest
+        return rest[kept], latest
 
-    def _chosen(self, kinds: Labels, rows: Indices, names: Names, held: HeldOutSplit) -> Flags:
-        return self.of_time._chosen(kinds, rows, names, held)
+
+def _named(kind: int, names: Names) -> str:
+    return str(kind) if names is None else repr(names[kind])
 
 
 def _draw_groups(counts: Shares, share: float, held: HeldOutSplit) -> Flags | None:

@@ -80,12 +80,12 @@ def build_dataset(
     """
     notes = (*notes, *settle(bad or [], common.on_bad_sample))
     parts = [each if isinstance(each, Targets) else Targets(each) for each in targets]
+    good = [part.good() for part in bad or ()] or [np.arange(len(each.labels)) for each in parts]
     equal = equal_numbers(raw)
     if isinstance(division, ByEqualRows):
-        _check_apart(equal, own_validation)
+        _check_apart([own[rows] for own, rows in zip(equal, good, strict=True)], own_validation)
         parts = [replace(each, groups=own) for each, own in zip(parts, equal, strict=True)]
         division = ByGroup(EQUAL_ROWS, equal[0])
-    good = [part.good() for part in bad or ()] or [np.arange(len(each.labels)) for each in parts]
     if task is None:
         task = SeveralLabels(classes) if parts[0].labels.ndim == 2 else OneClass()
     rows = _divide(parts, good, own_validation, division, classes, common)

@@ -89,7 +89,7 @@ def read_division(
 ) -> Divided:
     """The division of the training part; None without such a column.
 
-    TabularFiles without a split, group or time are added to the bad samples.
+    Rows without a split, group or time are added to the bad samples.
 
     Raises:
         ValueError: The column is missing or has other values, a group is in two files, or the files
@@ -105,7 +105,8 @@ def read_division(
     if by.time is not None:
         found = of_time, on_time = _by_time(parts, bad[0], by.time)
         if by.group is not None:
-            return ByGroupAndTime(of_groups, of_time), (*on_groups, *on_time)
+            both = ByGroupAndTime(of_time.column, of_time.times, of_groups)
+            return both, (*on_groups, *on_time)
     return found
 
 

@@ -75,6 +75,10 @@ def test_equal_rows_stay_together(tmp_path: Path) -> None:
     few, test = write(tmp_path, np.arange(40)), write(tmp_path, np.arange(35, 60), "test")
     with pytest.raises(ValueError, match="group=equal_rows: 5 samples of test equal a sample of t"):
         load(few, test=test, group="equal_rows")
+    lines = [line.rpartition(",")[0] + "," for line in test.read_text().splitlines()[1:6]]
+    few.write_text("\n".join([*few.read_text().splitlines()[:36], *lines]))  # without labels
+    skipped = load(few, test=test, group="equal_rows", on_bad_sample="skip")
+    assert len(skipped.train) + len(skipped.validation) == 35
 
 
 def test_texts_and_images_are_compared_by_content(tmp_path: Path) -> None:
