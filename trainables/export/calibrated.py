@@ -15,7 +15,13 @@ from trainables.contract.report import TrialConfig
 from trainables.data.core.base import Dataset
 from trainables.data.core.samples import Samples
 from trainables.data.core.tasks import OneClass, Task
-from trainables.data.kinds.encode import check_some, image_rows, table_columns, texts_of
+from trainables.data.kinds.encode import (
+    check_some,
+    image_rows,
+    table_columns,
+    texts_of,
+    unmasked,
+)
 from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import Columns, TableRows
@@ -55,7 +61,7 @@ class _Calibrated(nn.Module):
         elif isinstance(samples, Images):
             rows = image_rows(vars(samples), raw)
         else:
-            rows = as_inputs(np.asarray(raw), "samples").astype(np.float32, copy=False)
+            rows = as_inputs(unmasked(raw), "samples").astype(np.float32, copy=False)
         check_some(rows)
         samples.check(rows)
         return np.ascontiguousarray(rows)

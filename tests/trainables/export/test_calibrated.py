@@ -18,6 +18,8 @@ def test_read_only_samples_are_classified_without_a_warning() -> None:
         torch.nn.Identity(), Arrays.unscaled((3,)), 1.0, ("a", "b", "c")
     )
     assert np.allclose(classifier.predict_proba(rows), 1 / 3)
+    with pytest.raises(ValueError, match="the array has masked values, which are missing; leave"):
+        classifier.predict_proba(np.ma.array(rows, mask=np.eye(2, 3)))
 
 
 def test_data_frames_are_checked_as_in_training() -> None:

@@ -119,7 +119,7 @@ def weighted_rows(
 
 def image_rows(samples: Mapping[str, Any], raw: Any) -> Rows:
     """Images (N, H, W), (N, H, W, C) or (N, C, H, W) as (N, C, H, W); see :func:`encode`."""
-    images = _unmasked(raw)
+    images = unmasked(raw)
     channels, height, width = samples["shape"]
     if images.dtype != np.uint8:
         raise TypeError(f"images must be uint8 from 0 to 255, not {images.dtype}")
@@ -205,11 +205,9 @@ def as_flags(texts: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def as_dates(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Dates from words; null where a word is no date. Other types are returned unchanged."""
+    """Dates from words; null where a word is no date."""
     import pyarrow.compute as pc
 
-    if values.type not in _TEXT:
-        return values
     found = pc.struct_field(pc.extract_regex(values, _ISO), "date")
     return pc.strptime(found, format="%Y-%m-%d", unit="s", error_is_null=True)
 
@@ -226,14 +224,11 @@ def date_column(feature: str, columns: Collection[str]) -> str | None:
 
 
 def date_feature(feature: str, dates: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The numbers of a feature, float64: year, month from 1, or weekday from 0 for Monday.
-
-    Words that are no dates count as missing.
-    """
+    """The numbers of a feature, float64: year, month from 1, or weekday from 0 for Monday."""
     import pyarrow.compute as pc
 
     parts = dict(zip(DATE_PARTS, (pc.year, pc.month, pc.day_of_week), strict=True))
-    return parts[feature.rpartition(".")[2]](as_dates(dates)).cast("double")
+    return parts[feature.rpartition(".")[2]](dates).cast("double")
 
 
 def as_table(frame: Any) -> pa.Table:
@@ -271,14 +266,15 @@ def _unmixed(column: Any) -> Any:
     return column.map(str, na_action="ignore")
 
 
-def _unmasked(raw: Any) -> Rows:
+def unmasked(raw: Any) -> Rows:
+    """An array without masked values; ``ValueError`` if it has some."""
     if np.ma.is_masked(raw):
         raise ValueError("the array has masked values, which are missing; leave these rows out")
     return np.asarray(raw)
 
 
 def _array(samples: Mapping[str, Any], raw: Any) -> Rows:
-    rows = _unmasked(raw)
+    rows = unmasked(raw)
     if rows.dtype.kind not in "biuf":
         raise TypeError(
             f"numbers (N, ...) are expected, not {rows.dtype}: samples of the kind "
