@@ -15,11 +15,8 @@ from trainables.data.kinds.encode import as_numbers
 from trainables.data.labelling.targets import Values, check_weights, index_parts
 from trainables.data.readers.divided_rows import DividedBy, groups_of, read_division
 from trainables.data.readers.files import Form
-from trainables.data.readers.row_kinds import Names, RowsOptions, kind_of_rows
-from trainables.data.readers.table_columns import (
-    convert_each,
-    numbers_of,
-)
+from trainables.data.readers.row_kinds import RowsOptions, kind_of_rows
+from trainables.data.readers.table_columns import Names, convert_each, numbers_of
 from trainables.data.readers.tabular import Content, TabularFiles, open_tabular
 from trainables.data.readers.tabular_file import File
 

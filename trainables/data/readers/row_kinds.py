@@ -1,9 +1,10 @@
 """Kinds of rows of a table: texts, images, or features; each with its options."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, Final, Literal, Protocol, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +24,7 @@ from trainables.data.readers.files import PathOrUri
 from trainables.data.readers.images import Encoded
 from trainables.data.readers.storing import ImagePart, hold_images
 from trainables.data.readers.table_columns import (
+    Names,
     choose_features,
     flags_of,
     read_columns,
@@ -33,7 +35,6 @@ from trainables.data.readers.tabular import TabularFiles
 from trainables.plugins.components import Range
 
 Count: TypeAlias = Annotated[int, Range(1)]
-Names: TypeAlias = tuple[str, ...] | None
 TextForm: TypeAlias = Literal["sequence", "weighted_words"]
 
 _SEQUENCE: Final = 256  # words or tokens from the start of a text
@@ -78,38 +79,31 @@ class RowsOptions:
         return (self.label, *(self.soft_labels or several))
 
 
-class RowKind(Protocol):
+class RowKind(ABC):
     """A kind of rows."""
 
+    @abstractmethod
     def read(self, rows: TabularFiles, bad: BadSamples) -> Any:
         """The samples; those that cannot be used are added to the bad ones."""
 
     def held(self, raw: list[Any], common: CommonOptions) -> list[Any]:
-        """The samples of all parts as they are kept."""
+        """The samples of all parts as they are kept; the default returns them unchanged."""
+        return raw
 
+    @abstractmethod
     def measure(self, raw: Any) -> Samples:
         """The kind of sample, measured on the training part."""
 
-    def remarks(
-        self, rows: TabularFiles, raw: Any, bad: BadSamples, of: Targets, /
-    ) -> Sequence[str]:
+    def remarks(self, rows: TabularFiles, raw: Any, bad: BadSamples, of: Targets) -> Sequence[str]:
         """Sentences about the training part with these samples and targets."""
-
-
-class _InMemory:
-    def held(self, raw: list[Any], _: CommonOptions) -> list[Any]:
-        return raw
-
-    def remarks(
-        self, _rows: TabularFiles, _raw: Any, _bad: BadSamples, _of: Targets, /
-    ) -> Sequence[str]:
         return ()
 
 
 @dataclass(frozen=True)
-class TextOptions:
-    """The options that belong to texts."""
+class TextRows(RowKind):
+    """Rows with a text in a column, and the options that belong to texts."""
 
+    column: str
     max_words: int | None
     max_tokens: int | None
     tokenizer: str | None
@@ -120,6 +114,10 @@ class TextOptions:
             raise ValueError("max_words and tokenizer are given; a tokenizer has a vocabulary")
         if self.tokenizer is not None and self.text_form == "weighted_words":
             raise ValueError("text_form: weighted_words is not possible together with tokenizer")
+
+    def read(self, rows: TabularFiles, bad: BadSamples) -> npt.NDArray[Any]:
+        """The texts; see :class:`RowKind`."""
+        return read_texts(rows, bad, self.column)
 
     def measure(self, raw: Any) -> Samples:
         """The kind of these texts, with a vocabulary of words or a tokenizer."""
@@ -134,23 +132,7 @@ class TextOptions:
 
 
 @dataclass(frozen=True)
-class TextRows(_InMemory):
-    """Rows with a text."""
-
-    column: str
-    options: TextOptions
-
-    def read(self, rows: TabularFiles, bad: BadSamples) -> npt.NDArray[Any]:
-        """The texts; see :class:`RowKind`."""
-        return read_texts(rows, bad, self.column)
-
-    def measure(self, raw: Any) -> Samples:
-        """The kind of texts; see :class:`RowKind`."""
-        return self.options.measure(raw)
-
-
-@dataclass(frozen=True)
-class ImageRows(_InMemory):
+class ImageRows(RowKind):
     """Rows with an image, or with its path."""
 
     column: str
@@ -169,7 +151,7 @@ class ImageRows(_InMemory):
 
 
 @dataclass(frozen=True)
-class FeatureRows(_InMemory):
+class FeatureRows(RowKind):
     """Rows of a table, with the columns that are features."""
 
     numeric: Sequence[str]
@@ -184,9 +166,7 @@ class FeatureRows(_InMemory):
         """The kind of table; see :class:`RowKind`."""
         return TableRows.measured(raw, **vars(self))
 
-    def remarks(
-        self, rows: TabularFiles, raw: Any, bad: BadSamples, of: Targets, /
-    ) -> Sequence[str]:
+    def remarks(self, rows: TabularFiles, raw: Any, bad: BadSamples, of: Targets) -> Sequence[str]:
         """Sentences about columns; see :class:`RowKind`."""
         good = bad.good()
         return (
@@ -218,7 +198,7 @@ def kind_of_rows(
         if parts[0].content(options.text, "text") not in ("text", "nothing"):
             raise ValueError(f"{parts[0].holds(options.text)}, not texts")
         own = (getattr(options, name) for name in _BELONGING["text"])
-        return TextRows(options.text, TextOptions(*own))
+        return TextRows(options.text, *own)
     targets = {*options.target_columns, options.weight, *columns_of(by, options.kept)}
     chosen = (options.features, options.exclude, options.dates, options.categorical)
     numbers, words = choose_features(parts, targets, *chosen)
