@@ -15,8 +15,9 @@ import numpy.typing as npt
 from sweeps.errors import UserError, first_line
 from sweeps.judging.names import has_name, is_text, kind_and_class, shortened
 from sweeps.messages.formatting import counted
-from trainables.data.readers.files import TABLES, TABLES_SHOWN
+from trainables.data.readers.files import TABLES, TABLES_SHOWN, without_pickle
 from trainables.data.readers.index_columns import is_index
+from trainables.plugins.arguments import is_number
 
 Array = npt.NDArray[Any]
 
@@ -124,7 +125,7 @@ class Table:
         try:
             return values.astype(np.float64)
         except ValueError:
-            wrong = next(each for each in values.ravel().tolist() if not _is_number(each))
+            wrong = next(each for each in values.ravel().tolist() if not is_number(each))
             percent = "; write percent as shares, 0.5 for 50%" if "%" in str(wrong) else ""
             raise UserError(
                 f"{self.path}: {name} holds {wrong!r}; scores are numbers{percent}"
@@ -172,7 +173,7 @@ def open_table(path: Path, words: Collection[str] = ()) -> Table:
             arrays = np.load(path, allow_pickle=False)
             return Table(path, tuple(arrays.files), partial(_stored, arrays))
     except _ERRORS as error:
-        raise UserError(f"{path}: cannot be read: {_without_pickle(error)}") from None
+        raise UserError(f"{path}: cannot be read: {without_pickle(error)}") from None
     try:
         return _tabular(path, words)
     except (OSError, ValueError) as error:
@@ -207,25 +208,7 @@ def _stored(arrays: Any, name: str) -> Array:
     try:
         return np.asarray(arrays[name])
     except ValueError as error:
-        raise ValueError(_without_pickle(error)) from None
-
-
-def _without_pickle(error: Exception) -> str:
-    """NumPy's message, unless it advises to unpickle an array."""
-    if "allow_pickle" not in str(error):
-        return first_line(error)
-    return (
-        "has Python objects, which run code when they are read; save numbers or text, such as "
-        "labels.astype(str)"
-    )
-
-
-def _is_number(text: str | bytes) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+        raise ValueError(without_pickle(error)) from None
 
 
 def _array(column: Any) -> Array:

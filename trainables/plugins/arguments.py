@@ -25,6 +25,15 @@ class Bounds(NamedTuple):
         return f"{'(' if self.open_low else '['}{self.low:g}, {self.high:g}]"
 
 
+def is_number(text: str | bytes) -> bool:
+    """Whether a text is a number to Python, such as 1e-3 or nan."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
 def did_you_mean(name: str, known: Collection[str]) -> str:
     """``" (did you mean 'x'?)"`` for the closest known name, or an empty string.
 

@@ -20,7 +20,7 @@ from trainables.data.core.types import Inputs, without_mask
 from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.labelling.groups import IN_ALL, check_apart, names_of_groups
 from trainables.data.labelling.targets import Values, check_weights, index_parts
-from trainables.data.readers.files import PathOrUri, find_files
+from trainables.data.readers.files import PathOrUri, find_files, without_pickle
 from trainables.plugins.arguments import did_you_mean
 
 _PARTS: Final = ("train", "test", "validation")
@@ -292,7 +292,9 @@ def _member(where: str, arrays: Mapping[str, Any], key: str) -> Any:
     try:
         return arrays[key]
     except (ValueError, OSError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{where}: array {key!r} cannot be read ({error})") from error
+        raise ValueError(
+            f"{where}: array {key!r} cannot be read ({without_pickle(error)})"
+        ) from error
 
 
 def _read_npy(option: str, path: PathOrUri) -> Any:
@@ -322,7 +324,9 @@ def _load(where: str, content: bytes) -> Any:
     try:
         return np.load(io.BytesIO(content), allow_pickle=False)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
-        raise ValueError(f"{where} is no file of NumPy arrays, or damaged ({error})") from error
+        raise ValueError(
+            f"{where} is no file of NumPy arrays, or damaged ({without_pickle(error)})"
+        ) from error
 
 
 def _joined(option: str, parts: Any) -> Any:

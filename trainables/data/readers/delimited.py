@@ -16,6 +16,7 @@ from pyarrow import fs
 
 from trainables.data.kinds.encode import NUMBER
 from trainables.data.readers.tabular_file import File
+from trainables.plugins.arguments import is_number
 
 MISSING: Final = ("", " ", "NA", "N/A", "NaN", "nan", "null", "NULL")
 """Unquoted texts that are missing values."""
@@ -139,7 +140,7 @@ class _Text:
     def header(self) -> bool:
         """Whether the first line has names, not values like those of the columns below."""
         names = self.table.column_names
-        if not self.dialect.header or self.dialect.names or all(map(_is_number, names)):
+        if not self.dialect.header or self.dialect.names or all(map(is_number, names)):
             return self.dialect.header
         return not all(map(_is_value, names, self.table.columns))
 
@@ -299,7 +300,7 @@ def _dialect_of(lines: Sequence[str], encoding: str, usual: str | None) -> _Dial
     records = _records(body, separator)
     first = records[0] if records else []
     names = [] if comment is None else next(iter(_records([comment.lstrip("# ")], separator)), [])
-    if not 1 < len(names) == len(first) or not any(map(_is_number, first)):
+    if not 1 < len(names) == len(first) or not any(map(is_number, first)):
         names = _other_names(records)
         start += _num_lines(body, separator, 1) if names else 0
     if not names and (names := _survey_names(records)):
@@ -340,7 +341,7 @@ def _survey_names(records: Sequence[Sequence[str]]) -> list[str]:
         return []
     (first, *header), (corner, *options) = records[:2]
     without = [option for name, option in zip(header, options, strict=True) if not name]
-    if len(without) < 2 or not all(without) or corner or any(map(_is_number, options)):
+    if len(without) < 2 or not all(without) or corner or any(map(is_number, options)):
         return []
     names, question = [first], ""
     for name, option in zip(header, options, strict=True):
@@ -375,7 +376,7 @@ def _is_value(name: str, column: pa.ChunkedArray) -> bool:
         return name[:1].isdigit()
     if pa.types.is_boolean(column.type):
         return name.lower() in ("true", "false")
-    return not pa.types.is_null(column.type) and _is_number(name)
+    return not pa.types.is_null(column.type) and is_number(name)
 
 
 def _reader(lines: Sequence[str], separator: str) -> Any:
@@ -412,20 +413,12 @@ def _is_spaced(lines: Iterable[str], separator: str) -> bool:
     return f"{separator} " in shown[0] or (all_of > 0 and spaced >= 0.9 * all_of)
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _is_header(cells: Sequence[str]) -> bool:
     """Whether a first line names columns: NumPy's savetxt writes numbers at once.
 
     Different whole numbers in rising order are names of classes.
     """
-    if not all(map(_is_number, cells)):
+    if not all(map(is_number, cells)):
         return True
     numbers = [float(each) for each in cells]
     rising = all(low < high for low, high in pairwise(numbers))

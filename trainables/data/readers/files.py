@@ -8,6 +8,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias
 
 from trainables.files.storage import open_uri
+from trainables.plugins.arguments import first_line
 
 if TYPE_CHECKING:
     from pyarrow import fs
@@ -33,6 +34,16 @@ def form_of(path: str) -> Form | None:
     if name.endswith(".json"):  # in folders these describe the data
         return "jsonl"
     return next((form for form, ends in TABLES.items() if name.endswith(ends)), None)
+
+
+def without_pickle(error: Exception) -> str:
+    """NumPy's message about a file of arrays, unless it advises to unpickle them."""
+    if "allow_pickle" not in str(error):
+        return first_line(error)
+    return (
+        "has Python objects, which run code when they are read; save numbers or text, such as "
+        "labels.astype(str)"
+    )
 
 
 def find_files(
@@ -67,7 +78,7 @@ def find_files(
         if file.type is not fs.FileType.File or any(name.startswith(".") for name in names):
             return False
         if not pattern:
-            return names[-1].endswith(tuple(suffixes))
+            return names[-1].lower().endswith(tuple(suffixes))
         return len(names) == len(wanted) and all(map(fnmatchcase, names, wanted))
 
     below = source.get_file_info(fs.FileSelector(place, recursive=True))
