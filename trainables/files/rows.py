@@ -62,20 +62,16 @@ class Rows:
 
     def clusters(self) -> Tensor | None:
         """The cluster of each row (N,), see :func:`trainables.metrics.interval`; None if none."""
-        import torch
-
-        if self.groups is not None:
-            return torch.from_numpy(self.groups.copy())
-        if self.cluster_size == 1:
-            return None
-        return torch.arange(len(self.labels)) // self.per_sample
+        return None if self.independent else self.units()
 
     def units(self) -> Tensor | None:
         """The group or sample of each row (N,); None if each row is an independent sample."""
         import torch
 
-        if self.groups is not None or self.per_sample == 1:
-            return self.clusters()
+        if self.groups is not None:
+            return torch.from_numpy(self.groups.copy())
+        if self.per_sample == 1:
+            return None
         return torch.arange(len(self.labels)) // self.per_sample
 
     def scaled(self, temperature: float) -> Rows:

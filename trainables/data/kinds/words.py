@@ -44,14 +44,14 @@ class _Words(Samples):
         return {word: number for number, word in enumerate(self.vocabulary, self.first_word)}
 
     def unseen(self, raw: Inputs) -> tuple[str, ...]:
-        """Whether most words of texts (N,) do not occur in training, so little can be learned."""
-        known = [word in self.numbers for text in raw for word in split_words(text)]
-        share = 1 - sum(known) / max(1, len(known))
+        """A sentence if most words of texts (N,) do not occur in training."""
+        unknown = [word not in self.numbers for text in raw for word in split_words(text)]
+        share = sum(unknown) / max(1, len(unknown))
         if share <= _MOST_UNKNOWN:
             return ()
         return (
-            f"{share:.0%} of the words are not among those of training: texts share few words, so "
-            "little can be learned from them",
+            f"{share:.0%} of the words are not among those of training, so texts say little about "
+            "their class",
         )
 
     def check(self, inputs: Stored) -> None:

@@ -261,12 +261,10 @@ def is_dates(values: pa.Array | pa.ChunkedArray) -> bool:
 
     Missing values are ignored; a column without any value has no dates.
     """
-    known = values.drop_null()
-    if pa.types.is_date(values.type) or pa.types.is_timestamp(values.type):
-        return len(known) > 0
-    if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
-        return False
-    return len(known) > 0 and as_dates(known).null_count == 0
+    known, kind = values.drop_null(), values.type
+    are_words = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    are_dates = is_date(kind) or (are_words and as_dates(known).null_count == 0)
+    return len(known) > 0 and are_dates
 
 
 def _matches(texts: pa.ChunkedArray, pattern: str) -> pa.ChunkedArray:

@@ -33,7 +33,6 @@ _OPEN: Final = {
     "arrow": open_arrow,
 }
 
-
 _LARGE: Final = (
     "; larger integers are not exact as floating-point numbers: if they are codes, name the column "
     "under categorical, or leave it out (exclude: [{}])"
@@ -187,8 +186,8 @@ class TabularFiles:
         self.check_has(name)
         chunks: list[pa.Array] = []
         for file in self.files:
-            as_text = kind == pa.string() and file.texts is not None
-            for chunk in file.texts(name, known) if as_text and file.texts else file.read(name):
+            texts = file.texts if kind == pa.string() else None
+            for chunk in texts(name, known) if texts else file.read(name):
                 coded = pa.types.is_dictionary(chunk.type)
                 try:
                     chunks.append((chunk.dictionary_decode() if coded else chunk).cast(kind))
