@@ -327,7 +327,7 @@ def best(
 
     Arguments restrict the search. Each dictionary has the fields of ``calsweep best --format
     json``: ``dataset``, ``model``, ``objective``, ``sweep``, ``loss``, ``hyperparameters``,
-    ``val``, ``test``, ``temperature``, ``verdict`` and so on.
+    ``val``, ``test``, ``temperature``, ``recommended``, ``best`` and so on.
 
     Raises:
         UserError: No setting matches.

@@ -143,11 +143,11 @@ def _trainable(scaling: ScalingSection, dataset: Data, setup: TrialSetup, scratc
     if scaling.num_workers > 1:
         return _of_several_workers(scaling, dataset, setup, scratch)
     from trainables.wrappers.one_process import TuneTrial
-    from trainables.wrappers.places import Places
+    from trainables.wrappers.reservation import Reservation
 
     return ray_tune.with_resources(
         ray_tune.with_parameters(TuneTrial, dataset=dataset, trial_setup=setup),
-        Places({"CPU": scaling.cpus_per_worker, "GPU": scaling.gpus}),
+        Reservation({"CPU": scaling.cpus_per_worker, "GPU": scaling.gpus}),
     )
 
 
@@ -183,7 +183,7 @@ def _tuner(
 def _of_several_workers(
     scaling: ScalingSection, dataset: Data, setup: TrialSetup, scratch: Folder
 ) -> Any:
-    from trainables.wrappers.places import Places
+    from trainables.wrappers.reservation import Reservation
     from trainables.wrappers.several_workers import TuneTrialOfWorkers, Workers
 
     workers = Workers(
@@ -197,4 +197,4 @@ def _of_several_workers(
     )
     # The workers reserve their own resources. The trial's process only waits for them, so it takes
     # no CPU. Tune refuses a trial that reserves nothing, hence these few bytes.
-    return ray_tune.with_resources(trial, Places({"memory": _WAITING_MEMORY}))
+    return ray_tune.with_resources(trial, Reservation({"memory": _WAITING_MEMORY}))

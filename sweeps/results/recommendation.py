@@ -191,7 +191,7 @@ def _of(candidate: Candidate, kind: Kind, judgement: Judgement, why: str) -> Rec
     scaling = scaling_of(judgement.scalings, trial.number)
     words, gain = "a temperature", ""
     temperature = trial.outcome.get("temperature", math.nan)
-    if scaling is not None and scaling.gain:
+    if scaling is not None and not scaling.is_temperature:
         words, gain, temperature = scaling.words, f" {scaling.gain}", scaling.temperature
     return Recommendation(
         kind,

@@ -49,9 +49,7 @@ class ScalingRow:
 
     @property
     def gain(self) -> str:
-        """What it gains over a temperature alone, a sentence; empty if it is one."""
-        if self.is_temperature:
-            return ""
+        """What it gains over a temperature alone, a sentence."""
         return (
             f"On the test split its NLL is {self.nll:.4f}, with a temperature alone "
             f"{self.nll_temperature:.4f}."

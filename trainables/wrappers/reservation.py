@@ -7,7 +7,7 @@ from ray.tune import PlacementGroupFactory
 
 
 @dataclass(frozen=True)
-class Places:
+class Reservation:
     """The resources of the process of a trial, from the trial's configuration.
 
     Tune gives a trial an idle process only if that has reserved the same. So trials of a later
