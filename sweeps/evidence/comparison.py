@@ -67,8 +67,7 @@ def compare(
         metric of the objective. Metrics whose differences have no valid interval are omitted. A
         selected baseline is only compared with itself after scaling. For a metric that no
         temperature changes (the error), the setting is only compared with cross-entropy as it is.
-        Empty if no setting
-        was selected or the baseline did not finish.
+        Empty if no setting was selected or the baseline did not finish.
 
     Raises:
         OSError: Predictions cannot be read.
@@ -128,7 +127,8 @@ def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Co
 
     Cross-entropy is compared as it is, and both after their scalings. No pair is selected by its
     result. All pairs and all sweeps share the allowed error, as in :func:`compare_on_test_split`.
-    Empty if the selected setting alone is a finalist, which has its own verdicts.
+    Empty if the selected setting alone is a finalist, which has its own verdicts, or no metric has
+    a valid interval.
     """
     from trainables.metrics import Design
 
@@ -146,7 +146,7 @@ def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Co
     pairs = [pair for pair in pairs if pair[2]]
     trained = finalists if baseline is None else [*finalists, baseline]
     runs = _Runs(read, "test", ranking.rule.scaling)
-    design = Design(1 - error_of(sweeps) / len(pairs))
+    design = Design(1 - error_of(sweeps) / max(1, len(pairs)))
     return [
         runs.compare(metric, ours, theirs, trained, design, sweeps)
         for ours, theirs, metrics in pairs

@@ -279,6 +279,10 @@ def test_losses_are_compared_in_pairs_that_share_the_error(tmp_path: Path) -> No
     assert (
         compare_losses(ranked(without, **TEMPERATURES), read) == []
     )  # the comparisons of the selected setting
+    for record in records:
+        record.outcome["val_aurc"] = record.outcome["val_ece"]
+    of_aurc = ranked(records, **TEMPERATURES, search={"objective": "val_aurc"})
+    assert compare_losses(of_aurc, read) == []  # no interval of such a difference is known
     third = compare_losses(ranked(records, **TEMPERATURES), read, sweeps=3)
     assert third[1].high > several[1].high
     for record in without:  # so that cross-entropy is selected

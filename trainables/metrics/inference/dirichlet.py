@@ -8,6 +8,7 @@ Clopper and Pearson. The weights are Dirichlet's: independent exponential variab
 """
 
 import math
+from functools import partial
 
 import numpy as np
 from scipy.special import ndtri
@@ -36,31 +37,28 @@ def weighted_mean_quantile(values: Array, share: float) -> float:
     normal = float(ndtri(min(max(share, _LARGEST_TAIL), 1 - _LARGEST_TAIL)))
     if abs(normal) < _CLOSE_TO_MEAN:
         return float(values.mean())
-    tilted = _Tilted(place)
+    tilted = partial(_tilted, place)
     end = normal / (math.sqrt(len(place)) * float(place.std()))
-    while abs(end) < _FARTHEST and (tilted.at(end)[1] - normal) * normal < 0:
+    while abs(end) < _FARTHEST and (tilted(end)[1] - normal) * normal < 0:
         end *= 2
     if abs(end) >= _FARTHEST:
         return high if normal > 0 else low
-    tilt = brentq(lambda each: tilted.at(each)[1] - normal, 0.0, end, rtol=_PRECISION)
-    return low + (high - low) * tilted.at(tilt)[0]
+    tilt = brentq(lambda each: tilted(each)[1] - normal, 0.0, end, rtol=_PRECISION)
+    return low + (high - low) * tilted(tilt)[0]
 
 
-class _Tilted:
-    """The mean t of values in [0, 1] at a tilt of the weights, and the normal deviate of t."""
+def _tilted(values: Array, tilt: float) -> tuple[float, float]:
+    """The mean t of values in [0, 1] at a tilt of the weights, and the normal deviate of t.
 
-    def __init__(self, values: Array) -> None:
-        self._values = values
-
-    def at(self, tilt: float) -> tuple[float, float]:
-        """T and the deviate for a tilt, the log odds of weights at 1 and at 0."""
-        odds = 1 / (1 + math.exp(-tilt))
-        scale = odds + (1 - 2 * odds) * self._values
-        weights = 1 / scale
-        mean = float(weights @ self._values / weights.sum())
-        own = odds + (1 - 2 * odds) * mean
-        root = math.copysign(math.sqrt(max(2 * float(np.log(scale / own).sum()), 0.0)), tilt)
-        if abs(root) < _CLOSE_TO_MEAN:
-            return mean, root
-        slope = (2 * odds - 1) * float(np.linalg.norm((self._values - mean) * weights))
-        return mean, root + math.log(slope / root) / root
+    The tilt is the log odds of the weights at 1 and at 0.
+    """
+    odds = 1 / (1 + math.exp(-tilt))
+    scale = odds + (1 - 2 * odds) * values
+    weights = 1 / scale
+    mean = float(weights @ values / weights.sum())
+    own = odds + (1 - 2 * odds) * mean
+    root = math.copysign(math.sqrt(max(2 * float(np.log(scale / own).sum()), 0.0)), tilt)
+    if abs(root) < _CLOSE_TO_MEAN:
+        return mean, root
+    slope = (2 * odds - 1) * float(np.linalg.norm((values - mean) * weights))
+    return mean, root + math.log(slope / root) / root
