@@ -59,7 +59,6 @@ def judge_copies(rows: Rows, copies: Labels) -> Copies | None:
     ``copies`` (N,) is that of :class:`~trainables.data.core.base.Dataset`. The test is Fisher's,
     one-sided, of one sample for each content and group.
     """
-    import torch
     from scipy.stats import fisher_exact
 
     from trainables.metrics.inference.clusters import clusters_of
@@ -73,12 +72,13 @@ def judge_copies(rows: Rows, copies: Labels) -> Copies | None:
     if copied.all():
         return Copies(count, len(copies), error, (np.nan, np.nan, np.nan), mislead=True)
     groups = None if rows.groups is None else rows.groups.reshape(len(copies), -1)[:, 0]
-    alone, ids = wrong[~copied], None if groups is None else groups[~copied]
-    clusters = clusters_of(None if ids is None else torch.from_numpy(ids), len(alone))
-    interval = share_interval(torch.from_numpy(alone), _LEVEL, clusters)
+    alone = wrong[~copied].astype(np.int64)
+    others = Rows(alone[:, None], alone, groups=None if groups is None else groups[~copied])
+    clusters = clusters_of(others.clusters(), len(alone))
+    interval = share_interval(others.tensors()[1], _LEVEL, clusters)
     table = [
         _counts(wrong[copied], copies[copied] if groups is None else groups[copied]),
-        _counts(alone, ids),
+        _counts(wrong[~copied], None if groups is None else groups[~copied]),
     ]
     p = float(fisher_exact(table, alternative="less").pvalue)
     return Copies(count, len(copies), error, (float(alone.mean()), *interval), p < _CHANCE)
