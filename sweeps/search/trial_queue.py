@@ -316,9 +316,9 @@ class TrialQueue:
         return True
 
     def retry(self, number: int) -> bool:
-        """Let a trial that failed continue from its last checkpoint; False if it has not failed."""
+        """Let a trial that failed continue from its last checkpoint; False if it may not."""
         record = self._by_number.get(number)
-        if record is None or record.state != "failed":
+        if record is None or not may_be_retried(record, self.records):
             return False
         self.budget.again(record)
         if record.role == "encoder":
@@ -440,6 +440,13 @@ class TrialQueue:
 def may_be_dropped(record: TrialRecord) -> bool:
     """Whether a user may drop a trial: not what others are compared with, or what failed."""
     return record.role not in ("baseline", "encoder") and record.state != "failed"
+
+
+def may_be_retried(record: TrialRecord, records: Iterable[TrialRecord]) -> bool:
+    """Whether a user may retry a trial: one that failed, unless a later trial has run it again."""
+    later = (each for each in records if each.number > record.number)
+    same = (record.role, record.setting, record.seed)
+    return record.state == "failed" and same not in ((r.role, r.setting, r.seed) for r in later)
 
 
 def overtime(record: TrialRecord, running: float, search: SearchSection) -> str | None:

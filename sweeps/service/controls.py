@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -11,7 +11,7 @@ from sweeps.errors import SweepFailedError, UserError
 from sweeps.messages.formatting import number_ranges
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from sweeps.search.trial_queue import may_be_dropped
+from sweeps.search.trial_queue import may_be_dropped, may_be_retried
 from sweeps.service.backend import with_history
 from sweeps.store.blocks import BlockWriter
 from sweeps.store.journal import by_this_user, note
@@ -40,7 +40,7 @@ def drop_trials(name: str, storage: str, numbers: Sequence[int]) -> Changed:
         SweepFailedError: The process that runs the sweep does not answer.
     """
     store = SweepStore(storage, name)
-    chosen = _chosen(store, numbers)
+    chosen = _chosen(name, _records(store), numbers)
     for record in chosen:
         if not may_be_dropped(record):
             why = "has failed" if record.state == "failed" else f"is the {record.role}"
@@ -55,29 +55,35 @@ def drop_trials(name: str, storage: str, numbers: Sequence[int]) -> Changed:
 def retry_trials(name: str, storage: str, numbers: Sequence[int] | None) -> Changed:
     """Let failed trials continue from their last checkpoints; None for all that were not dropped.
 
-    Errors are as for :func:`drop_trials`; a trial that has not failed is a UserError.
+    Errors are as for :func:`drop_trials`; a trial that has not failed, or was
+    run again as another one, is a UserError.
     """
     store = SweepStore(storage, name)
+    records = _records(store)
+    possible = [r for r in records.values() if may_be_retried(r, records.values())]
     if numbers is None:
-        store.load_sweep()
-        numbers = [r.number for r in store.load_records() if r.state == "failed" and not r.dropped]
+        numbers = [record.number for record in possible if not record.dropped]
         if not numbers:
             raise UserError(f"no trial of sweep {name!r} has failed")
-    chosen = _chosen(store, numbers)
+    chosen = _chosen(name, records, numbers)
     for record in chosen:
-        if record.state != "failed":
-            raise UserError(
-                f"trial {record.number} is {record.state}; allowed: trials that have failed"
-            )
+        if record not in possible:
+            why = "was run again" if record.state == "failed" else f"is {record.state}"
+            raise UserError(f"trial {record.number} {why}; allowed: trials that have failed")
     return _change(store, "retry", chosen)
 
 
-def _chosen(store: SweepStore, numbers: Sequence[int]) -> list[TrialRecord]:
+def _records(store: SweepStore) -> dict[int, TrialRecord]:
     store.load_sweep()  # raises if there is no such sweep
-    records = {record.number: record for record in store.load_records()}
+    return {record.number: record for record in store.load_records()}
+
+
+def _chosen(
+    name: str, records: Mapping[int, TrialRecord], numbers: Sequence[int]
+) -> list[TrialRecord]:
     if missing := [number for number in numbers if number not in records]:
         there = f"there are {number_ranges(records)}" if records else "there is none yet"
-        raise UserError(f"sweep {store.name!r} has no trial {number_ranges(missing)}; {there}")
+        raise UserError(f"sweep {name!r} has no trial {number_ranges(missing)}; {there}")
     return [records[number] for number in dict.fromkeys(numbers)]
 
 

@@ -52,6 +52,15 @@ def finish(queue: TrialQueue) -> TrialRecord:
     return record
 
 
+def first_finalist(queue: TrialQueue) -> TrialRecord:
+    """The running trial with which the finalists begin."""
+    while (record := begin(queue)).role != "finalist":
+        for epoch in (1, 2):
+            queue.result(record.number, {**entry(epoch), "val_ece": 0.1 - record.number / 100})
+        queue.end(record.number, "finished")
+    return record
+
+
 def states(store: SweepStore) -> list[str]:
     return [record.state for record in store.load_records()]
 
@@ -75,15 +84,26 @@ def test_a_dropped_trial_is_never_started_again_but_by_retry(store: SweepStore) 
 
 def test_a_finalist_that_was_dropped_is_not_run_once_more(store: SweepStore) -> None:
     queue = queue_of(SWEEP, store)
-    while (record := begin(queue)).role != "finalist":
-        for epoch in (1, 2):
-            queue.result(record.number, {**entry(epoch), "val_ece": 0.1 - record.number / 100})
-        queue.end(record.number, "finished")
+    record = first_finalist(queue)
     queue.drop(record.number, "ada@here")
     rest = []
     while not queue.exhausted:
         rest.append(finish(queue))
     assert (record.setting, record.seed) not in [(r.setting, r.seed) for r in rest]
+
+
+def test_a_finalist_that_was_run_again_is_not_retried(store: SweepStore) -> None:
+    queue = queue_of(SWEEP, store)
+    record = first_finalist(queue)
+    queue.end(record.number, "failed", "a bug")
+    while not queue.exhausted:
+        again = finish(queue)
+    assert (again.setting, again.seed) == (record.setting, record.seed)
+    assert not queue.retry(record.number)
+    with pytest.raises(UserError, match=f"trial {record.number} was run again; allowed"):
+        retry_trials("small", store.storage, [record.number])
+    with pytest.raises(UserError, match="no trial of sweep 'small' has failed"):
+        retry_trials("small", store.storage, None)
 
 
 def test_a_retried_trial_counts_once_and_gets_new_code_and_processes(store: SweepStore) -> None:
