@@ -92,15 +92,18 @@ class SweepFile(Section, frozen=True):
         model = values.get("model") if isinstance(values, dict) else None
         if not isinstance(model, dict) or not (given := set(model) & _OF_FROZEN):
             return values
-        if model.get("frozen") is not True:
-            raise ValueError(
-                f"model.{min(given)} needs model.frozen = true, got {model.get('frozen')!r}"
-            )
+        frozen, others = model.get("frozen"), sorted(given - {"frozen"})
+        if frozen is not True and ":" in str(model.get("name")):
+            return values  # options of your own model
+        rest = {key: value for key, value in model.items() if key not in given}
+        if frozen is False and not others:
+            return {**values, "model": rest}
+        if frozen is not True:
+            key = others[0] if others else "frozen"
+            raise ValueError(f"model.{key} needs model.frozen = true, got {frozen!r}")
         if values.get("encoder") is not None:
             raise ValueError("model.frozen is short for encoder.frozen; leave one of them")
-        encoder = {key: model[key] for key in given}
-        rest = {key: value for key, value in model.items() if key not in given}
-        return {**values, "model": rest, "encoder": encoder}
+        return {**values, "model": rest, "encoder": {key: model[key] for key in given}}
 
     @model_validator(mode="before")
     @classmethod

@@ -150,10 +150,10 @@ class EncoderSection(Section, frozen=True):
     def _no_epochs_are_frozen(cls, value: Any) -> Any:
         if not isinstance(value, dict):
             return value
-        training = value.get("training")
-        if isinstance(training, dict) and training.get("epochs") == 0:
+        training, frozen = value.get("training"), value.get("frozen", True)
+        if frozen is True and isinstance(training, dict) and training.get("epochs") == 0:
             training = {key: each for key, each in training.items() if key != "epochs"}
-            value = {**value, "training": training, "frozen": value.get("frozen", True)}
+            value = {**value, "training": training, "frozen": True}
         if value.get("frozen") is True and not value.get("training"):
             plain = {"loss": {"name": "cross_entropy"}, "training": {"epochs": 1}}
             value = {**plain, **value, "training": plain["training"]}

@@ -74,6 +74,15 @@ def test_a_frozen_network_is_an_encoder_without_epochs(tmp_path: Path, text: str
     assert load(tmp_path, dump_sweep(sweep)) == sweep
 
 
+def test_a_model_that_is_not_frozen_has_no_encoder(tmp_path: Path) -> None:
+    for model, options in (
+        ("{name: mlp, frozen: false}", {}),
+        ("{name: 'own:net', head: wide, checkpoint: a.pt}", {"head": "wide", "checkpoint": "a.pt"}),
+    ):
+        sweep = load(tmp_path, f"name: a\ndataset: digits\nlosses: [focal]\nmodel: {model}\n")
+        assert (sweep.model.options, sweep.encoder) == (options, None)
+
+
 def test_a_fault_that_is_merged_in_is_reported_where_it_is_written(tmp_path: Path) -> None:
     text = "losses: [focal]\nencoder: {training: &base {lr: -1}}\ntraining: {<<: *base}\n"
     with pytest.raises(UserError) as caught:
@@ -241,6 +250,10 @@ def test_a_byte_order_mark_is_ignored(tmp_path: Path) -> None:
         (
             HEAD + "losses: [focal]\nencoder: {frozen: true, training: {lr: 1.0}}\n",
             r"training.lr is not allowed with frozen = true",
+        ),
+        (
+            HEAD + "losses: [focal]\nencoder: {frozen: false, training: {epochs: 0}}\n",
+            r"encoder.training.epochs = 0 is not allowed",
         ),
         (
             HEAD + "losses: [focal]\nencoder: {checkpoint: a.pt}\n",
