@@ -409,9 +409,10 @@ def _together(
     if share <= _REPEATED:
         return divided, ()
     noticed = f"{share:.0%} of the rows equal another row in all features"
-    codes = labels.combine_chunks().dictionary_encode().indices.fill_null(0).to_numpy()
-    of_class = np.unique(np.stack([codes, numbers]), axis=1)[0]
-    if divided or tested or np.bincount(of_class).min() < _SPLITS:
+    known = labels.is_valid().to_numpy()
+    codes = labels.drop_null().combine_chunks().dictionary_encode().indices.to_numpy()
+    of_class = np.unique(np.stack([codes, numbers[known]]), axis=1)[0]
+    if divided or tested or np.unique(of_class, return_counts=True)[1].min() < _SPLITS:
         return divided, (f"{noticed}; `calsweep check` counts copies of training rows",)
     return {"group": EQUAL_ROWS}, (f"{noticed}: equal rows are in one split",)
 

@@ -75,6 +75,8 @@ def _option(value: Any, key: str) -> Any:
         return value
     place = os.path.expanduser(value)
     may_be_path = key in PATH_OPTIONS or "/" in value
-    if os.path.isabs(value) or not (may_be_path and glob.glob(place)):
+    if os.path.isabs(value) or not may_be_path:
+        return value
+    if not (os.path.exists(place) or glob.glob(place)):
         return value
     return str(Path(place).absolute())

@@ -245,6 +245,10 @@ def test_equal_rows_are_noticed(tmp_path: Path) -> None:
         "\n".join(["words,label", *(f'"{each[:-2]}",{each[-1]}' for each in lines)])
     )
     assert draft_for(str(tmp_path / "said.csv")).dataset["group"] == "equal_rows"
+    labels = [*"aaaa", *("b" * 40), *([""] * 16)]  # two contents of class a, for three splits
+    lines = [f"{i // 2 / 7:.3f},{i // 2},{label}" for i, label in enumerate(labels)]
+    (tmp_path / "few.csv").write_text("\n".join(["size,more,label", *lines]))
+    assert "group" not in draft_for(str(tmp_path / "few.csv")).dataset
 
 
 def test_comments_match_the_kind_of_data(tmp_path: Path) -> None:

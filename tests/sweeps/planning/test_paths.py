@@ -16,6 +16,7 @@ from sweeps.sweep_file.loading import dump_sweep, parse_sweep, read_resolved
         ({"dataset": {"name": "csv", "train": "a.csv"}}, {"train": "{here}/a.csv"}),
         ({"dataset": {"name": "csv", "train": ["a.csv", "/b"]}}, {"train": ["{here}/a.csv", "/b"]}),
         ({"dataset": {"name": "csv", "train": "t*/*.csv"}}, {"train": "{here}/t*/*.csv"}),
+        ({"dataset": {"name": "csv", "train": "[1].csv"}}, {"train": "{here}/[1].csv"}),
         ({"dataset": {"name": "parquet", "train": "s3://b/a.csv"}}, {}),
         ({"dataset": {"name": "csv", "train": "none.csv", "tokenizer": "tok"}}, {}),  # a hub's name
         ({"dataset": {"name": "csv", "tokenizer": "./tok"}}, {"tokenizer": "{here}/tok"}),
@@ -31,7 +32,7 @@ def test_a_path_that_exists_is_absolute(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("a.csv", "f", "tok/w.pt", "tables/b.csv"):
+    for name in ("a.csv", "[1].csv", "f", "tok/w.pt", "tables/b.csv"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     base = {"name": "a", "dataset": {"name": "digits"}, "losses": ["focal"]}
