@@ -163,8 +163,8 @@ class Builder:
         read, way = self._sweep.store.rows, self._sweep.plan.rule.scaling
         scaling = own_scaling(self._sweep, record)
         classifier = load_trained(self._sweep, self._dataset, record, scaling)
-        on_test = _if_readable(self._on_test, record)
-        expected = None if on_test is None else scaling(on_test)
+        on_test = _if_readable(read, "test", record.number)
+        expected = None if on_test is None else scaling(on_test.tensors()[0])
         names = ("ece", "ece_scaled", "error", "nll", "nll_scaled")
         about = {
             **own,
@@ -250,9 +250,6 @@ class Builder:
             expected = built.program.module()(torch.from_numpy(rows))
         _compare("model.onnx", torch.from_numpy(run_onnx(data, rows)), expected)
         return data
-
-    def _on_test(self, record: TrialRecord) -> Tensor:
-        return self._sweep.store.rows("test", record.number).tensors()[0]
 
     def _check(self, program: ExportedProgram, label: str, logits: Tensor) -> None:
         import torch

@@ -97,16 +97,15 @@ def stopped_on_request(folder: Folder, stop: Callable[[], object]) -> Iterator[N
 class Inbox:
     """The requests about trials, looked for now and then by the process that runs the sweep."""
 
-    def __init__(self, folder: Folder, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._clock = clock
-        self._due = clock()
+        self._due = time.monotonic()
 
     def __call__(self) -> list[Request]:
         """What is new."""
-        if self._clock() < self._due:
+        if time.monotonic() < self._due:
             return []
-        self._due = self._clock() + _pause(self._folder)
+        self._due = time.monotonic() + _pause(self._folder)
         with suppress(OSError):  # the storage is away
             return take(self._folder, "drop", "retry")
         return []

@@ -53,9 +53,9 @@ def collect_artifacts(
 
     source = store.trial_folder(record.number)
     for name, text in shared.items():
-        (folder / name).write_text(text)
+        (folder / name).write_bytes(text.encode())  # whatever the locale
     if record.history:
-        (folder / METRICS).write_text(metrics_file(record))
+        (folder / METRICS).write_bytes(metrics_file(record).encode())
     names = source.names()
     for name in names:
         if name.startswith(_PREDICTIONS):
@@ -68,7 +68,7 @@ def collect_artifacts(
         rows = store.find_rows("test", record.number, data)
         assert rows is not None  # the file was there
         drawing = reliability_svg(rows, record.outcome["temperature"], record.label)
-        (folder / "reliability.svg").write_text(drawing)
+        (folder / "reliability.svg").write_bytes(drawing.encode())
 
 
 def artifact_names(

@@ -98,7 +98,9 @@ class Outbox:
         epochs, state = len(record.history), record.state
         if self._attempt(record, show):
             with self._lock:
-                if state != "running":
+                if state == "running":  # also one that had failed and is retried
+                    self._to_file.pop(record.number, None)
+                else:
                     self._to_file[record.number] = record
                 if (len(record.history), record.state) == (epochs, state):
                     self._to_show.pop(record.number, None)

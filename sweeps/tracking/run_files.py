@@ -45,7 +45,7 @@ class RunFiles:
             for name, text in texts.items():
                 path = Path(folder) / name
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text)
+                path.write_bytes(text.encode())  # whatever the locale
             self.add(Path(folder))
 
     def read(self, name: str) -> bytes:

@@ -17,8 +17,10 @@ from sweeps.service.upkeep import sync_sweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import check_answers, tracking_uri
 from sweeps.tracking.mirror import Mirror
+from sweeps.tracking.outbox import Outbox
 from sweeps.tracking.reader import tracked_sweeps
 from sweeps.tracking.writer import MlflowWriter
+from tests.builders import trial
 from tests.harness.tracked import (
     client_of,
     ending_of,
@@ -51,6 +53,15 @@ def test_a_server_that_is_gone_stops_nothing(tmp_path: Path) -> None:
         check_answers(uri)
     with pytest.raises(UserError, match="does not answer"):
         tracked_sweeps(uri)
+
+
+def test_a_failed_trial_that_is_retried_is_not_filed_before_it_ends() -> None:
+    outbox, record = Outbox(), trial(1, state="failed")
+    for filed in (1, 0):
+        outbox.put(record)
+        outbox.show(record, lambda _: None)
+        assert outbox.lacking == (0, filed, False, False)
+        record.again()
 
 
 def test_a_writer_with_nothing_to_write_makes_no_database(tmp_path: Path) -> None:
