@@ -20,6 +20,7 @@ from sweeps.tracking.sqlite import sqlite_path
 from sweeps.tracking.writer import MlflowWriter
 
 _PATIENCE_SECONDS = 20.0  # without progress, while MLflow fails
+Scope = Literal["checkpoints", "sweep", "sweep and runs"]
 
 
 @dataclass(frozen=True)
@@ -62,9 +63,6 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
     if left:
         raise SweepFailedError("not in MLflow in full:\n" + "\n".join(left))
     return SyncResult(len(records), len(outbox.deleted))
-
-
-Scope = Literal["checkpoints", "sweep", "sweep and runs"]
 
 
 @tells_storage_faults

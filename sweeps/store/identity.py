@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
-from sweeps.store.environment import describe_environment, versions_in
+from sweeps.store.environment import describe_environment, versions, versions_in
 from trainables.files.storage import Folder, digest_of
 
 if TYPE_CHECKING:
@@ -110,8 +110,8 @@ def changes_since_start(name: str, folder: Folder, identity: Identity) -> list[s
         for file, data in identity_files(identity).items():
             folder.write(file, data)
         return []
-    now = describe_environment()
-    other = changes(versions_in(environment), versions_in(now))
+    present = versions()
+    other = changes(versions_in(environment), present)
     found = [*other, *changes(before.modules, identity.modules)]
     if before.digest != identity.digest:
         besides = f" Since then {', '.join(found)}." if found else ""
@@ -122,12 +122,11 @@ def changes_since_start(name: str, folder: Folder, identity: Identity) -> list[s
             "validation data: put the data back as they were, or begin a new sweep with another "
             "--name"
         )
-    if other:
-        known = [versions_in(entry) for entry in environment.get("resumed", [])]
-        if versions_in(now) not in known:
-            resumed = [*environment.get("resumed", []), now]
-            data = json.dumps({**environment, "resumed": resumed}, indent=1).encode()
-            folder.write(_ENVIRONMENT, data)
+    resumed = environment.get("resumed", [])
+    if other and present not in map(versions_in, resumed):
+        resumed = [*resumed, describe_environment()]
+        data = json.dumps({**environment, "resumed": resumed}, indent=1).encode()
+        folder.write(_ENVIRONMENT, data)
     return [
         f"since sweep {name!r} was started {change}; this may change the results of trials"
         for change in found

@@ -40,6 +40,7 @@ from sweeps.results.so_far import ListedSweep
 from sweeps.results.verdicts import READING, Comparison, basis, short_name
 from sweeps.sweep_file.loading import FIRST_LINE, read_resolved, to_yaml
 from sweeps.terminal.console import new_table, plain_console
+from sweeps.terminal.watching import ended
 
 _WORD = 28  # characters available for the longest word of a setting
 
@@ -150,7 +151,6 @@ def overview_table(sweeps: Sequence[ListedSweep]) -> Table:
     table.add_column("best so far")
     now = time.time()
     for each in sweeps:
-        ended = sum(count for state, count in each.states.items() if state != "running")
         age = "not yet" if each.started is None else format_age(now - each.started)
         gpu_hours = f"{each.gpu_hours:.1f}" if each.gpu_hours else "–"
         table.add_row(
@@ -158,7 +158,7 @@ def overview_table(sweeps: Sequence[ListedSweep]) -> Table:
             each.state,
             f"{each.dataset}\n{each.model}",
             f"{age}\n{each.owner or '–'}",
-            str(ended),
+            str(ended(each.states)),
             f"{each.cpu_hours:.1f}\n{gpu_hours}",
             format_bytes(each.bytes),
             each.best or "–",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.table import Table
 
 from sweeps.judging import event_sentences, sentences
 from sweeps.judging.facts import Findings, Judged
@@ -72,7 +71,7 @@ def _metric_rows(found: Findings) -> list[list[str]]:
 def _print_table(console: Console, headings: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if not rows:
         return
-    table: Table = new_table(*headings, whole=len(headings))
+    table = new_table(*headings, whole=len(headings))
     for row in rows:
         table.add_row(*row)
     console.print()

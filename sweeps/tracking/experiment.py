@@ -16,8 +16,6 @@ from trainables.files.storage import digest_of
 OURS = {"calsweep": "1"}  # the tag by which the reader recognises an experiment
 _MAKE_IT = "ask for it to be made and for EDIT on it, or name another one as tracking.experiment"
 _DATA = "calsweep.data"  # the tag with the digest of an experiment's data
-
-
 _DIGEST = 16  # hexadecimal digits
 NAME_BYTES = 200  # of names that calsweep makes up; MLflow's databases have room for 256 characters
 _FOLDER_BYTES = 100
