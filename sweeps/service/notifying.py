@@ -20,7 +20,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import Listener
 from sweeps.service.stored import StoredSweep
 from sweeps.store.state import ended_state, failure_of
-from sweeps.store.sweep_store import SweepStore, storage_faults
+from sweeps.store.sweep_store import ANNOUNCED, SweepStore, storage_faults
 from sweeps.sweep_file.sections.resources import TrackingSection
 
 _SECONDS: Final = 10.0  # for all tries of one message
@@ -32,7 +32,6 @@ _ENDED: Final[dict[SweepState, str]] = {
     "failed": "has failed",
     "stopped": "was stopped",
 }
-_SENT: Final = "announced"  # in the sweep's folder: the end that was announced
 HEADERS: Final = "CALSWEEP_NOTIFY_HEADERS"
 """The variable with headers of messages, ``Name: value``, one a line. They are stored nowhere."""
 
@@ -187,11 +186,11 @@ def _own_headers() -> dict[str, str]:
 def _announce_end(webhook: Webhook, store: SweepStore) -> None:
     with storage_faults(store.storage):
         state = ended_state(store)
-        if state == "finished" and store.folder.exists(_SENT):
+        if state == "finished" and store.folder.exists(ANNOUNCED):
             return
         is_sent = webhook.send(message_of(store, state))
         if is_sent and state == "finished":
-            store.folder.write(_SENT, b"{}")
+            store.folder.write(ANNOUNCED, b"{}")
 
 
 def message_of(store: SweepStore, state: SweepState) -> Message:

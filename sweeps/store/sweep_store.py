@@ -48,6 +48,7 @@ _BLOCK = 4096  # bytes
 _TRIALS = "trials"
 _PILOT = "pilot"
 LOCK = "driver.lock"
+ANNOUNCED = "announced"  # the file of a sweep whose result was announced
 _LOCK_SECONDS = 0.2  # a process that looks whether it is free holds it for a moment
 _SWEEP_ID = re.compile("[0-9a-f]{32}")
 _MARKS = ("format", "sweep_id")  # the first files of a sweep, and the last that are deleted
@@ -244,8 +245,12 @@ class SweepStore:
         self.patiently(self.folder.write, "answer.json", data)
 
     def forget_answer(self) -> None:
-        """Delete the result, because the trials that it is about are changed."""
-        self.folder.delete("answer.json")
+        """Delete the result, because the trials that it is about are changed.
+
+        The next one is announced too, see :mod:`sweeps.service.notifying`.
+        """
+        for name in ("answer.json", ANNOUNCED):
+            self.folder.delete(name)
 
     def load_answer(self) -> dict[str, Any] | None:
         """The result of the sweep without undefined values; None until it has ended."""

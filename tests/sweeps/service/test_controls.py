@@ -16,7 +16,7 @@ from sweeps.service.running import resume_sweep, run_sweep
 from sweeps.store.blocks import SIZE, BlockWriter
 from sweeps.store.journal import read_journal
 from sweeps.store.requests import Inbox, Request, fulfil
-from sweeps.store.sweep_store import SweepStore
+from sweeps.store.sweep_store import ANNOUNCED, SweepStore
 from tests.builders import make_sweep, new_store, queue_of, trial
 from tests.harness.tracked import runs_of
 
@@ -166,9 +166,11 @@ def test_trials_of_a_stopped_sweep_are_changed_in_its_store(tmp_path: Path) -> N
     store = new_store(tmp_path, SWEEP, records)
     BlockWriter(store.folder, records)
     store.save_answer({"why": []})
+    store.folder.write(ANNOUNCED, b"{}")
     storage = str(tmp_path)
     assert drop_trials("small", storage, [3, 3]) == Changed((3,), running=False)
     assert store.load_answer() is None  # it may be another one
+    assert not store.folder.exists(ANNOUNCED)  # and is announced anew
     kept = store.load_records()[3]
     assert (kept.state, kept.dropped, kept.history) == ("failed", True, records[3].history)
     with pytest.raises(UserError, match="no trial of sweep 'small' has failed"):
