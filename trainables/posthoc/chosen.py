@@ -22,7 +22,7 @@ from trainables.posthoc.structured import (
     StructuredMatrixScaling,
     StructuredVectorScaling,
 )
-from trainables.posthoc.temperature import TemperatureScaling
+from trainables.posthoc.temperature import TemperatureScaling, row_derivatives
 from trainables.runtime.threads import few_threads
 
 _FITS = {
@@ -34,7 +34,6 @@ _MAX_MATRIX_WORK = 5e8  # N · K²: about a second per step beyond it
 _NUM_FOLDS = 5
 _LEVEL = 0.95
 _SCORE_QUANTILE = 2.24  # of a normal distribution, two-sided 2.5 %
-_RULED_OUT = -1e15  # of a logit; its square is finite
 
 
 @dataclass(frozen=True)
@@ -141,15 +140,9 @@ def needs_temperature(logits: Tensor, labels: Tensor, clusters: Clusters | None 
     0 and variance Var_p(z). This variance holds with few errors too, where the sample's is
     unreliable. With clusters, the variance between them counts if it is larger.
     """
-    gaps, variances = [], []
-    for z, y in row_blocks(logits.double(), labels):
-        centred = (z - z.amax(dim=1, keepdim=True)).clamp(min=_RULED_OUT)
-        probs = centred.softmax(dim=1)
-        expected = (probs * centred).sum(dim=1)
-        gaps.append(expected - centred.gather(1, y[:, None])[:, 0])
-        variances.append((probs * centred.square()).sum(dim=1) - expected.square())
-    gap = torch.cat(gaps)
-    variance = float(torch.cat(variances).mean()) / len(gap)
+    blocks = [row_derivatives(z, y) for z, y in row_blocks(logits.double(), labels)]
+    gap, spread = (torch.cat(parts) for parts in zip(*blocks, strict=True))
+    variance = float(spread.mean()) / len(gap)
     if clusters is not None and len(clusters) > 1:
         values = clusters.pseudo_values(gap.cpu().numpy())
         variance = max(variance, float(values.var(ddof=1)) / len(values))

@@ -124,28 +124,31 @@ def _bracketed_temperature(logits: Tensor, labels: Tensor, precision: float) -> 
 def _derivatives(
     logits: Tensor, labels: Tensor, inverse: float, precision: float
 ) -> tuple[float, float]:
-    """First and second derivative of the NLL less the log prior per sample, with respect to 1/T.
-
-    Those of the NLL are the means of (expected logit - logit of the label) and of the variance of
-    the logits.
-    """
+    """First and second derivative of the NLL less the log prior per sample, with respect to 1/T."""
     totals = logits.new_zeros(2, dtype=torch.float64)
     for z, y in row_blocks(logits, labels):
-        # Relative to the largest logit, so nearly certain predictions keep their precision.
-        centred = z - z.amax(dim=1, keepdim=True)
-        own = centred.gather(1, y[:, None])[:, 0].double()
-        probs = torch.softmax(centred * inverse, dim=1)
-        centred.clamp_(min=_RULED_OUT)  # -inf times a probability of 0 is nan
-        first = probs.mul_(centred)
-        expected = first.sum(dim=1).double()
-        totals[0] += (expected - own).sum()
-        totals[1] += (first.mul_(centred).sum(dim=1).double() - expected**2).sum()
+        totals += torch.stack([each.sum() for each in row_derivatives(z, y, inverse)])
     slope, curvature = (totals / len(labels)).tolist()
     weight, log_inverse = precision / len(labels), math.log(inverse)
     return (
         slope + weight * log_inverse / inverse,
         curvature + weight * (1 - log_inverse) / inverse**2,
     )
+
+
+def row_derivatives(logits: Tensor, labels: Tensor, inverse: float = 1.0) -> tuple[Tensor, Tensor]:
+    """First and second derivative of each row's log loss with respect to 1/T, float64 (N,).
+
+    They are the expected logit minus that of the label, and the variance of the logits.
+    """
+    # Relative to the largest logit, so nearly certain predictions keep their precision.
+    centred = logits - logits.amax(dim=1, keepdim=True)
+    own = centred.gather(1, labels[:, None])[:, 0].double()
+    probs = torch.softmax(centred * inverse, dim=1)
+    centred.clamp_(min=_RULED_OUT)  # -inf times a probability of 0 is nan
+    first = probs.mul_(centred)
+    expected = first.sum(dim=1).double()
+    return expected - own, first.mul_(centred).sum(dim=1).double() - expected**2
 
 
 def _ece_temperature(logits: Tensor, labels: Tensor) -> tuple[float, bool]:
