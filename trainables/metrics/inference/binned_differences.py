@@ -18,8 +18,8 @@ _DRAWS = 2000
 _SCALES = 81
 _NUISANCE = 0.1  # share of the allowed error spent on the calibration error of each model
 
-
 Bin = Callable[[Tensor, Tensor], Binned]
+"""Bins probabilities (N, K) and labels (N,)."""
 
 
 def of_binned_errors(bin_rows: Bin, runs: Runs) -> Ends:

@@ -1,7 +1,7 @@
 """Paired comparison of two settings: differences of metrics over samples and training seeds."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
@@ -13,14 +13,12 @@ from torch import Tensor
 
 from trainables.metrics._inputs import check_probs
 from trainables.metrics._predictions import bin_event, bin_top_label
-from trainables.metrics.inference.binned_differences import of_binned_errors
+from trainables.metrics.inference.binned_differences import Bin, of_binned_errors
 from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.inference.runs import (
     Ends,
-    Method,
     Runs,
     SeedNoise,
-    of_losses,
     of_means,
     seed_noise,
 )
@@ -120,33 +118,34 @@ def difference(
     _check_runs(groups, design)
     labels = check_probs(groups[0][0], labels)[1]
     chosen_metrics([name], groups[0][0].shape[1])
-    if name == "nll":
-        ours, theirs, *others = log_losses_alike(groups, labels)
+    if name in _LOSSES:
+        ours, theirs, *others = _losses(name, groups, labels)
         return mean_difference(name, ours, theirs, design, others=others)
     units = design.units(len(labels))
     values = [[_value(name, probs, labels, design.decisions) for probs in runs] for runs in groups]
-    runs = Runs(groups, labels, design.decisions, units, design.same_runs)
-    found = _found(name, values, COMPARABLE[name](runs), units, design)
+    runs = Runs(groups, labels, design.decisions, units)
+    found = _found(name, values, of_binned_errors(_BINS[name], runs), units, design)
     low, high = min(found.low, found.value), max(found.high, found.value)
     return replace(found, low=low, high=high, verdict=_verdict(name, low, high))
 
 
-def log_losses_alike(groups: Sequence[Sequence[Tensor]], labels: Tensor) -> list[list[Tensor]]:
-    """Log losses per sample with one floor for a probability of 0 of the label, in all runs.
+def _losses(name: str, groups: Sequence[Sequence[Tensor]], labels: Tensor) -> list[list[Tensor]]:
+    """Values per sample; of log losses, with one floor for a probability of 0 of the label.
 
     A run whose probabilities are rounded would otherwise have the lowest loss for a wrong
     prediction.
     """
-    found = [[log_losses(probs, labels) for probs in runs] for runs in groups]
+    found = [[_LOSSES[name](probs, labels) for probs in runs] for runs in groups]
+    if name != "nll":
+        return found
     floors = [
         probability_floor(probs)
         for runs in groups
         for probs in runs
         if bool((probs.gather(1, labels[:, None]) <= 0).any())
     ]
-    if not floors:
-        return found
-    return [[each.clamp(max=-math.log(max(floors))) for each in runs] for runs in found]
+    most = -math.log(max(floors)) if floors else math.inf
+    return [[each.clamp(max=most) for each in runs] for runs in found]
 
 
 def mean_difference(
@@ -250,13 +249,16 @@ def _verdict(name: str, low: float, high: float) -> Verdict:
     return "supported" if high < 0 else "worse" if low > 0 else "not supported"
 
 
-COMPARABLE: dict[str, Method] = {
-    "ece": partial(of_binned_errors, partial(bin_top_label, "equal_width")),
-    "adaptive_ece": partial(of_binned_errors, partial(bin_top_label, "equal_mass")),
-    "event_ece": partial(of_binned_errors, bin_event),
-    "nll": partial(of_losses, log_losses),  # with one floor, see `difference`
-    "brier": partial(of_losses, squared_errors),
-    "error": partial(of_losses, wrongs),
-    "accuracy": partial(of_losses, rights),
+_BINS: dict[str, Bin] = {
+    "ece": partial(bin_top_label, "equal_width"),
+    "adaptive_ece": partial(bin_top_label, "equal_mass"),
+    "event_ece": bin_event,
 }
-"""Metrics with a valid interval for differences, and the method for it."""
+_LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "nll": log_losses,
+    "brier": squared_errors,
+    "error": wrongs,
+    "accuracy": rights,
+}
+COMPARABLE = (*_BINS, *_LOSSES)
+"""Metrics with a valid interval for differences."""

@@ -61,14 +61,13 @@ def _pooled_variance(values: Sequence[Sequence[float]]) -> tuple[float, int]:
 class Runs:
     """Probabilities (N, K) of all runs per setting, ours and theirs first, and labels (N,).
 
-    ``units`` are what is independent; ``same`` says whether both settings are the same networks.
+    ``units`` are what is independent.
     """
 
     groups: Sequence[Sequence[Tensor]]
     labels: Tensor
     decisions: int
     units: Clusters
-    same: bool
 
 
 Interval = tuple[float, float, float]
@@ -77,16 +76,6 @@ Interval = tuple[float, float, float]
 UNKNOWN: Interval = (-math.inf, math.inf, 0.0)
 
 Ends = Callable[[SeedNoise, Selection], Interval]
-Method = Callable[[Runs], Ends]
-
-
-def of_losses(per_sample: Callable[[Tensor, Tensor], Tensor], runs: Runs) -> Ends:
-    """The interval for a metric that is the mean of a loss per sample."""
-    ours, theirs = (
-        np.stack([per_sample(probs, runs.labels).double().cpu().numpy() for probs in group])
-        for group in runs.groups[:2]
-    )
-    return of_means(ours, theirs, runs.units, runs.same)
 
 
 def of_means(ours: Array, theirs: Array, units: Clusters, same_runs: bool) -> Ends:
