@@ -15,10 +15,10 @@ import os
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import optuna
@@ -43,6 +43,12 @@ SEEDS = (0, 1, 2)
 POINTS = {0: 0, 1: 16, 2: 28, 3: 40}  # quasi-random settings by number of hyperparameters
 METRICS = ("nll", "error", "ece", "adaptive_ece", "smooth_ece", "debiased_ece", "brier")
 
+Numbered: TypeAlias = tuple[int, Setting, int]
+"""The number of a setting, the setting and a seed."""
+
+Left: TypeAlias = tuple[Path, Setting, int]
+"""Where a trial is recorded, its setting and its seed."""
+
 
 def settings(
     sweep: SweepFile, num_classes: int, points: Mapping[int, int] = POINTS
@@ -64,6 +70,16 @@ def settings(
             study.tell(trial, 0.0)
             found[Setting(loss, trial.params | space.fixed[loss])] = None
     return list(found)
+
+
+def in_order(
+    sweep: SweepFile, num_classes: int, points: Mapping[int, int] = POINTS
+) -> tuple[list[tuple[int, Setting]], list[tuple[int, Setting]]]:
+    """The published settings with their numbers, and the others in random order."""
+    known = list(enumerate(settings(sweep, num_classes, points)))
+    count = len(SearchSpace(sweep.losses).initial_settings(num_classes))
+    others = np.random.default_rng(0).permutation(len(known) - count) + count
+    return known[:count], [known[place] for place in others]
 
 
 def record(
@@ -136,32 +152,25 @@ def main() -> None:
     folder.mkdir(exist_ok=True)
     sweep = load_sweep(str(arguments.sweep))
     dataset = load_data(sweep)
+    published, others = in_order(sweep, dataset.num_classes)
+    # An interrupted recording can be replayed: published settings come first, each with all seeds.
+    trials = [(*numbered, seed) for numbered in (*published, *others) for seed in SEEDS]
     begun = time.monotonic()
-    for done, (path, setting, seed) in enumerate(_left(sweep, dataset, folder, packed), start=1):
+    for done, (path, setting, seed) in enumerate(unrecorded(trials, folder, packed), start=1):
         history = record(sweep, dataset, setting, seed, range(1, sweep.training.epochs + 1))
         write(as_table(setting, seed, history), path)
         print(f"{done} trials, {(time.monotonic() - begun) / done:.1f} s each", flush=True)
 
 
-def _left(
-    sweep: SweepFile, dataset: Dataset, folder: Path, packed: Path
-) -> Iterator[tuple[Path, Setting, int]]:
-    """The trials that are neither recorded nor being recorded.
-
-    Published settings come first, the others in random order, each with all seeds. So an
-    interrupted recording can be replayed.
-    """
+def unrecorded(trials: Iterable[Numbered], folder: Path, packed: Path) -> Iterator[Left]:
+    """The trials that are neither recorded nor being recorded."""
     known = {(setting, seed) for setting, seed, _ in read_trials(packed)} if packed.exists() else ()
-    wanted = settings(sweep, dataset.num_classes)
-    published = len(SearchSpace(sweep.losses).initial_settings(dataset.num_classes))
-    others = np.random.default_rng(0).permutation(len(wanted) - published) + published
-    for number in [*range(published), *others.tolist()]:
-        for seed in SEEDS:
-            path = folder / f"{number:04d}-{seed}.parquet"
-            if (wanted[number], seed) in known or path.exists():
-                continue
-            with suppress(Timeout), FileLock(path.with_suffix(".lock"), timeout=0):
-                yield path, wanted[number], seed
+    for number, setting, seed in trials:
+        path = folder / f"{number:04d}-{seed}.parquet"
+        if (setting, seed) in known or path.exists():
+            continue
+        with suppress(Timeout), FileLock(path.with_suffix(".lock"), timeout=0):
+            yield path, setting, seed
 
 
 def write(table: pa.Table, path: Path, **options: Any) -> None:

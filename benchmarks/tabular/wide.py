@@ -16,21 +16,17 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import optuna
 import pyarrow as pa
 import torch
-from filelock import FileLock, Timeout
 
-from benchmarks.tabular.curves import as_table, read_trials
+from benchmarks.tabular.curves import as_table
 from benchmarks.tabular.predictions import SPLITS
-from benchmarks.tabular.record import pack, settings, trial_of, write
+from benchmarks.tabular.record import Numbered, in_order, pack, trial_of, unrecorded, write
 from sweeps.planning.data import load_data
-from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.config import trial_folder
@@ -45,19 +41,18 @@ SEEDS = (0, 1, 2)
 BASELINE_SEEDS = (0, 1, 2, 3, 4)
 
 
-def order(sweep: SweepFile, num_classes: int) -> list[tuple[int, Setting, int]]:
-    """Number, setting and seed of all trials: the baseline, published settings, the others."""
-    known = settings(sweep, num_classes, POINTS)
-    published = len(SearchSpace(sweep.losses).initial_settings(num_classes))
-    others = np.random.default_rng(0).permutation(len(known) - published) + published
-    numbered = [*range(published), *others.tolist()]
-    baseline = [(known.index(BASELINE), BASELINE, seed) for seed in BASELINE_SEEDS]
+def order(sweep: SweepFile, num_classes: int) -> list[Numbered]:
+    """All trials: the baseline, published settings, the others."""
+    published, others = in_order(sweep, num_classes, POINTS)
+    baseline = [
+        (*each, seed) for each in published if each[1] == BASELINE for seed in BASELINE_SEEDS
+    ]
     rest = [
-        (number, known[number], seed)
-        for part in (numbered[:published], numbered[published:])
+        (number, setting, seed)
+        for part in (published, others)
         for seed in SEEDS
-        for number in part
-        if known[number] != BASELINE
+        for number, setting in part
+        if setting != BASELINE
     ]
     return [*baseline, *rest]
 
@@ -95,19 +90,6 @@ def _logits_table(logits: dict[str, list[np.ndarray]]) -> pa.Table:
     return pa.table(columns)
 
 
-def _left(
-    sweep: SweepFile, dataset: Dataset, folder: Path, packed: Path
-) -> Iterator[tuple[Path, Setting, int]]:
-    """The trials that are neither recorded nor being recorded."""
-    known = {(setting, seed) for setting, seed, _ in read_trials(packed)} if packed.exists() else ()
-    for number, setting, seed in order(sweep, dataset.num_classes):
-        path = folder / f"{number:04d}-{seed}.parquet"
-        if (setting, seed) in known or path.exists():
-            continue
-        with suppress(Timeout), FileLock(path.with_suffix(".lock"), timeout=0):
-            yield path, setting, seed
-
-
 def main() -> None:
     """Record, or pack."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -127,7 +109,8 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         sweep = load_sweep(str(file))
         dataset = load_data(sweep)
-        turns[file] = sweep, dataset, _left(sweep, dataset, folder, file.with_suffix(".parquet"))
+        trials = order(sweep, dataset.num_classes)
+        turns[file] = sweep, dataset, unrecorded(trials, folder, file.with_suffix(".parquet"))
     while turns:
         for file, (sweep, dataset, left) in list(turns.items()):
             for path, setting, seed in left:
