@@ -329,18 +329,19 @@ def _arrays(path: Path, test: Path | None) -> _Seen:
     import numpy as np
 
     from trainables.data.kinds.samples import Images
-    from trainables.data.readers.arrays import as_inputs
+    from trainables.data.readers.arrays import array_in, as_inputs, load_arrays
 
-    with np.load(path, allow_pickle=False) as file:
-        arrays = {name: file[name] for name in file.files}
+    where = f"--data {path}"
+    with load_arrays(where, path) as file:
+        arrays = {name: array_in(where, file, name) for name in file.files}
     label = _called(arrays, LABELS)
     inputs = _called(arrays, _INPUTS)
     if label is None or inputs is None:
         raise UserError(
-            f"--data {path}: which of its arrays ({', '.join(arrays)}) are inputs and labels is "
+            f"{where}: which of its arrays ({', '.join(arrays)}) are inputs and labels is "
             f"not clear; call them {_INPUTS[0]} and {LABELS[0]}, or write the sweep file by hand"
         )
-    samples = as_inputs(arrays[inputs], f"--data {path}")
+    samples = as_inputs(arrays[inputs], where)
     options, count = {"inputs": inputs, "label": label}, len(samples)
     options |= {} if test is None else {"test": str(test)}
     if samples.dtype == np.uint8:

@@ -166,10 +166,10 @@ def open_table(path: Path, words: Collection[str] = ()) -> Table:
     if not path.exists():
         raise UserError(f"{path}: there is no such file")
     try:
-        if path.suffix == ".npy":
+        if path.suffix.lower() == ".npy":
             array = np.load(path, allow_pickle=False)
             return Table(path, (ARRAY,), lambda _: array)
-        if path.suffix == ".npz":
+        if path.suffix.lower() == ".npz":
             arrays = np.load(path, allow_pickle=False)
             return Table(path, tuple(arrays.files), partial(_stored, arrays))
     except _ERRORS as error:

@@ -17,6 +17,7 @@ from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
 from trainables.data.kinds.words import Tokens, WeightedWords
+from trainables.data.readers.arrays import load_arrays
 from trainables.data.readers.files import TABLES_SHOWN, form_of
 from trainables.data.readers.image_folder import SUFFIXES, images_below
 from trainables.data.readers.images import decode_images
@@ -148,7 +149,7 @@ def _images(samples: Images, path: Path) -> tuple[Inputs, list[str], BadSamples]
 def _array(samples: Samples, path: Path) -> Inputs:
     if path.suffix != ".npy":
         raise ValueError(f"{path}: {samples} are read from .npy files")
-    rows: Inputs = np.ascontiguousarray(np.load(path, allow_pickle=False))
+    rows: Inputs = np.ascontiguousarray(load_arrays(str(path), path))
     if isinstance(samples, Images):
         rows = image_rows(vars(samples), rows)
     elif isinstance(samples, Arrays):

@@ -2,9 +2,10 @@
 
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -270,9 +271,7 @@ def _read_npz(option: str, path: PathOrUri, keys: Mapping[str, str | None]) -> G
     """The arrays with the names in ``keys``, by option; None for those without a name."""
     wanted = {name: key for name, key in keys.items() if key is not None}
     found = []
-    for place, content in _contents(option, path, ".npz"):
-        where = f"{option}={place}"
-        arrays = _load(where, content)
+    for where, arrays in _loaded(option, path, ".npz"):
         if not isinstance(arrays, Mapping):
             raise ValueError(f"{where} is no .npz file")
         for name, key in wanted.items():
@@ -282,13 +281,14 @@ def _read_npz(option: str, path: PathOrUri, keys: Mapping[str, str | None]) -> G
                     f"{where} has no array {key!r} (option {name}){did_you_mean(key, list(arrays))}"
                     f"; its arrays: {', '.join(arrays)}{advice}"
                 )
-        found.append([_member(where, arrays, key) for key in wanted.values()])
+        found.append([array_in(where, arrays, key) for key in wanted.values()])
     joined = (_joined(option, parts) for parts in zip(*found, strict=True))
     by_name = dict(zip(wanted, joined, strict=True))
     return Given(*(by_name.get(name) for name in ("inputs", "label", "weight", "group")))
 
 
-def _member(where: str, arrays: Mapping[str, Any], key: str) -> Any:
+def array_in(where: str, arrays: Mapping[str, Any], key: str) -> Any:
+    """An array of a .npz file; ``ValueError``, which begins with ``where``, if it is unreadable."""
     try:
         return arrays[key]
     except (ValueError, OSError, zipfile.BadZipFile) as error:
@@ -298,8 +298,7 @@ def _member(where: str, arrays: Mapping[str, Any], key: str) -> Any:
 
 
 def _read_npy(option: str, path: PathOrUri) -> Any:
-    found = _contents(option, path, ".npy")
-    return _joined(option, [_load(f"{option}={place}", content) for place, content in found])
+    return _joined(option, [array for _, array in _loaded(option, path, ".npy")])
 
 
 def _read_pair(option: str, samples: PathOrUri | None, labels: PathOrUri | None) -> Given | None:
@@ -311,18 +310,23 @@ def _read_pair(option: str, samples: PathOrUri | None, labels: PathOrUri | None)
     return Given(_read_npy(option, samples), _read_npy(f"{option}_labels", labels))
 
 
-def _contents(option: str, path: PathOrUri, suffix: str) -> list[tuple[str, bytes]]:
+def _loaded(option: str, path: PathOrUri, suffix: str) -> Iterator[tuple[str, Any]]:
+    """The content of each file at a path, and its name for messages."""
     source, places = find_files(option, path, (suffix,))
-    contents = []
     for place in places:
         with source.open_input_stream(place, compression=None) as stream:
-            contents.append((place, stream.read()))
-    return contents
+            content = io.BytesIO(stream.read())
+        where = f"{option}={place}"
+        yield where, load_arrays(where, content)
 
 
-def _load(where: str, content: bytes) -> Any:
+def load_arrays(where: str, file: Path | io.BytesIO) -> Any:
+    """The array of a .npy file, or the arrays of a .npz file by name.
+
+    Raises ``ValueError``, which begins with ``where``, for another file, or for Python objects.
+    """
     try:
-        return np.load(io.BytesIO(content), allow_pickle=False)
+        return np.load(file, allow_pickle=False)
     except (ValueError, OSError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(
             f"{where} is no file of NumPy arrays, or damaged ({without_pickle(error)})"
