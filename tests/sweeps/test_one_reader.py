@@ -176,6 +176,10 @@ REFUSED: Final[dict[str, tuple[Write, str]]] = {
         lambda path: path.write_bytes("a,label\nü,x\nb,y\n".encode("latin-1")),
         "row 0 (from 0): a is not in UTF-8",
     ),
+    "spaced.csv": (
+        lambda path: path.write_bytes("a, label\nü, x\nb, y\n".encode("latin-1")),
+        "row 0 (from 0): a is not in UTF-8",
+    ),
     "ragged.csv": (
         lambda path: path.write_text("# c\na,b\n1,2\n1,2,3\n"),
         "row 1 (from 0): 3 values, while the header names 2 columns: '1,2,3'",

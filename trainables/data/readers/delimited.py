@@ -233,10 +233,10 @@ class _Text:
         if not self.dialect.spaced:
             return stream
         with stream:
-            text = stream.read().decode(self.dialect.encoding)
+            text = stream.read().decode(self.dialect.encoding, "surrogateescape")
         spaces = rf'("[^"]*")|(^|{re.escape(self.dialect.separator)}) +'
         text = re.sub(spaces, r"\1\2", text, flags=re.MULTILINE)
-        return pa.BufferReader(text.encode(self.dialect.encoding))
+        return pa.BufferReader(text.encode(self.dialect.encoding, "surrogateescape"))
 
     def _check_text(self, name: str, column: pa.ChunkedArray) -> None:
         """Raises ``ValueError`` for bytes, which Arrow makes of text that it cannot read."""
