@@ -69,7 +69,7 @@ class Silence:
         now = self._clock()
         if now < self._next_look:
             return {}
-        if now > self._next_look + _SUSPENDED:  # so nothing that is silent has to be
+        if now > self._next_look + _SUSPENDED:  # no trial could be heard meanwhile
             self._heard = dict.fromkeys(self._heard, now)
         self._next_look = now + _SECONDS_BETWEEN_LOOKS
         busy = self._busy()

@@ -67,7 +67,7 @@ class TrialQueue:
 
     Attributes:
         code: The digest of the code that trials start with now.
-        code_now: Finds it again, because it may have been mended before a trial is retried.
+        code_now: Finds it again, because it may have been fixed before a trial is retried.
         generation: How often it was found again; older processes may have imported older code.
     """
 

@@ -117,11 +117,13 @@ def _change_here(store: SweepStore, request: Request, chosen: Sequence[TrialReco
 def _ask(store: SweepStore, request: Request) -> None:
     """Ask the process that runs the sweep, and wait until it has taken the request."""
     name, until = ask(store.folder, request), time.monotonic() + _SECONDS_TO_ANSWER
-    while is_open(store.folder, name):
-        if time.monotonic() > until:
-            withdraw(store.folder, name)
-            raise SweepFailedError(
-                f"the process that runs sweep {store.name!r} takes no requests now, as it trains "
-                "no trial: try again later"
-            )
-        time.sleep(_SECONDS_BETWEEN_LOOKS)
+    try:
+        while is_open(store.folder, name):
+            if time.monotonic() > until:
+                raise SweepFailedError(
+                    f"the process that runs sweep {store.name!r} accepts no requests now, because "
+                    "it trains no trial; try again later"
+                )
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+    finally:
+        withdraw(store.folder, name)  # also after Ctrl-C

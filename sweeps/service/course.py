@@ -162,7 +162,7 @@ def _gave_up(queue: TrialQueue, store: SweepStore, log: Path) -> str:
     return (
         f"the last {most} trials failed, so the sweep has ended early (search.max_failures):\n"
         f"{failure_summary(failed[-most:])}\n"
-        f"Finished trials are kept. When the cause is mended, {retry} and then "
+        f"Finished trials are kept. When the cause is fixed, {retry} and then "
         f"{resume_command(store.name, store.storage)} continue it; more is in the log, {log}"
     )
 

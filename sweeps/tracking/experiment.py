@@ -102,7 +102,7 @@ def _find_or_make(client: Any, label: str, uri: str, storage: str) -> Any:
 
 
 def _can_hold_files(experiment: Any) -> bool:
-    """Whether its location is possible: an earlier version did not shorten folder names."""
+    """Whether its folder can exist: an earlier version did not shorten names."""
     parts = unquote(experiment.artifact_location or "").split("/")
     return all(len(part.encode()) <= _MOST_BYTES for part in parts)
 
