@@ -16,6 +16,7 @@ from sweeps.judging.facts import LEVEL, EventFound, Judged, Measured
 from sweeps.judging.inputs import Predicted, aligned
 from sweeps.messages.formatting import metric_heading
 from sweeps.messages.shares import Share, percent, share_line
+from trainables.metrics.proper_scores import TINY
 from trainables.posthoc.prior_shift import prior_interval, with_priors
 from trainables.posthoc.scaling import Scaling
 
@@ -128,7 +129,8 @@ def _prior(new: Predicted, old: Predicted) -> dict[str, Any]:
         torch.tensor([1 - each, each], dtype=torch.float64)[[0, 1] if index else [1, 0]]
         for each in (frequency, found[0])
     ]
-    adjusted = replace(new, probs=(moved := with_priors(probs, *priors)), logits=moved.log())
+    moved = with_priors(probs, *priors)
+    adjusted = replace(new, probs=moved, logits=moved.clamp(min=TINY).log())
     every = torch.arange(len(new.labels))
     seen, after = (share_in(each, every, index, LEVEL) for each in (new, adjusted))
     event: EventFound = event_found(adjusted, index)

@@ -85,3 +85,14 @@ def test_priors_are_estimated_by_em_and_probabilities_follow_them() -> None:
     value, low, high = prior_interval(probs[:, 1], 0.026, 8000)
     assert value == pytest.approx(float(new[1]), abs=1e-6)
     assert low < 0.1 < high
+
+
+def test_certain_predictions_have_finite_logits_after_a_shift(tmp_path: Path) -> None:
+    files, draw = [], np.random.default_rng(0)
+    for name, rate in (("then", 0.1), ("now", 0.3)):
+        event = draw.random(400) < rate
+        scores = 2 * draw.normal(2 * event, 1) - 4
+        scores[:20] = np.where(event[:20], 2000, -2000)
+        files.append(str(tmp_path / f"{name}.npz"))
+        np.savez(files[-1], logits=np.stack([0 * scores, scores], 1), labels=event.astype(int))
+    assert "% were 1; the scores alone show 3" in run(files[1], "--against", files[0])
