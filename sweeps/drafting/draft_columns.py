@@ -9,13 +9,12 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trainables.data.readers.table_columns import marked_number
+from trainables.data.readers.table_columns import marked_number, too_many_levels
 from trainables.data.readers.tabular import content_of
 
 LABELS: Final = ("label", "labels", "target", "class", "y", "category", "outcome", "topic")
 _PARTS_OF_LABELS: Final = frozenset((*LABELS, "churn", "diagnosis", "species", "survived", "fraud"))
 _MOST_CLASSES: Final = 100  # that a column not called a label may have to be taken for one
-_MOST_LEVELS: Final = 100  # of a category, if most rows have one of their own
 _ID: Final = re.compile(
     r"(^|[_\s:.-])(u?u?id|identifier|idx|index|key)$|^unnamed: \d+$|[a-z]I[dD]$"
 )
@@ -136,7 +135,7 @@ def _why_no_words(values: pa.Array, distinct: int, rows: int) -> str | None:
         return "dates"
     if (marked := marked_number(pa.chunked_array([values]))) is not None:
         return f"numbers such as {marked!r}, to be written as 1234.5"
-    if distinct > _MOST_LEVELS and distinct > rows / 2:
+    if too_many_levels(distinct, rows):
         return "ids or free text, different in most rows"
     if distinct == rows >= _FEWEST_IDS:
         return "ids or free text, different in all rows"

@@ -68,19 +68,17 @@ class Loader(WithOptions):
         update_wrapper(self, getattr(load, "func", load))
         self._load, self._own = load, own
         declared = inspect.signature(own or load).parameters
-        kept = {name: each for name, each in declared.items() if name != "common"}
-        keyword = inspect.Parameter.KEYWORD_ONLY
-        self._shared = {
-            name: inspect.Parameter(name, keyword, default=default)
-            for name, default in shared.items()
-            if name not in kept
-        }
-        self._parameters = kept | self._shared
+        self._declared = {name: each for name, each in declared.items() if name != "common"}
+        self._shared = {name: shared[name] for name in shared if name not in self._declared}
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
         """The options by name: its own, then the shared ones."""
-        return self._parameters
+        keyword = inspect.Parameter.KEYWORD_ONLY
+        return self._declared | {
+            name: inspect.Parameter(name, keyword, default=default)
+            for name, default in self._shared.items()
+        }
 
     @property
     def hints(self) -> dict[str, Any]:
@@ -90,14 +88,12 @@ class Loader(WithOptions):
 
     def of(self, *arguments: Any, **defaults: Any) -> "Loader":
         """A loader with the first arguments of this one, and its own defaults of shared options."""
-        shared = {name: each.default for name, each in self._shared.items()}
-        return Loader(partial(self._load, *arguments), shared | defaults, self._own)
+        return Loader(partial(self._load, *arguments), self._shared | defaults, self._own)
 
     def __call__(self, *arguments: Any, seed: int, **options: Any) -> "Dataset":
         """Loads the dataset with these options."""
-        defaults = {name: each.default for name, each in self._shared.items()}
         given = {name: options.pop(name) for name in self._shared if name in options}
-        common = CommonOptions(**defaults | given | {"seed": seed})
+        common = CommonOptions(**self._shared | given | {"seed": seed})
         own = options if self._own is None else {"options": self._own(**options)}
         return self._load(*arguments, common=common, **own)
 

@@ -300,10 +300,15 @@ def _other_notation(rows: TabularFiles, name: str) -> str | None:
     )
 
 
+def too_many_levels(count: int, rows: int) -> bool:
+    """Whether so many different values are identifiers or texts, not categories."""
+    return count > _MANY_LEVELS and count > rows / 2
+
+
 def _no_category(rows: TabularFiles, values: pa.ChunkedArray, name: str) -> str | None:
     """Why a column of texts or identifiers is no category."""
     count = len(values.unique())
-    if count <= _MANY_LEVELS or count <= len(values) / 2:
+    if not too_many_levels(count, len(values)):
         return None
     if pc.all(_matches(values.drop_null(), NUMBER)).as_py():
         return (
