@@ -172,7 +172,8 @@ def _times(rows: TabularFiles, bad: BadSamples, column: str) -> pa.ChunkedArray:
         values = numbers_of(rows, column, content)
         return pc.if_else(pc.is_nan(values), pa.scalar(None, pa.float64()), values)
     if all(map(is_date, types)):
-        return rows.column(column, pa.timestamp("us")).cast(pa.int64())
+        unit = "ns" if any(getattr(each, "unit", "") == "ns" for each in types) else "us"
+        return rows.column(column, pa.timestamp(unit)).cast(pa.int64())
     if content != "text" and rows.typed:
         raise ValueError(f"{rows.holds(column, 'time')}; allowed: dates, times or numbers")
     dates = convert_each(rows, column, bad, as_dates, "a date such as 2026-11-24")

@@ -158,13 +158,14 @@ def test_the_latest_rows_are_the_test_split(tmp_path: Path) -> None:
     forms = {
         "date": days.astype(str),
         "stamp": [f"{day} 09:{row % 60:02d}:00" for day, row in zip(days, order, strict=True)],
+        "nano": [f"{day} 09:00:00.{row % 2 + 1:09d}" for day, row in zip(days, order, strict=True)],
         "number": order // 2 * 0.5,
     }
     for name, column in forms.items():
         dataset = load(write(tmp_path, **{name: column}), time=name, test_size=0.25)
         train, validation, test = rows_of(dataset)
         assert (len(validation), len(test)) == (pytest.approx(9, abs=1), 30), name
-        times = order if name == "stamp" else order // 2
+        times = order if name in ("stamp", "nano") else order // 2
         last = [times[part] for part in (train, validation, test)]
         assert last[0].max() < last[1].min() <= last[1].max() < last[2].min()
         assert dataset.samples.numeric == ("row",)
