@@ -12,10 +12,11 @@ import sys
 from pathlib import Path
 
 from sweeps.errors import UserError
+from sweeps.judging.event_sentences import with_interval
 from sweeps.judging.facts import Gap, Judged
 from sweeps.judging.judgement import judge
 from sweeps.judging.reading import read_predictions
-from sweeps.judging.sentences import METHODS, signed, with_interval
+from sweeps.judging.sentences import METHODS, signed
 from sweeps.judging.tables import Asked
 
 SUFFIXES = (".npz", ".npy", ".csv", ".parquet")

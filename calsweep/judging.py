@@ -45,7 +45,7 @@ class Judgement:
         from sweeps.judging.applied import NamedScaling
 
         first = self._models[0]
-        named = NamedScaling.recommended(first)
+        named = NamedScaling.recommended(first, self._found.models[0])
         labels = np.resize(np.arange(len(first.classes)), len(probs))
         columns = frame_classes(probs)
         given = check_predicted(

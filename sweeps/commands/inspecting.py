@@ -160,10 +160,11 @@ def delete(
     if not yes:
         listed = ", ".join(map(repr, names))
         typer.confirm(f"delete {what} {listed} in {redact(storage)}?", abort=True)
+    scope: Scope = "checkpoints" if checkpoints else "sweep and runs" if runs else "sweep"
     for each in names:
-        scope: Scope = "checkpoints" if checkpoints else "sweep and runs" if runs else "sweep"
         count = delete_sweep(each, storage, scope)
-        print(f"deleted: {what} {each}" + f", with {counted(count, 'run')} in MLflow" * runs)
+        with_runs = f", with {counted(count, 'run')} in MLflow" if runs else ""
+        print(f"deleted: {what} {each}{with_runs}")
 
 
 @app.command(rich_help_panel=SELECT)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
@@ -141,90 +142,87 @@ def judge(
     decisions = Decisions.parse(costs, accept_error)
     models = read_predictions(files, asked)
     found = judge_models(models, event, sets)
-    later = None
+    first, later, changes = found.models[0], None, list[str]()
     if against is not None:
-        from sweeps.judging.later import compare_with_earlier
+        from sweeps.judging.later import compare_with_earlier, later_lines
 
-        [earlier] = read_predictions([against], asked)[:1]
+        earlier = read_predictions([against], asked)[0]
         before = judge_models([earlier], event).models[0]
-        later = compare_with_earlier((models[0], found.models[0]), (earlier, before))
-    notes = [line for each in models for line in decisions.lines(each, event)]
-    if form == "html":  # the page is about these predictions alone
-        notes = [*_on_later(later), *notes]
-    if form == "html":
-        from sweeps.pages.judgement import render_judgement
+        later = compare_with_earlier((models[0], first), (earlier, before))
+        changes = later_lines(later)
+    pairs = zip(models, found.models, strict=True)
+    notes = [line for each, judged in pairs for line in decisions.lines(each, judged)]
+    match form:
+        case "html":
+            from sweeps.pages.judgement import render_judgement
 
-        text, output = render_judgement(found, models), output or JUDGEMENT
-    else:
-        text = _judgement_text(found, later, as_json=form == "json")
+            text, output = render_judgement(found, models), output or JUDGEMENT
+            notes = [*changes, *notes]  # the page is about these predictions alone
+        case "json":
+            text = _json(found, later)
+        case "table":
+            text = _table(found, changes)
     if output is None:
         print(text, end="")
     else:
         from sweeps.messages.files import write_text
 
         print(f"written: {write_text(text, output)}")
-    _apply(models[0], write_scaled, save_scaling, None if later is None else later.scaling)
+    if write_scaled is not None or save_scaling is not None:
+        from sweeps.judging.applied import NamedScaling
+
+        named = (later and later.scaling) or NamedScaling.recommended(models[0], first)
+        notes = [*_apply(named, models[0], write_scaled, save_scaling), *notes]
     for line in notes:
-        print(line, file=sys.stderr if form != "table" and output is None else sys.stdout)
-    if condition is not None and condition.holds(found.models[0]):
-        print(f"{found.models[0].name}: {condition} holds beyond chance", file=sys.stderr)
+        print(line, file=sys.stderr if form == "json" and output is None else sys.stdout)
+    if condition is not None and condition.holds(first):
+        print(f"{first.name}: {condition} holds beyond chance", file=sys.stderr)
         raise typer.Exit(FAILED_CONDITION)
 
 
-def _judgement_text(found: Findings, later: Later | None, *, as_json: bool) -> str:
-    import io
+def _json(found: Findings, later: Later | None) -> str:
     import json
-    import shutil
 
     from sweeps.judging.facts import plain
 
-    if as_json:
-        more = {} if later is None else {"later": later.plain()}
-        return json.dumps(finite(plain(found) | more), indent=1) + "\n"
+    more = {} if later is None else {"later": later.plain()}
+    return json.dumps(finite(plain(found) | more), indent=1) + "\n"
+
+
+def _table(found: Findings, changes: Sequence[str]) -> str:
+    import io
+    import shutil
+
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.judgement import print_judgement
 
     text = io.StringIO()
     width = max(100, shutil.get_terminal_size().columns)
     console = plain_console(width=width, file=text)
-    for line in _on_later(later):
+    for line in changes:
         console.print(line, markup=False, soft_wrap=True)
-    if later is not None:
+    if changes:
         console.print()
     print_judgement(found, console)
     return redact(text.getvalue())
 
 
-def _on_later(later: Later | None) -> list[str]:
-    """What has changed since earlier predictions; nothing without them."""
-    if later is None:
-        return []
-    from sweeps.judging.later import later_lines
-
-    return list(later_lines(later))
-
-
 def _apply(
-    model: Predicted,
-    write_scaled: str | None,
-    save_scaling: str | None,
-    instead: NamedScaling | None,
-) -> None:
-    """Write what is asked for of the recommended scaling of a model, or of another one instead."""
+    named: NamedScaling, model: Predicted, write_scaled: str | None, save_scaling: str | None
+) -> list[str]:
+    """Write a model's scaled probabilities, and the scaling, to files; returns what was written."""
     from pathlib import Path
 
-    from sweeps.judging.applied import NamedScaling, write_probabilities
+    from sweeps.judging.applied import write_probabilities
     from sweeps.messages.files import write_text
 
-    if write_scaled is None and save_scaling is None:
-        return
-    named = instead or NamedScaling.recommended(model)
+    written, name = [], named.scaling.name
     if write_scaled is not None:
-        path = Path(write_scaled)
-        write_probabilities(path, named.probabilities(model), model, labelled=True)
-        print(f"written: {path} (scaled by {named.scaling.name}, fitted on these samples)")
+        write_probabilities(Path(write_scaled), named.probabilities(model), model, labelled=True)
+        written.append(f"written: {write_scaled} (scaled by {name}, fitted on these samples)")
     if save_scaling is not None:
-        print(f"written: {write_text(named.text(), save_scaling)} ({named.scaling.name})")
+        written.append(f"written: {write_text(named.text(), save_scaling)} ({name})")
+    return written
 
 
 @app.command(rich_help_panel=JUDGE)

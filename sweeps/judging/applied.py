@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,10 +16,13 @@ from torch import Tensor
 from sweeps.errors import UserError
 from sweeps.judging.classes import places
 from sweeps.judging.deciding import decided
+from sweeps.judging.facts import Judged
 from sweeps.judging.inputs import Predicted, check_predicted
 from sweeps.judging.names import shortened
 from sweeps.judging.proposals import Labels, Source
 from sweeps.judging.tables import Asked, open_table
+from sweeps.messages.files import write_bytes, write_text
+from trainables.contract.config import ScalingWay
 from trainables.posthoc.chosen import fit_scaling
 from trainables.posthoc.scaling import Scaling, in_blocks
 
@@ -30,18 +35,19 @@ class NamedScaling:
     classes: tuple[str, ...]
 
     @classmethod
-    def recommended(cls, model: Predicted) -> NamedScaling:
-        """The one that is recommended for these predictions, fitted on all of them.
+    def recommended(cls, model: Predicted, judged: Judged) -> NamedScaling:
+        """The one that its judgement recommends for a model, fitted on all samples.
 
         Raises:
             UserError: Labels are soft, or only the top label is known.
         """
-        if model.soft is not None or model.top_label_only:
+        if judged.scaling is None:
             raise UserError(
                 f"{model.name}: a scaling needs the probabilities of all classes and one label for "
                 "each sample"
             )
-        scaling, _ = fit_scaling(model.logits, model.labels, clusters=model.clusters)
+        way = ScalingWay(judged.scaling.recommended)
+        scaling, _ = fit_scaling(model.logits, model.labels, way, model.clusters)
         return cls(scaling, model.classes)
 
     @classmethod
@@ -65,13 +71,13 @@ class NamedScaling:
         Raises:
             UserError: The model has other classes.
         """
-        order = places(model.classes, self.classes)
+        order = places(self.classes, model.classes)
         if order is None or len(model.classes) != len(self.classes):
             raise UserError(
                 f"{model.name} has the classes {shortened(model.classes)}, the scaling "
                 f"{shortened(self.classes)}"
             )
-        own = torch.tensor(list(order.values())).argsort()  # the scaling's order
+        own = torch.tensor(list(order.values()))
         scaled = in_blocks(self.scaling, model.logits.double()[:, own]).softmax(dim=1)
         return scaled[:, own.argsort()]
 
@@ -102,21 +108,20 @@ def write_probabilities(path: Path, probs: Tensor, model: Predicted, *, labelled
     Raises:
         UserError: The file cannot be written, or has another ending.
     """
-    labels = np.array(model.classes)[model.labels.numpy()]
-    try:
-        if path.suffix == ".npz":
-            arrays = {"probs": probs.numpy(), "classes": np.array(model.classes)}
-            np.savez(path, **(arrays | ({"labels": labels} if labelled else {})))
-        elif path.suffix == ".csv":
-            import csv
-
-            with path.open("w", newline="") as file:
-                writer = csv.writer(file)
-                names = [f"p({each})" for each in model.classes]
-                writer.writerow([*names, *(["label"] if labelled else [])])
-                for row, label in zip(probs.tolist(), labels.tolist(), strict=True):
-                    writer.writerow([*row, *([label] if labelled else [])])
-        else:
-            raise UserError(f"{path}: allowed endings: .npz, .csv")
-    except OSError as error:
-        raise UserError(f"{path}: cannot be written: {error}") from None
+    classes = np.array(model.classes)
+    labels = classes[model.labels.numpy()]
+    if path.suffix == ".npz":
+        stream = io.BytesIO()
+        arrays = {"probs": probs.numpy(), "classes": classes}
+        np.savez(stream, **(arrays | ({"labels": labels} if labelled else {})))
+        write_bytes(stream.getvalue(), str(path), "")
+    elif path.suffix == ".csv":
+        text = io.StringIO(newline="")
+        rows: list[list[object]] = [[f"p({each})" for each in model.classes], *probs.tolist()]
+        if labelled:
+            last = ["label", *labels.tolist()]
+            rows = [[*row, label] for row, label in zip(rows, last, strict=True)]
+        csv.writer(text).writerows(rows)
+        write_text(text.getvalue(), str(path), "")
+    else:
+        raise UserError(f"{path}: allowed endings: .npz, .csv")

@@ -6,11 +6,12 @@ import re
 from dataclasses import dataclass
 
 from sweeps.errors import UserError
-from sweeps.judging.events import event_of
+from sweeps.judging.facts import Judged
 from sweeps.judging.inputs import Predicted
 from sweeps.judging.thresholds import accepted_share, cost_threshold
+from trainables.contract.config import ScalingWay
 from trainables.metrics.inference.clusters import clusters_of
-from trainables.posthoc.chosen import choose
+from trainables.posthoc.chosen import fit_scaling
 
 _COSTS = re.compile(r"fp=(\d*\.?\d+),fn=(\d*\.?\d+)")
 
@@ -34,8 +35,8 @@ class Decisions:
             raise UserError(f"--costs {costs!r}: write two costs above 0: fp=1,fn=20")
         return cls((float(match[1]), float(match[2])), accept_error)
 
-    def lines(self, model: Predicted, event: str | None) -> list[str]:
-        """A sentence for each question, of cross-fitted scaled probabilities.
+    def lines(self, model: Predicted, judged: Judged) -> list[str]:
+        """A sentence for each question about a judged model, after its recommended scaling.
 
         Raises:
             UserError: There are not the classes, labels or independent samples that it needs.
@@ -45,19 +46,19 @@ class Decisions:
         if model.soft is not None:
             raise UserError(f"{model.name}: thresholds need one label for each sample")
         probs, how = model.probs, ""
-        if not model.top_label_only:
-            choice = choose(model.logits, model.labels, model.clusters)
-            if choice.candidate.name != "none":
-                probs = choice.logits[choice.candidate].double().softmax(dim=1)
-                how = f" (after {choice.candidate.name} scaling, cross-fitted)"
+        if judged.scaling is not None and judged.scaling.recommended != "none":
+            way = ScalingWay(judged.scaling.recommended)
+            crossed = fit_scaling(model.logits, model.labels, way, model.clusters)[1]
+            probs = crossed.double().softmax(dim=1)
+            how = f" (after {way.name} scaling, cross-fitted)"
         clusters = clusters_of(model.clusters, len(model.labels))
         found = []
         if self.costs is not None:
-            index = event_of(model, event)
-            if index is None:
+            if judged.event is None:
                 raise UserError(f"{model.name}: --costs needs two classes")
+            name = judged.event.name
+            index = model.classes.index(name)
             happened = model.labels == index
-            name = model.classes[index]
             found.append(cost_threshold(name, probs[:, index], happened, self.costs, clusters).line)
         if self.accept_error is not None:
             if clusters is not None:

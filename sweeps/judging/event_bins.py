@@ -12,6 +12,21 @@ from scipy.special import betaincinv  # scipy.stats takes a second to import
 NUM_BINS: Final = 15
 _TAIL: Final = 0.025  # probability outside a bin's 95% interval, on each side
 
+Array = npt.NDArray[Any]
+
+
+def event_index(labels: npt.ArrayLike) -> int:
+    """The less frequent of two classes, from labels (N,); class 1 if both are equally frequent."""
+    return int(np.asarray(labels).mean() <= 0.5)
+
+
+def share_ends(ones: Array, zeros: Array) -> tuple[Array, Array]:
+    """Ends of 95 % intervals of proportions (Clopper and Pearson 1934), from whole numbers."""
+    with np.errstate(invalid="ignore"):  # ends that are not used
+        low = np.where(ones > 0, betaincinv(ones, zeros + 1, _TAIL), 0.0)
+        high = np.where(zeros > 0, betaincinv(ones + 1, zeros, 1 - _TAIL), 1.0)
+    return low, high
+
 
 @dataclass(frozen=True)
 class EventBins:
@@ -44,8 +59,5 @@ def event_bins(
     n = np.bincount(bins)
     yes = np.bincount(bins, np.asarray(event, np.float64))
     means = np.bincount(bins, values[place]) / n
-    columns: list[Any] = [n, means, yes / n, [], []]
-    if independent:
-        columns[3] = np.where(yes > 0, betaincinv(np.maximum(yes, 1), n - yes + 1, _TAIL), 0.0)
-        columns[4] = np.where(yes < n, betaincinv(yes + 1, np.maximum(n - yes, 1), 1 - _TAIL), 1.0)
-    return EventBins(*(tuple(np.asarray(column).tolist()) for column in columns))
+    ends = share_ends(yes, n - yes) if independent else (np.empty(0), np.empty(0))
+    return EventBins(*(tuple(column.tolist()) for column in (n, means, yes / n, *ends)))

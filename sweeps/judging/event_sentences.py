@@ -10,12 +10,25 @@ from sweeps.messages.formatting import format_fraction
 from sweeps.messages.shares import Share, by_how_much, share_line
 
 
+def with_interval(found: Measured) -> str:
+    """``.0434 [.0400, .0470]``; the value alone if there is no interval.
+
+    A calibration error outside its interval is followed by the estimate that the interval is about.
+    """
+    text = format_fraction(found.value)
+    if math.isnan(found.low):
+        return text
+    if found.corrected is not None:
+        text += f", corrected {format_fraction(found.corrected)}"
+    return f"{text} [{format_fraction(found.low)}, {format_fraction(found.high)}]"
+
+
 def event_lines(found: EventFound, metrics: Metrics) -> list[str]:
     """What is known about the probability of the event, the most important sentence first."""
+    error, auroc = with_interval(metrics["event_ece"]), with_interval(metrics["auroc"])
     return [
         share_line(found.name, found.share),
-        f"Event ECE {_with_ends(metrics['event_ece'])}, AUROC {_with_ends(metrics['auroc'])}, "
-        f"calibration intercept {_signed(found.intercept)}.",
+        f"Event ECE {error}, AUROC {auroc}, calibration intercept {_signed(found.intercept)}.",
         *([] if math.isnan(found.slope.value) else [_slope_line(found)]),
     ]
 
@@ -42,7 +55,7 @@ def group_share_rows(groups: Sequence[GroupFound]) -> list[list[str]]:
 def _share_cells(share: Share) -> list[str]:
     return [
         format_fraction(share.mean),
-        _with_ends(Measured(share.frequency, share.low, share.high)),
+        with_interval(Measured(share.frequency, share.low, share.high)),
         by_how_much(share),
     ]
 
@@ -58,13 +71,6 @@ def _slope_line(found: EventFound) -> str:
     if slope.high < 1:
         return f"{line}the probabilities are too extreme."
     return f"{line}no difference from 1 beyond chance."
-
-
-def _with_ends(found: Measured) -> str:
-    value = format_fraction(found.value)
-    if math.isnan(found.low):
-        return value
-    return f"{value} [{format_fraction(found.low)}, {format_fraction(found.high)}]"
 
 
 def _signed(found: Measured) -> str:

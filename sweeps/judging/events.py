@@ -9,9 +9,9 @@ from torch import Tensor
 
 from sweeps.errors import UserError
 from sweeps.judging.classes import places
-from sweeps.judging.event_bins import event_bins
+from sweeps.judging.event_bins import event_bins, event_index
 from sweeps.judging.facts import LEVEL, EventFound, Measured
-from sweeps.judging.gaps import clusters_of_rows, gap_of
+from sweeps.judging.gaps import gap_of
 from sweeps.judging.inputs import Predicted
 from sweeps.judging.names import shortened
 from sweeps.messages.shares import Share
@@ -46,12 +46,6 @@ def event_of(model: Predicted, asked: str | None = None) -> int | None:
     return found[asked]
 
 
-def event_index(labels: Tensor) -> int:
-    """The less frequent of two classes, from labels (N,); class 1 if both are equally frequent."""
-    zeros, ones = labels.bincount(minlength=2).tolist()
-    return int(ones <= zeros)
-
-
 def share_of(
     probs: Tensor, happened: Tensor, clusters: Clusters | None, level: float = LEVEL
 ) -> Share:
@@ -63,12 +57,6 @@ def share_of(
         0.0 if end < 0 else 1.0 if end > 1 else end for end in (mean - gap.high, mean - gap.low)
     )
     return Share(mean, float(happened.double().mean()), low, high)
-
-
-def share_in(model: Predicted, rows: Tensor, index: int, level: float) -> Share:
-    """:func:`share_of` a class in some rows."""
-    probs, happened = model.probs[rows, index], model.labels[rows] == index
-    return share_of(probs, happened, clusters_of_rows(model, rows), level)
 
 
 def event_found(model: Predicted, index: int) -> EventFound:

@@ -13,11 +13,12 @@ from sweeps.judging.event_bins import EventBins
 from sweeps.messages.shares import Share
 from trainables.metrics import Direction, ReliabilityBins
 from trainables.metrics.inference.clusters import Clusters
-from trainables.metrics.inference.influence import mean_interval
+from trainables.metrics.inference.differences import Verdict
+from trainables.metrics.inference.influence import mean_interval, share_interval
+from trainables.posthoc.scaling import ScalingName
 
 LEVEL: Final = 0.95
 
-Verdict = Literal["supported", "not supported", "worse"]
 Word = Literal["overconfident", "underconfident", "neither"]
 
 
@@ -113,7 +114,7 @@ class ScalingFound:
 
     Attributes:
         methods: The metrics after each method, cross-fitted.
-        recommended: The name of one of these methods, or ``none``.
+        recommended: One of these methods, or ``none``.
         nll: NLL as given.
         refinement: NLL after the recommended method.
         temperature: Fitted on all samples.
@@ -123,7 +124,7 @@ class ScalingFound:
     """
 
     methods: Mapping[str, Metrics]
-    recommended: str
+    recommended: ScalingName
     nll: float
     refinement: float
     temperature: float
@@ -217,6 +218,11 @@ def mean_of(
 ) -> Measured:
     """A mean over samples (N,) with its interval, see `mean_interval`."""
     return Measured(float(values.mean()), *mean_interval(values, LEVEL, clusters, unseen))
+
+
+def share_where(right: Tensor, clusters: Clusters | None, level: float = LEVEL) -> Measured:
+    """The share of ones in ones and zeros (N,) with its interval, see `share_interval`."""
+    return Measured(float(right.double().mean()), *share_interval(right, level, clusters))
 
 
 def plain(found: Findings) -> dict[str, Any]:

@@ -31,12 +31,10 @@ class Rows:
         """A column that may tell samples apart, as text (N,)."""
         if name in (*self.used, *names.CLASS_NAMES) or self.table.names.count(name) != 1:
             return None
-        try:
-            values = self.table.column(name)
-        except UserError:  # it is not used
-            return None
+        values = self.table.readable(name)
         if (
-            values.ndim != 1
+            values is None
+            or values.ndim != 1
             or self.count not in (None, len(values))
             or values.dtype.kind not in "iuUSb"
         ):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from itertools import islice
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from threadpoolctl import threadpool_limits
 from torch import Tensor
 
 from sweeps.errors import UserError
-from sweeps.judging.events import MOST_CLASSES, event_found, event_of, share_in
+from sweeps.judging.events import MOST_CLASSES, event_found, event_of, share_of
 from sweeps.judging.facts import (
     LEVEL,
     ClassFound,
@@ -242,23 +241,23 @@ def _per_class(model: Predicted, *, with_shares: bool = False) -> list[ClassFoun
     counts = predicted.bincount(minlength=len(model.classes)).tolist()
     true = model.labels.bincount(minlength=len(model.classes)).tolist()
     level = 1 - (1 - LEVEL) / max(1, sum(count > 1 for count in counts))
-    rows, every = iter(order.tolist()), torch.arange(len(order))
     of_shares = 1 - (1 - LEVEL) / (len(model.classes) if len(model.classes) > 2 else 1)
+    units = clusters_of(model.clusters, len(order))
     found = []
-    for index, name in enumerate(model.classes):
-        own = torch.tensor(list(islice(rows, counts[index])), dtype=torch.int64)
+    for index, own in enumerate(torch.split(order, counts)):
         right = (model.labels[own] == index).double()
+        of_class = model.probs[:, index], model.labels == index
         clusters = clusters_of_rows(model, own)
         known = counts[index] > 1 and (clusters is None or clusters.enough)
         found.append(
             ClassFound(
-                name,
+                model.classes[index],
                 true[index],
                 counts[index],
                 confidence=float(confidence[own].mean()),
                 accuracy=float(right.mean()),
                 gap=gap_of(confidence[own].double(), right, level, clusters) if known else None,
-                share=share_in(model, every, index, of_shares) if with_shares else None,
+                share=share_of(*of_class, units, of_shares) if with_shares else None,
             )
         )
     return found
@@ -284,7 +283,9 @@ def _per_group(
                 confidence=float(confidence.mean()),
                 metrics=_intervals(names, probs, labels, ids),
                 gap=gap_of(confidence.double(), (predicted == labels).double(), level, clusters),
-                share=None if event is None else share_in(model, own, event, level),
+                share=None
+                if event is None
+                else share_of(probs[:, event], labels == event, clusters, level),
             )
         found.append(group)
     return found

@@ -11,16 +11,15 @@ import torch
 
 from sweeps.errors import UserError
 from sweeps.judging.applied import NamedScaling
-from sweeps.judging.events import event_found, event_index, share_in
-from sweeps.judging.facts import LEVEL, EventFound, Judged, Measured
+from sweeps.judging.events import event_found
+from sweeps.judging.facts import EventFound, Judged, Measured
 from sweeps.judging.inputs import Predicted, aligned
 from sweeps.messages.formatting import metric_heading
 from sweeps.messages.shares import Share, percent, share_line
 from trainables.metrics.proper_scores import TINY
 from trainables.posthoc.prior_shift import prior_interval, with_priors
-from trainables.posthoc.scaling import Scaling
 
-METRICS = ("event_ece", "ece", "nll", "auroc", "error")
+_METRICS = ("event_ece", "ece", "nll", "auroc", "error")
 
 
 @dataclass(frozen=True)
@@ -86,15 +85,17 @@ def compare_with_earlier(now: tuple[Predicted, Judged], then: tuple[Predicted, J
             f"{new.name} has {len(new.classes)} classes, {old.name} {len(old.classes)}; later data "
             "have the same classes"
         )
-    old = aligned([new, old])[1]
+    old = replace(aligned([new, old])[1], classes=new.classes)
     changes = [
         _change(name, earlier.metrics[name], judged.metrics[name])
-        for name in METRICS
+        for name in _METRICS
         if name in earlier.metrics and name in judged.metrics
     ]
     found = Later(old.name, changes, _groups_that_changed(judged, earlier))
-    known = judged.event is not None and earlier.event is not None
-    return replace(found, **_prior(new, old)) if known else found
+    if judged.event is None or earlier.event is None:
+        return found
+    prior, scaling = _prior(new, judged.event, old, NamedScaling.recommended(old, earlier))
+    return replace(found, prior=prior, scaling=scaling)
 
 
 def _change(name: str, then: Measured, now: Measured) -> Change:
@@ -116,41 +117,33 @@ def _groups_that_changed(now: Judged, then: Judged) -> list[str]:
     return found
 
 
-def _prior(new: Predicted, old: Predicted) -> dict[str, Any]:
-    """The shift of the prior, and the scaling that follows it if it explains the change."""
-    index = event_index(old.labels)
-    named = NamedScaling.recommended(old)  # calibrated on the earlier data
-    probs = named.probabilities(new)
+def _prior(
+    new: Predicted, event: EventFound, old: Predicted, named: NamedScaling
+) -> tuple[PriorShift | None, NamedScaling | None]:
+    """The shift of the prior, and the scaling that follows it if it explains the change.
+
+    With that scaling, probabilities are calibrated on the earlier data.
+    """
+    index = new.classes.index(event.name)
     frequency = float((old.labels == index).double().mean())
     if not 0 < frequency < 1:
-        return {}
-    found = prior_interval(probs[:, index], frequency, len(old.labels))
+        return None, None
+    probs = named.probabilities(new)
+    now = Measured(*prior_interval(probs[:, index], frequency, len(old.labels)))
     priors = [
-        torch.tensor([1 - each, each], dtype=torch.float64)[[0, 1] if index else [1, 0]]
-        for each in (frequency, found[0])
+        torch.tensor((1 - each, each) if index else (each, 1 - each), dtype=torch.float64)
+        for each in (frequency, now.value)
     ]
     moved = with_priors(probs, *priors)
-    adjusted = replace(new, probs=moved, logits=moved.clamp(min=TINY).log())
-    every = torch.arange(len(new.labels))
-    seen, after = (share_in(each, every, index, LEVEL) for each in (new, adjusted))
-    event: EventFound = event_found(adjusted, index)
-    moved_away = found[1] > frequency or found[2] < frequency
-    straight = not (event.slope.low > 1 or event.slope.high < 1)
-    shift = PriorShift(
-        new.classes[index],
-        frequency,
-        Measured(*found),
-        seen,
-        after,
-        explains=moved_away and after.word == "neither" and straight,
-    )
-    scaling = None
-    if shift.explains and named.scaling.name == "none":
-        offsets = (priors[1] / priors[0]).log()
-        scaling = NamedScaling(
-            Scaling("vector", 1.0, torch.ones(2, dtype=torch.float64), offsets), new.classes
-        )
-    return {"prior": shift, "scaling": scaling}
+    after = event_found(replace(new, probs=moved, logits=moved.clamp(min=TINY).log()), index)
+    changed = now.low > frequency or now.high < frequency
+    straight = not (after.slope.low > 1 or after.slope.high < 1)
+    explains = changed and straight and after.share.word == "neither"
+    shift = PriorShift(event.name, frequency, now, event.share, after.share, explains)
+    if not explains:
+        return shift, None
+    scaling = named.scaling.with_offsets((priors[1] / priors[0]).log())
+    return shift, NamedScaling(scaling, named.classes)
 
 
 def later_lines(found: Later) -> list[str]:

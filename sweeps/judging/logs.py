@@ -24,8 +24,8 @@ from sweeps.judging.tables import Table
 
 Array = npt.NDArray[Any]
 
-_LETTERS = string.ascii_uppercase
 _OTHER = "another option"  # the right one, if the log only says that the chosen one is wrong
+_LONG = 20  # characters of an option that may be the name of a class
 _ZSTD = 93  # of zip, before Python 3.14 knows it
 _LOCAL_HEADER = 30  # bytes before the name in a zip file
 
@@ -161,16 +161,12 @@ def _harness_question(row: dict[str, Any]) -> Question:
     if gold is None and options.count(target) == 1:
         gold = options.index(target)
     right = row.get("acc", row.get("exact_match"))
-    if gold is None and right is not None and len(scores) == _TWO:
+    if gold is None and right is not None and len(scores) == 2:
         gold = int(scores.argmax()) if right else int(scores.argmin())
     short = all(len(each) < _LONG for each in options)
     return Question(
         about, scores, options if short else (), gold, None if right is None else bool(right)
     )
-
-
-_TWO = 2
-_LONG = 20  # characters of an option that may be the name of a class
 
 
 def _continuations(arguments: Any) -> tuple[str, ...]:
@@ -199,7 +195,7 @@ def _members(path: Path) -> Iterator[dict[str, Any]]:
 
 def _of_inspect(sample: dict[str, Any]) -> Question:
     about = {"id": sample["id"], "epoch": sample["epoch"], **(sample.get("metadata") or {})}
-    letters = _LETTERS[: len(sample.get("choices") or ())]
+    letters = string.ascii_uppercase[: len(sample.get("choices") or ())]
     token = _answer_token((sample.get("output") or {}).get("choices") or [], letters)
     score: dict[str, Any] = next(iter((sample.get("scores") or {}).values()), {})
     if token is None or not score:

@@ -17,7 +17,6 @@ from sweeps.judging.tables import Asked, Table
 
 Array = npt.NDArray[Any]
 
-_FEWEST = 2
 _CONSECUTIVE = "consecutive rows"
 
 
@@ -31,7 +30,7 @@ def long_format(source: Source, asked: Asked) -> Iterator[AllClasses]:
     count = len(labels.words)
     for column in _class_columns(source, asked):
         classes, place = np.unique(texts(table.column(column)), return_inverse=True)
-        if len(place) != count or len(classes) < _FEWEST or count % len(classes):
+        if len(place) != count or len(classes) < 2 or count % len(classes):
             continue
         if (np.bincount(place) != count // len(classes)).any():
             continue
@@ -41,7 +40,7 @@ def long_format(source: Source, asked: Asked) -> Iterator[AllClasses]:
             continue
         key, rows = found
         values = table.figures(score)[rows]
-        logits = names.means_logits(score) if not asked.logits else True
+        logits = asked.logits or names.means_logits(score)
         if logits or are_probabilities(values):
             note = f"one row for each class in {column}, samples are {key}"
             scores = Scores(
@@ -68,15 +67,8 @@ def _class_columns(source: Source, asked: Asked) -> list[str]:
     return [
         each
         for each in dict.fromkeys(columns)
-        if each != source.labels.origin and _is_class(source.table, each)
+        if each != source.labels.origin and are_classes(source.table.readable(each))
     ]
-
-
-def _is_class(table: Table, name: str) -> bool:
-    try:
-        return are_classes(table.column(name))
-    except UserError:  # it is not used
-        return False
 
 
 def _samples(
@@ -107,11 +99,10 @@ def _samples(
 
 
 def _words(table: Table, name: str, count: int) -> Array | None:
-    try:
-        values = table.column(name)
-    except UserError:  # it is not used
+    values = table.readable(name)
+    if values is None or values.shape != (count,) or values.dtype.kind == "f":
         return None
-    return texts(values) if values.shape == (count,) and values.dtype.kind != "f" else None
+    return texts(values)
 
 
 def _score(table: Table, asked: Asked, used: tuple[str, ...]) -> str | None:

@@ -345,8 +345,8 @@ def is_count(values: Array) -> bool:
     return bool((values == np.arange(len(values)) + values[0]).all() and values[0] in (0, 1))
 
 
-def are_classes(values: Array) -> bool:
+def are_classes(values: Array | None) -> bool:
     """Whether values may be classes: whole numbers or words that do not number the rows."""
-    if values.ndim != 1 or (is_count(values) and len(values) >= _FEWEST_SORTED):
+    if values is None or values.ndim != 1 or (is_count(values) and len(values) >= _FEWEST_SORTED):
         return False
     return values.dtype.kind != "f" or bool((values == np.round(values)).all())

@@ -21,8 +21,6 @@ Array = npt.NDArray[Any]
 
 _CLOSER = 4  # a column is no class if the sums of rows are closer to one without it by this factor
 _EXACT = 1e-6
-_TABLE = 2  # axes
-_FEWEST = 2
 _SEPARATORS = "_.:- "
 _SCALAR = re.compile(r"np\.\w+\(([^()]*)\)")  # np.float64(0.1), as NumPy 2 writes it in lists
 
@@ -92,12 +90,12 @@ def _matrices(table: Table, kinds: Sequence[str]) -> list[Scores]:
     found = []
     for name in table.called(kinds):
         values = _numbers_or_lists(table, name)
-        if values is not None and values.ndim > _TABLE:
+        if values is not None and values.ndim > 2:
             raise UserError(
                 f"{table.path}: {name} has shape {values.shape}; allowed: (N, K), the scores of K "
                 "classes for each sample"
             )
-        if values is not None and values.ndim == _TABLE and values.shape[1] > 1:
+        if values is not None and values.ndim == 2 and values.shape[1] > 1:
             found.append(_matrix(table, name, values))
     return found
 
@@ -120,7 +118,7 @@ def _numbers_or_lists(table: Table, name: str) -> Array | None:
 def _matrix(table: Table, name: str, values: Array) -> Scores:
     """Scores (N, K); their classes have names if an npz file has an array of them."""
     for rank in table.called(names.RANKS):
-        own = table.lists(rank)
+        own = table.readable(rank)
         if own is not None and own.shape == values.shape and _are_ranks(rank, own):
             raise UserError(_ranked(table, (name,), rank))
     scores = Scores((name,), values, names.means_logits(name))
@@ -226,10 +224,10 @@ def of_labels(scores: Scores, source: Source) -> Scores:
         return scores
     if places(words, classes) is None and (rest := without_common(classes, words)):
         return replace(scores, classes=rest)
-    own = _places_of(words, classes)
+    own = places(words, classes)
     if own is None:
         return scores
-    unknown = [place for place in range(len(classes)) if place not in own]
+    unknown = sorted({*range(len(classes))} - {*own.values()})
     starts = tuple(f"{each}{mark}" for each in classes for mark in _SEPARATORS)
     others = [place for place in unknown if classes[place].startswith(starts)]
     if scores.logits is False:
@@ -255,11 +253,6 @@ def _beside_sums(values: Array, unknown: list[int], others: list[int]) -> list[i
         if tried and enough and within > _EXACT and without <= within / _CLOSER:
             return tried
     return []
-
-
-def _places_of(words: Sequence[str], classes: Sequence[str]) -> set[int] | None:
-    found = places(words, classes)
-    return None if found is None else {*found.values()}
 
 
 def _stack(table: Table, columns: Sequence[str]) -> Array:
@@ -308,7 +301,7 @@ def called_as_classes(source: Source, asked: Asked) -> Iterator[AllClasses]:
 def affixed_classes(source: Source, asked: Asked) -> Iterator[AllClasses]:
     """Scores in columns called as the classes and something that all have: ``Forest (cat)``."""
     table, words = source.table, source.labels.classes
-    if asked.scores or len(words) < _FEWEST:
+    if asked.scores or len(words) < 2:
         return
     found: dict[tuple[str, str], set[str]] = {}
     columns = [each for each in table.visible if each != source.labels.origin]
@@ -332,8 +325,5 @@ def affixed_classes(source: Source, asked: Asked) -> Iterator[AllClasses]:
 
 
 def _is_float(table: Table, name: str) -> bool:
-    try:
-        values = table.column(name)
-    except UserError:  # it is not used
-        return False
-    return values.ndim == 1 and values.dtype.kind == "f"
+    values = table.readable(name)
+    return values is not None and values.ndim == 1 and values.dtype.kind == "f"

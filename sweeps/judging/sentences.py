@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from sweeps.judging.event_sentences import event_lines
+from sweeps.judging.event_sentences import event_lines, with_interval
 from sweeps.judging.facts import (
     ClassFound,
     Compared,
@@ -33,19 +33,6 @@ _VERDICTS = {
     "not supported": "not supported, may be chance",
     "worse": "worse, supported",
 }
-
-
-def with_interval(found: Measured) -> str:
-    """``.0434 [.0400, .0470]``; the value alone if there is no interval.
-
-    A calibration error outside its interval is followed by the estimate that the interval is about.
-    """
-    text = format_fraction(found.value)
-    if math.isnan(found.low):
-        return text
-    if found.corrected is not None:
-        text += f", corrected {format_fraction(found.corrected)}"
-    return f"{text} [{format_fraction(found.low)}, {format_fraction(found.high)}]"
 
 
 def signed(found: Gap | Compared, value: float) -> str:

@@ -8,12 +8,11 @@ import torch
 from torch import Tensor
 
 from sweeps.judging.events import MOST_CLASSES
-from sweeps.judging.facts import LEVEL, Measured, Sets, SetsFound, SetsKind
+from sweeps.judging.facts import LEVEL, Measured, Sets, SetsFound, SetsKind, share_where
 from sweeps.judging.gaps import clusters_of_rows
 from sweeps.judging.inputs import Predicted
 from trainables.metrics._inputs import probabilities
 from trainables.metrics.inference.clusters import Clusters
-from trainables.metrics.inference.influence import share_interval
 from trainables.posthoc.chosen import Candidate, cross_fitted_scaling
 from trainables.posthoc.conformal import SCORES, ClassSets, PredictionSets
 from trainables.posthoc.crossfit import random_folds
@@ -57,8 +56,7 @@ def judged_sets(
             right[measured] = inside.gather(1, labels[measured][:, None])[:, 0].double()
             size += int(inside.sum())
         of_class = _per_class(model, right, labels, drawn)
-        held = _held(right, LEVEL, clusters)
-        found[method] = SetsFound(held, size / count, of_class)
+        found[method] = SetsFound(share_where(right, clusters), size / count, of_class)
     return Sets(_COVERAGE, count, found, kind)
 
 
@@ -73,9 +71,5 @@ def _per_class(
     for index, name in enumerate(model.classes):
         own = labels == index
         if own.any():
-            found[name] = _held(right[own], level, clusters_of_rows(model, drawn[own]))
+            found[name] = share_where(right[own], clusters_of_rows(model, drawn[own]), level)
     return found
-
-
-def _held(right: Tensor, level: float, clusters: Clusters | None) -> Measured:
-    return Measured(float(right.mean()), *share_interval(right, level, clusters))

@@ -27,12 +27,13 @@ from sweeps.judging.proposals import (
     other_class,
 )
 from sweeps.judging.scores import families, family
-from sweeps.judging.tables import Asked, Table
+from sweeps.judging.tables import Asked
 from sweeps.messages.formatting import format_fraction
 
 Array = npt.NDArray[Any]
 
 _ROUNDING = 1e-3
+_BIT = math.log(2)
 _MOST = 0.5  # share of rows whose word is a label, in a column of predictions
 _CHANCE = 3  # standard errors above the agreement of unrelated columns
 
@@ -124,9 +125,6 @@ class Single:
             yield OneClass(source, column, values, is_logits, ("0", "1"), certain=certain)
 
 
-_BIT = math.log(2)
-
-
 def _pairs(labels: Labels, guesses: Predictions, certain: bool) -> list[tuple[str, str]]:
     """The other class and the one whose scores a column may hold."""
     words = labels.classes
@@ -164,7 +162,7 @@ def predictions_of(source: Source, asked: Asked) -> tuple[Predictions, ...]:
     if asked.predicted:
         return (Predictions(asked.predicted, texts(table.column(asked.predicted))),)
     for name in table.called(names.PREDICTED):
-        if name != labels.origin and _are_classes(table, name):
+        if name != labels.origin and are_classes(table.readable(name)):
             return (Predictions(name, texts(table.column(name))),)
     certain = names.has_name(labels.origin, names.TRUE_LABELS) or asked.label or not labels.inside
     weak = (*(names.LABELS if certain else ()), *names.CATEGORIES)
@@ -172,7 +170,7 @@ def predictions_of(source: Source, asked: Asked) -> tuple[Predictions, ...]:
     found = [
         Predictions(each, texts(table.column(each)))
         for each in columns
-        if _are_classes(table, each)
+        if are_classes(table.readable(each))
     ]
     return tuple(each for each in found if _of_labels(each, labels))
 
@@ -187,13 +185,6 @@ def _of_labels(guesses: Predictions, labels: Labels) -> bool:
     ):
         return bool(known.mean() > _MOST)
     return bool(known.all()) and _beyond_chance(guesses, labels)
-
-
-def _are_classes(table: Table, name: str) -> bool:
-    try:
-        return are_classes(table.column(name))
-    except UserError:  # it is not used
-        return False
 
 
 def _beyond_chance(guesses: Predictions, labels: Labels) -> bool:

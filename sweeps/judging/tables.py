@@ -131,21 +131,18 @@ class Table:
                 f"{self.path}: {name} holds {wrong!r}; scores are numbers{percent}"
             ) from None
 
-    def words(self, name: str) -> list[str]:
-        """The column if it can be read and holds words, (N,), else an empty list."""
+    def readable(self, name: str) -> Array | None:
+        """The column if it can be read, else None: it may not be used at all."""
         try:
-            values = self.column(name)
-        except UserError:
-            return []
-        return values.tolist() if values.dtype.kind == "U" and values.ndim == 1 else []
-
-    def lists(self, name: str) -> Array | None:
-        """The column if it can be read and has lists of one length, (N, K), else None."""
-        try:
-            values = self.column(name)
+            return self.column(name)
         except UserError:
             return None
-        return values if values.ndim == 2 else None
+
+    def words(self, name: str) -> list[str]:
+        """The column if it can be read and holds words, (N,), else an empty list."""
+        values = self.readable(name)
+        found = values is not None and values.dtype.kind == "U" and values.ndim == 1
+        return values.tolist() if values is not None and found else []
 
     def _count(self, name: str) -> str:
         if name in self.names:

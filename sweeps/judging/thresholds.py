@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
-from scipy.special import betaincinv
 from torch import Tensor
 
-from sweeps.judging.facts import LEVEL, Measured, mean_of
+from sweeps.judging.facts import LEVEL, Measured, mean_of, share_where
 from trainables.metrics.inference.clusters import Clusters
-from trainables.metrics.inference.influence import share_interval
+from trainables.metrics.inference.influence import proportion_interval
 
 _STARTS = 4  # coverages at which a sequence of tests begins, each with a part of the error
 _STEPS = 100
@@ -101,10 +101,8 @@ def cost_threshold(
         mean_of(own, clusters),
         mean_of(usual, clusters),
         mean_of(usual - own, clusters),
-        Measured(float(alarm.mean()), *share_interval(alarm, LEVEL, clusters)),
-        Measured(float(caught.mean()), *share_interval(caught, LEVEL, of_events))
-        if len(caught)
-        else Measured(float("nan")),
+        share_where(alarm, clusters),
+        share_where(caught, of_events) if len(caught) else Measured(math.nan),
     )
 
 
@@ -116,7 +114,7 @@ def accepted_share(confidence: Tensor, correct: Tensor, allowed: float) -> Accep
     independent.
     """
     scores, order = confidence.double().sort(descending=True)
-    wrong = (~correct.bool())[order].double().cumsum(dim=0)
+    wrong = (~correct.bool())[order].double()
     count, level = len(scores), (1 - LEVEL) / _STARTS
     # Only where the confidence changes: equal ones are accepted together.
     last = torch.cat([(scores[1:] != scores[:-1]).nonzero()[:, 0] + 1, torch.tensor([count])])
@@ -124,15 +122,13 @@ def accepted_share(confidence: Tensor, correct: Tensor, allowed: float) -> Accep
     best = 0
     for start in range(_STARTS):
         for taken in steps[_STEPS * start // _STARTS :]:
-            errors = float(wrong[taken - 1])
-            if errors == taken or betaincinv(errors + 1, taken - errors, 1 - level) > allowed:
+            share = float(wrong[:taken].mean())
+            if proportion_interval(share, taken, 1 - 2 * level)[1] > allowed:
                 break
             best = max(best, taken)
     if not best:
         return AcceptedShare(allowed, None, 0.0, None)
-    right = 1 - (~correct.bool())[order][:best].double()
-    low, high = share_interval(right, LEVEL)
-    error = Measured(float(1 - right.mean()), 1 - high, 1 - low)
+    error = share_where(wrong[:best], None)
     return AcceptedShare(allowed, float(scores[best - 1]), best / count, error)
 
 

@@ -56,5 +56,7 @@ def percent(value: float, digits: int = 2) -> str:
     """A fraction in percent, with one decimal or two digits: ``1.2``, ``26.4``, ``0.034``."""
     if not 0 < value < 1:
         return f"{100 * value:.0f}"
+    if value < 1e-6:
+        return f"{100 * value:.0e}"
     decimals = max(1, digits - 1 - math.floor(math.log10(100 * value)))
     return f"{100 * value:.{decimals}f}"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sweeps.judging.event_bins import EventBins
 from sweeps.pages.chart import COLOURS, Axis, Chart, Mark, Stroke
 from sweeps.pages.svg import svg
@@ -15,41 +13,32 @@ _IDEAL = Stroke("var(--dim,#667085)", 1.2, "4 3")
 _SIZE = 360
 
 
-def event_svg(found: Sequence[tuple[str, EventBins]], title: str) -> str:
+def event_svg(name: str, bins: EventBins, title: str) -> str:
     """Frequency against mean probability in quantile bins, with 95% intervals of the frequency.
 
-    One series for each name and its bins, the first one filled. Axes are logarithmic if the event
-    is rare, so that small probabilities can be distinguished; frequencies of 0 are then at the
-    border.
+    Axes are logarithmic if the event is rare, so that small probabilities can be distinguished;
+    frequencies of 0 are then at the border. `name` is that of the points in the legend.
     """
-    chart = Chart(title, *_axes([bins for _, bins in found]), width=_SIZE + 40, height=_SIZE)
-    ends = chart.x.low, chart.x.high
-    chart.line(ends, ends, _IDEAL, "calibrated")
-    for index, (name, bins) in enumerate(found):
-        mark = Mark(COLOURS[index], hollow=index > 0)
-        for mean, low, high in zip(bins.means, bins.lows, bins.highs, strict=False):
-            within = chart.y.within(low), chart.y.within(high)
-            chart.line((mean, mean), within, Stroke(COLOURS[index], 1.2))
-        shown = [chart.y.within(each) for each in bins.frequencies]
-        tips = [
-            f"{name}: {count:,} samples, mean probability {mean:.4g}, frequency {share:.4g}"
-            for count, mean, share in zip(bins.counts, bins.means, bins.frequencies, strict=True)
-        ]
-        chart.points(bins.means, shown, mark, tips)
-        chart.name(mark, name)
+    low, high, log = _range(bins)
+    x, y = Axis("mean probability", low, high, log), Axis("frequency", low, high, log)
+    chart, mark = Chart(title, x, y, width=_SIZE + 40, height=_SIZE), Mark(COLOURS[0])
+    chart.line((low, high), (low, high), _IDEAL, "calibrated")
+    for mean, *ends in zip(bins.means, bins.lows, bins.highs, strict=False):
+        chart.line((mean, mean), [*map(y.within, ends)], Stroke(COLOURS[0], 1.2))
+    tips = [
+        f"{name}: {count:,} samples, mean probability {mean:.4g}, frequency {share:.4g}"
+        for count, mean, share in zip(bins.counts, bins.means, bins.frequencies, strict=True)
+    ]
+    chart.points(bins.means, [*map(y.within, bins.frequencies)], mark, tips)
+    chart.name(mark, name)
     return svg(chart)
 
 
-def _axes(found: Sequence[EventBins]) -> tuple[Axis, Axis]:
-    labels = "mean probability", "frequency"
-    samples, first = sum(found[0].counts), found[0]
-    happened = sum(n * y for n, y in zip(first.counts, first.frequencies, strict=True))
-    if happened / samples >= _RARE:
-        return Axis(labels[0], 0.0, 1.0), Axis(labels[1], 0.0, 1.0)
-    values = [
-        value for each in found for value in (*each.means, *each.frequencies) if value > 0
-    ] or [_RARE]
-    tops = [high for each in found for high in each.highs if high < 1]
-    low = max(_LEAST, min(values) / _ROOM)
-    high = min(1.0, max(*values, *tops, _RARE) * _ROOM)
-    return Axis(labels[0], low, high, log=True), Axis(labels[1], low, high, log=True)
+def _range(bins: EventBins) -> tuple[float, float, bool]:
+    """Both ends of the axes, and whether they are logarithmic."""
+    happened = sum(n * y for n, y in zip(bins.counts, bins.frequencies, strict=True))
+    if happened / sum(bins.counts) >= _RARE:
+        return 0.0, 1.0, False
+    values = [each for each in (*bins.means, *bins.frequencies) if each > 0] or [_RARE]
+    tops = [each for each in bins.highs if each < 1]
+    return max(_LEAST, min(values) / _ROOM), min(1.0, max(*values, *tops, _RARE) * _ROOM), True

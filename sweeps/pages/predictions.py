@@ -12,15 +12,14 @@ from typing import Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import betaincinv  # scipy.stats takes a second to import
 
+from sweeps.judging.event_bins import share_ends
 from trainables.files.rows import Array, Rows
 
 NUM_BINS: Final = 15
 _TIE_BITS: Final = 14  # the last of a confidence's 52, which rounding may change
 _LEAST_SAMPLES: Final = 5  # below it the 95% interval spans more than half of the diagram
 _EDGE_ROUNDING: Final = 8 * 2.0**-23  # a confidence this close above an edge, relatively, is at it
-_TAIL: Final = 0.025  # probability outside a bin's 95% interval, on each side
 
 
 def probabilities(logits: npt.ArrayLike, temperature: float = 1.0) -> Array:
@@ -73,11 +72,9 @@ def reliability_bins(
         np.bincount(place, weights=weights, minlength=num_bins)
         for weights in (None, confidence, predicted == np.asarray(labels))
     )
-    wrong = count - correct
     with np.errstate(invalid="ignore"):  # 0/0 in empty bins, which are omitted
-        low = np.where(correct > 0, betaincinv(correct, wrong + 1, _TAIL), 0.0)
-        high = np.where(wrong > 0, betaincinv(correct + 1, wrong, 1 - _TAIL), 1.0)
-        columns = (edges, edges[1:], count, total / count, correct / count, low, high)
+        means = total / count, correct / count
+    columns = (edges, edges[1:], count, *means, *share_ends(correct, count - correct))
     rows = zip(*(column.tolist() for column in columns), strict=False)
     return [Bin(*row) for row in rows if row[2]]
 

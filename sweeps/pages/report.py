@@ -338,12 +338,12 @@ def _on_test(
 
 def _event_diagram(probs: Array, rows: Rows, names: Sequence[str]) -> Markup:
     """Of the rarer of two classes."""
-    from sweeps.judging.event_bins import event_bins
+    from sweeps.judging.event_bins import event_bins, event_index
     from sweeps.pages.event_diagram import event_svg
 
-    event = int((rows.labels == 1).mean() <= 0.5)
+    event = event_index(rows.labels)
     bins = event_bins(probs[:, event], rows.labels == event, independent=rows.independent)
-    return Markup(event_svg([(f"P({names[event]})", bins)], f"P({names[event]})"))
+    return Markup(event_svg(name := f"P({names[event]})", bins, name))
 
 
 def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> list[str]:

@@ -101,19 +101,14 @@ def values_of(
             is_best = each == best or (each in known and against_best == "not supported")
             values = [trial.outcome.get(str(metric), math.nan) for trial in each.judged]
             found.append(
-                Value(
-                    loss=format_loss(loss),
-                    dataset=one.sweep.dataset.label,
-                    model=one.sweep.model_label,
-                    sweep=one.sweep.name,
-                    metric=str(MetricName(metric.metric, "", metric.scaled)),
+                replace(
+                    _untried(one, loss, metric),
                     mean=each.mean(metric),
                     deviation=stdev(values) if len(values) > 1 else math.nan,
                     seeds=each.seeds,
                     best=is_best,
                     verdict=verdicts.get((metric, each.loss, BASELINE_LOSS)),
                     within_guard=each.feasible,
-                    published=_published(one, each.loss, metric),
                 )
             )
         found += [_untried(one, loss, metric) for loss in one.losses if loss not in originals]
@@ -122,23 +117,21 @@ def values_of(
 
 def _untried(one: Beside, loss: str, metric: MetricName) -> Value:
     """The value of a loss of which no trial has finished."""
+    name = str(replace(metric, split=""))
     return Value(
         loss=format_loss(loss),
         dataset=one.sweep.dataset.label,
         model=one.sweep.model_label,
         sweep=one.sweep.name,
-        metric=str(MetricName(metric.metric, "", metric.scaled)),
+        metric=name,
         mean=math.nan,
         deviation=math.nan,
         seeds=0,
         best=False,
         verdict=None,
         within_guard=True,
+        published=one.sweep.published.get(loss, {}).get(name),
     )
-
-
-def _published(one: Beside, loss: str, metric: MetricName) -> float | None:
-    return one.sweep.published.get(loss, {}).get(str(replace(metric, split="")))
 
 
 def results_table(values: Sequence[Value], rows: Key, columns: Key, form: Form) -> str:

@@ -22,7 +22,8 @@ def judge_event(ranking: Ranking, read: ReadRows, classes: Sequence[str]) -> lis
     if rows.per_sample > 1:
         return []
     from sweeps.evidence.scaling import scaled_rows
-    from sweeps.judging.events import event_index, share_of
+    from sweeps.judging.event_bins import event_index
+    from sweeps.judging.events import share_of
     from trainables.metrics.inference.clusters import clusters_of
 
     logits, labels = scaled_rows(read, record, ranking.rule.scaling).tensors()

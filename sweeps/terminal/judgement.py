@@ -62,7 +62,7 @@ def _metric_rows(found: Findings) -> list[list[str]]:
     return [
         [
             metric_heading(name),
-            *(sentences.with_interval(model.metrics[name]) for model in found.models),
+            *(event_sentences.with_interval(model.metrics[name]) for model in found.models),
         ]
         for name in found.models[0].metrics
     ]

@@ -76,6 +76,15 @@ class Scaling(nn.Module):
             self.name, float(self.temperature), self.weights, self.offsets, self.share, inverse
         )
 
+    def with_offsets(self, offsets: Tensor) -> Scaling:
+        """The same map with further offsets (K,), such as those of other priors."""
+        name, weights = self.name, self.weights
+        if weights is None or self.offsets is None:
+            name, weights = "vector", torch.ones_like(offsets)
+        else:
+            offsets = self.offsets + offsets
+        return Scaling(name, float(self.temperature), weights, offsets, self.share, self.inverse)
+
     def to_json(self) -> dict[str, Any]:
         """Plain numbers and words that `from_json` reads."""
         return {

@@ -152,4 +152,4 @@ def test_percent_has_two_digits_or_one_decimal() -> None:
     assert [percent(v) for v in (0, 0.00034, 0.012, 0.264, 0.998, 1)] == [
         *("0", "0.034", "1.2", "26.4", "99.8", "100")
     ]
-    assert percent(0.02253, 3) == "2.25"
+    assert (percent(0.02253, 3), percent(3e-12)) == ("2.25", "3e-10")

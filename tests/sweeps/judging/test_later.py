@@ -62,6 +62,21 @@ def test_a_shift_of_the_prior_is_the_first_sentence_and_is_followed(tmp_path: Pa
     assert changed["auroc"]["low"] < 0 < changed["auroc"]["high"]
 
 
+def test_a_shift_of_the_prior_follows_the_scaling_of_earlier_data(tmp_path: Path) -> None:
+    then, now = (saved(tmp_path / f"{rate}.npz", rate, factor=1.6) for rate in (0.026, 0.08))
+    path = tmp_path / "both.json"
+    asked = "--event", "repaid", "--format", "json", "--save-scaling", str(path)
+    done = CliRunner().invoke(app, ["judge", now, "--against", then, *asked])
+    prior = json.loads(done.stdout)["later"]["prior"]
+    assert prior["explains"]
+    assert (prior["event"], prior["then"]) == ("repaid", pytest.approx(0.974, abs=0.01))
+    scaling = NamedScaling.read(path).scaling
+    assert float(scaling.temperature) == pytest.approx(1.6, abs=0.3)
+    assert scaling.offsets is not None
+    assert float(scaling.offsets[1]) == pytest.approx(math.log(0.08 / 0.026), abs=0.3)
+    assert float(scaling.offsets[0]) == pytest.approx(math.log(0.92 / 0.974), abs=0.1)
+
+
 def test_a_change_of_shape_is_no_shift_of_the_prior(tmp_path: Path) -> None:
     then = saved(tmp_path / "then.npz", 0.026)
     same = saved(tmp_path / "same.npz", 0.026)

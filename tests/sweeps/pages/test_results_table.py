@@ -114,13 +114,19 @@ def test_duplicates_and_losses_that_were_not_tried_have_rows(tmp_path: Path) -> 
     same = {"val_nll_scaled": 0.31234, "val_nll": 0.4, "val_ece": 0.02}
     first, copy = baseline(**same), trial(1, "mbls", **same)
     again = [finalist(2 + i, first, i, val_ece=0.03, test_ece=0.1 * i) for i in (1, 2)]
-    new_store(tmp_path, make_sweep("few"), [first, copy, *again])
+    published = {"cross_entropy": {"ece": 0.04}, "mbls": {"ece": 0.03}, "focal": {"ece": 0.02}}
+    new_store(tmp_path, make_sweep("few", published=published), [first, copy, *again])
     text = results_table_of(["few"], str(tmp_path), "loss", "dataset", "ece", "csv")
     rows = {row["loss"]: row for row in csv.DictReader(io.StringIO(text))}
     means = [float(rows[loss]["mean"]) for loss in ("mbls", "cross_entropy")]
     assert means == [pytest.approx(0.15)] * 2
     assert rows["mbls"]["seeds"] == rows["cross_entropy"]["seeds"] == "2"
     assert (rows["focal"]["mean"], rows["focal"]["seeds"]) == ("", "0")
+    assert {loss: rows[loss]["published"] for loss in published} == {
+        "cross_entropy": "0.04",
+        "mbls": "0.03",
+        "focal": "0.02",
+    }
 
 
 @pytest.mark.parametrize(
