@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self, cast
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor
@@ -25,7 +25,7 @@ from trainables.posthoc.structured import (
 from trainables.posthoc.temperature import TemperatureScaling, row_derivatives
 from trainables.runtime.threads import few_threads
 
-_FITS = {
+_FITS: dict[str, type[StructuredVectorScaling | StructuredMatrixScaling | BetaScaling]] = {
     "vector": StructuredVectorScaling,
     "matrix": StructuredMatrixScaling,
     "beta": BetaScaling,
@@ -68,35 +68,35 @@ def cross_fitted_scaling(
 
 
 def _crossed(
-    names: tuple[Candidate, ...],
+    maps: Sequence[Candidate],
     logits: Tensor,
     labels: Tensor,
     clusters: Tensor | None,
     num_folds: int,
     criterion: Criterion = "nll",
 ) -> dict[Candidate, Tensor]:
-    crossed = {each: torch.empty_like(logits) for each in names}
+    crossed = {each: torch.empty_like(logits) for each in maps}
     units = len(labels if clusters is None else set(clusters.tolist()))
     folds = random_folds(len(labels), min(num_folds, units), clusters=clusters)
     for part in each_fold(folds.to(labels.device)):
-        for each, scaling in fitted(names, logits[~part], labels[~part], criterion).items():
+        for each, scaling in fitted(maps, logits[~part], labels[~part], criterion).items():
             crossed[each][part] = in_blocks(scaling, logits[part])
     return crossed
 
 
 def fitted(
-    names: tuple[Candidate, ...], logits: Tensor, labels: Tensor, criterion: Criterion = "nll"
+    maps: Sequence[Candidate], logits: Tensor, labels: Tensor, criterion: Criterion = "nll"
 ) -> dict[Candidate, Scaling]:
     """Each of these candidates, fitted on all samples."""
     found = {}
     with few_threads(logits.numel()):
-        for inverse in dict.fromkeys(each.inverse for each in names):
+        for inverse in dict.fromkeys(each.inverse for each in maps):
             mapped = logits if inverse is None else inverse(logits)
             scaler = TemperatureScaling(criterion).fit(mapped, labels)
-            for each in names:
+            for each in maps:
                 if each.inverse == inverse:
                     found[each] = _fitted(each, mapped, labels, scaler)
-    return {each: found[each] for each in names}
+    return {each: found[each] for each in maps}
 
 
 def _fitted(
@@ -109,8 +109,7 @@ def _fitted(
         case "temperature":
             return Scaling(name, scaler.temperature, inverse=inverse)
         case _:
-            fit = _FITS[name]().fit(logits, labels, scaler)
-            return cast(Scaling, fit.scaling).after(inverse)
+            return _FITS[name]().fit(logits, labels, scaler).scaling.after(inverse)
 
 
 def simplest_good(
@@ -207,8 +206,8 @@ def choose(
         ValueError: See :meth:`PostHoc.fit`; or there are fewer than two samples or clusters.
     """
     logits, labels = check_logits(logits, labels)
-    names = candidates(len(logits), logits.shape[1], inverse)
-    crossed = _crossed(names, logits, labels, clusters, _NUM_FOLDS)
+    maps = candidates(len(logits), logits.shape[1], inverse)
+    crossed = _crossed(maps, logits, labels, clusters, _NUM_FOLDS)
     losses = {each: log_losses_of_logits(found, labels) for each, found in crossed.items()}
     units = clusters_of(clusters, len(labels))
     best = simplest_good({e: found for e, found in losses.items() if e.name != "none"}, units)

@@ -66,9 +66,8 @@ def fit_ensemble(
     stops at `most` members, or where the loss rises by more than two of its standard errors: with
     few samples the loss hardly shows whether a further network helps, and on new samples it nearly
     always does. The candidates are the 20 best networks whose temperature is inside its range. The
-    mean is scaled at the end, as `way` says. No scaling is
-    fitted during selection: with few samples, that would reward overconfident ensembles that are
-    correct on all of them.
+    mean is scaled at the end, as `way` says. No scaling is fitted during selection: with few
+    samples, that would reward overconfident ensembles that are correct on all of them.
 
     `logits` are those of each network on the same held-out samples, (N, K); errors as in
     :meth:`PostHoc.fit`, and ValueError if there is no network.
