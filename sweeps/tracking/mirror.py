@@ -106,6 +106,7 @@ class Mirror:
         self._experiment: Any = None
         self._own: SweepRun | None = None
         self.leaderboard: Leaderboard | None = None
+        self._shown: tuple[str, ...] = ()
         self._runs: dict[int, _TrialRun] = {}
         self._ended: dict[int, TrialRecord] = {}
         self._progress_due = 0.0
@@ -123,11 +124,13 @@ class Mirror:
         follow_storage(uri, self._store.storage, self._store.name)
         self._client = client = make_client(uri)
         identity = read_identity(self._store.folder)
+        digest, classes = (identity.digest, identity.num_classes) if identity else (None, None)
+        self._shown = shown_names(self._plan, classes)
         self._experiment = dataset_experiment(
             client,
             sweep,
             self._sweep_id,
-            identity.digest if identity is not None else None,
+            digest,
             self._store.storage,
             uri,
         )
@@ -227,9 +230,9 @@ class Mirror:
         run = self._runs.get(record.number)
         if run is None or not run.id or run.deleted:
             return
-        shown = shown_names(self._plan)
-        found = run_metrics(record.history[-1:], run.times, shown)
-        metrics = [metric for metric in found if metric[0] in shown]  # it may have others already
+        found = run_metrics(record.history[-1:], run.times, self._shown)
+        # It may have others already.
+        metrics = [metric for metric in found if metric[0] in self._shown]
         words = end_tags(record, self._plan.rule.objective)
         del words[RANK]
         log(self._client, run.id, {}, metrics, words)
@@ -317,7 +320,7 @@ class Mirror:
             self._client,
             run.id,
             parameters,
-            run_metrics(history[run.epochs :], run.times, shown_names(self._plan)),
+            run_metrics(history[run.epochs :], run.times, self._shown),
             end_tags(record, self._plan.rule.objective),
         )
         run.params |= parameters.keys()

@@ -33,10 +33,8 @@ DESCRIPTION = "mlflow.note.content"
 KILLED = "KILLED"  # MLflow's status of runs of an interrupted sweep
 METRICS = "metrics.json"  # the artifact with all metrics of a trial
 _MOST_METRICS = 40  # of a run: MLflow draws a chart for each
-_METRICS = (
-    *("error", "event_ece", "ece", "nll", "brier"),
-    *("adaptive_ece", "classwise_ece", "auroc", "aurc"),
-)
+_METRICS = ("error", "ece", "nll", "brier", "adaptive_ece", "classwise_ece", "auroc", "aurc")
+_OF_TWO_CLASSES = ("error", "event_ece", *_METRICS[1:])
 
 
 def run_tags(plan: Plan, sweep_id: str, record: TrialRecord, parent: str) -> dict[str, str]:
@@ -153,18 +151,18 @@ def sweep_parameters(plan: Plan, digest: str | None) -> dict[str, str]:
     }
 
 
-def shown_names(plan: Plan) -> tuple[str, ...]:
+def shown_names(plan: Plan, classes: int | None) -> tuple[str, ...]:
     """The metrics that a trial's run shows first: those that decide, then the usual ones."""
-    rule = plan.rule
+    rule, usual = plan.rule, _OF_TWO_CLASSES if classes == 2 else _METRICS
     names = (
         "train_loss",
         *rule.objectives,
         *(limit.metric for limit in rule.limits.values()),
         plan.sweep.scheduler.metric,
         *shown_metrics(plan.rule.objective),
-        *(str(MetricName(name, "val")) for name in _METRICS),
-        *(str(MetricName(name, "test")) for name in _METRICS),
-        *(str(MetricName(name, "test", scaled=True)) for name in _METRICS[1:]),
+        *(str(MetricName(name, "val")) for name in usual),
+        *(str(MetricName(name, "test")) for name in usual),
+        *(str(MetricName(name, "test", scaled=True)) for name in usual[1:]),
         *(str(MetricName(name, "val", scaled=True)) for name in ("ece", "nll", "brier")),
         *(
             f"{split}_{part}"
@@ -189,8 +187,7 @@ def run_metrics(
         time_stamp = times.get(epoch, int(1000 * entry["timestamp"]))
         values = _metrics_of(entry)
         others = sorted(name for name in values.keys() - set(first) if not is_statistic(name))
-        kept = values.keys() & set(first)
-        kept |= {*others[: max(0, _MOST_METRICS - len(kept))]}
+        kept = {*first, *others[: max(0, _MOST_METRICS - len(first))]}
         for name in values:
             if name in kept:
                 yield name, float(values[name]), time_stamp, epoch

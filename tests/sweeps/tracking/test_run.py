@@ -3,6 +3,7 @@
 import math
 from types import SimpleNamespace
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -73,7 +74,8 @@ def test_a_trial_is_described_in_one_line() -> None:
     assert "\n" not in text and "T 1.50" in text
 
 
-def test_a_run_has_at_most_40_metrics_and_no_ends_of_intervals() -> None:
+@pytest.mark.parametrize("classes", [2, 3, None])
+def test_a_run_has_at_most_40_metrics_and_no_ends_of_intervals(classes: int | None) -> None:
     sweep = make_sweep(search={"objective": "val_smooth_ece", "constraints": {"val_mce": 0.3}})
     names = [
         f"{split}_{name}{scaled}"
@@ -83,6 +85,12 @@ def test_a_run_has_at_most_40_metrics_and_no_ends_of_intervals() -> None:
     ]
     ends = [f"{name}_{end}" for name in names for end in ("low", "high", "calibrated")]
     entry = {"epoch": 1.0, "timestamp": 1.0, **dict.fromkeys(names + ends, 0.5), "a": 0.5}
-    shown = {name for name, *_ in run_metrics([entry], {}, shown_names(Plan(sweep)))}
+    # A custom loop may report the metrics that are shown first at its end only.
+    early = {"epoch": 0.0, "timestamp": 1.0, "a": 0.5, **{f"own{n}": 0.5 for n in range(50)}}
+    entries = [early, {**early, **entry}]
+    first = shown_names(Plan(sweep), classes)
+    shown = {name for name, *_ in run_metrics(entries, {}, first)}
     assert len(shown) <= 40 and not shown & set(ends)
-    assert {"val_smooth_ece", "val_mce", "val_error", "val_nll", "test_ece_scaled", "a"} <= shown
+    assert {"val_smooth_ece", "val_mce", "val_error", "val_nll", "test_ece_scaled"} <= shown
+    assert ("a" in shown) == (classes != 2)  # whose own three metrics leave no room here
+    assert ("test_event_ece" in first) == (classes == 2)
