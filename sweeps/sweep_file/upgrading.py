@@ -13,7 +13,10 @@ KEYS: Final[Mapping[str, str | None]] = {
     "search.stop_at_noise": None,  # until format 1
     "tracking.system_metrics": None,  # until format 1
 }
-"""The present name of each key that stored files may have; None if it has no effect any more."""
+"""The present name, ``section.key``, of each key that stored files may have.
+
+None if it has no effect any more.
+"""
 
 _BEFORE: Final[Mapping[str, Any]] = {
     "scaling_method": {"criterion": "nll_unpenalised"},  # until format 1, there was no other
@@ -30,17 +33,12 @@ def with_present_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Values of a sweep file under the present keys, without those that have no effect."""
     found = deepcopy(dict(tree))
     for old, new in KEYS.items():
-        *sections, key = old.split(".")
-        section: Any = found
-        for name in sections:
-            section = section.get(name) if isinstance(section, dict) else None
-        if not isinstance(section, dict) or key not in section:
+        section, _, key = old.partition(".")
+        values = found.get(section)
+        if not isinstance(values, dict) or key not in values:
             continue
-        value = section.pop(key)
+        value = values.pop(key)
         if new is not None:
-            *sections, key = new.split(".")
-            section = found
-            for name in sections:
-                section = section.setdefault(name, {})
-            section.setdefault(key, value)
+            section, _, key = new.partition(".")
+            found.setdefault(section, {}).setdefault(key, value)
     return found
