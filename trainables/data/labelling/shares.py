@@ -32,8 +32,8 @@ def as_shares(rows: Array) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool
     rows are equal.
     """
     values = rows.astype(np.float64)
-    sums = values.sum(axis=1)
     with np.errstate(invalid="ignore"):
+        sums = values.sum(axis=1)
         wrong = ~((values >= 0).all(axis=1) & np.isfinite(sums) & (sums > 0))
         if not _are_votes(values[~wrong]):
             wrong |= np.abs(sums - 1) > tolerance_of_sums(values)

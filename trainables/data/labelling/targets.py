@@ -167,7 +167,7 @@ def _probabilities(raw: Values, bad: BadSamples) -> Floats:
     def fault(row: int) -> str:
         shown = few([f"{value:g}" for value in raw[row]])
         rule = "must be at least 0 and sum to 1; their sum is"
-        return f"class probabilities {shown} {rule} {raw[row].sum(dtype=np.float64):g}"
+        return f"class probabilities {shown} {rule} {sum(raw[row].tolist()):g}"
 
     bad.add_each(wrong, fault)
     return shares.astype(np.float32)

@@ -146,6 +146,10 @@ def changed(array: np.ndarray, row: int, value: Any) -> np.ndarray:
         ),
         ([changed(probabilities(), 4, [1.5, -0.5, 0])], "row 4 .*1.5, -0.5, 0 must be at least 0"),
         ([changed(probabilities(), 4, np.nan)], r"row 4 .*nan, nan, nan must be at least 0"),
+        (
+            [changed(probabilities(), 4, [np.inf, -np.inf, 1])],
+            r"row 4 .*inf, -inf, 1 must be at least 0 and sum to 1; their sum is nan",
+        ),
         ([probabilities()[:, :1]], r"train: labels must be integers from 0, .*, not 0\.\d+"),
         ([np.zeros((COUNT, 2, 2))], r"or several labels \(N, L\), not of shape \(300, 2, 2\)"),
         (
