@@ -1,14 +1,16 @@
 """The inverse map of a trial's loss, a candidate of its scaling."""
 
 from collections.abc import Mapping
-from typing import Any, get_args
+from typing import Any, Final, get_args
 
 from trainables.losses.registry import hyperparameters
 from trainables.posthoc.inverse_maps import MAX_SORTED, InverseMap, InvertibleLoss
 
+_KNOWN: Final = ("gamma", "lam")  # hyperparameters that the maps take; of others, the defaults
+
 
 def inverse_of(loss: str, setting: Mapping[str, Any], num_classes: int) -> InverseMap | None:
-    """The map of a loss with these hyperparameters; None if there is none, or it is the identity.
+    """The map of a loss with these hyperparameters; None if none is known, or it is the identity.
 
     A hyperparameter that `setting` lacks has the default of the loss.
     """
@@ -16,6 +18,8 @@ def inverse_of(loss: str, setting: Mapping[str, Any], num_classes: int) -> Inver
     name = next((each for each in names if each == loss), None)
     if name is None or (name == "dual_focal" and num_classes > MAX_SORTED):
         return None
-    values = {**hyperparameters(name), **setting}
-    found = InverseMap(name, float(values.get("gamma", 0.0)), float(values.get("lam", 0.0)))
-    return None if found.gamma == 0 and name != "focal_sample_dependent" else found
+    usual = hyperparameters(name)
+    if any(setting.get(key, usual[key]) != usual[key] for key in usual.keys() - _KNOWN):
+        return None
+    gamma, lam = (float({**usual, **setting}.get(key, 0.0)) for key in _KNOWN)
+    return None if gamma == 0 and name != "focal_sample_dependent" else InverseMap(name, gamma, lam)

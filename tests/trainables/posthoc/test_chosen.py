@@ -199,6 +199,10 @@ def test_losses_without_an_inverse_map() -> None:
     assert inverse_of("focal", {"gamma": 0.0}, 3) is None
     assert inverse_of("focal", {}, 3) == InverseMap("focal", 3.0)  # the loss's default
     assert inverse_of("dual_focal", {"gamma": 5.0}, 1000) is None
+    # The maps are those of the losses as proposed.
+    assert inverse_of("dual_focal", {"gamma": 5.0, "dual": "second"}, 3) is None
+    assert inverse_of("focal_calibration", {"gamma": 3.0, "lam": 0.5, "p": 1}, 3) is None
+    assert inverse_of("focal_calibration", {"p": 2}, 3) == InverseMap("focal_calibration", 3.0, 0.5)
     assert inverse_of("my_module:Focal", {"gamma": 2.0}, 3) is None
 
 
