@@ -18,7 +18,7 @@ from threadpoolctl import threadpool_limits
 
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import repeats_networks
-from sweeps.search.record import TrialRecord
+from sweeps.search.record import State, TrialRecord
 from sweeps.search.setting_models import Places
 from sweeps.search.space import SearchSpace
 from sweeps.search.temperature_model import TemperatureModel, expected_objectives
@@ -44,11 +44,13 @@ class Proposal:
             the baseline ended without a temperature, so that no prediction is possible.
         gain: Expected reduction of the objective.
         least: Smallest gain that is worth a trial.
+        is_due: Whether its loss is to be tried before the search ends.
     """
 
     setting: Setting | None
     gain: float
     least: float
+    is_due: bool = False
 
 
 class Guide:
@@ -66,7 +68,7 @@ class Guide:
         self._num_classes = num_classes
         self._places = Places(plan.space.branches)
         self._earlier = [e for e in known.recorded if self._places.knows(e.setting)]
-        self._last: tuple[tuple[int, int], Proposal] | None = None
+        self._last: tuple[tuple[State, ...], Proposal] | None = None
 
     @cached_property
     def _candidates(self) -> list[Setting]:
@@ -82,19 +84,19 @@ class Guide:
 
     def propose(self, records: Sequence[TrialRecord]) -> Proposal:
         """What to try next, given the trials of the search so far, including running ones."""
-        ended = sum(record.state != "running" for record in records)
-        if self._last is None or self._last[0] != (len(records), ended):
+        states = tuple(record.state for record in records)
+        if self._last is None or self._last[0] != states:
             # One thread: trials use the other cores, and threads that wait for each other are far
             # slower.
             with threadpool_limits(1):
-                self._last = (len(records), ended), self._proposal(records)
+                self._last = states, self._proposal(records)
         return self._last[1]
 
     def is_done(self, records: Sequence[TrialRecord]) -> bool:
-        if len(records) < _LEAST_GUIDED or self._untried(records):
+        if len(records) < _LEAST_GUIDED:
             return False
         proposal = self.propose(records)
-        return proposal.gain < proposal.least
+        return proposal.gain < proposal.least and not proposal.is_due
 
     def expected(self, records: Sequence[TrialRecord]) -> dict[Setting, float]:
         with threadpool_limits(1):
@@ -136,8 +138,8 @@ class Guide:
 
     def _proposal(self, records: Sequence[TrialRecord]) -> Proposal:
         busy = {record.loss for record in records if record.state == "running"}
-        tried = [record.setting for record in records]
-        left = self._untried(records) or self._apart(self._candidates, tried)
+        due = self._untried(records)
+        left = due or self._apart(self._candidates, [record.setting for record in records])
         # A running trial will soon inform about its loss.
         wanted = [setting for setting in left if setting.loss not in busy] or left
         model = self._model(records)
@@ -149,7 +151,7 @@ class Guide:
         best = min(expected_objectives(model, finished).values())
         gains = model.gain(model.belief(wanted), best)
         first = int(np.argmax(gains))
-        return Proposal(wanted[first], float(gains[first]), least)
+        return Proposal(wanted[first], float(gains[first]), least, bool(due))
 
 
 def _spread(space: SearchSpace, seed: int) -> list[Setting]:
