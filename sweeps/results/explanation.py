@@ -53,7 +53,7 @@ def on_failures(records: Sequence[TrialRecord]) -> list[str]:
     failed = [record for record in records if record.state == "failed"]
     if not failed:
         return []
-    why = "; ".join(f"{count} × {reason}" for reason, count in _reasons(failed))
+    why = "; ".join(_reasons(failed))
     finals = [record for record in records if record.role == "finalist"]
     fresh = sum(record.state == "failed" for record in finals)
     among = f", {fresh} of the {len(finals)} with fresh seeds" if fresh else ""
@@ -65,7 +65,7 @@ def on_stopped(records: Sequence[TrialRecord]) -> list[str]:
     stopped = [record for record in records if record.state == "stopped"]
     if not stopped:
         return []
-    why = "; ".join(f"{count} × {reason}" for reason, count in _reasons(stopped))
+    why = "; ".join(_reasons(stopped))
     return [
         f"Stopped early, as other trials of their loss were better there: {len(stopped)} of "
         f"{counted(len(records), 'trial')} ({why})."
@@ -261,11 +261,12 @@ def _baseline_reason(ranking: Ranking) -> str:
 def failure_summary(records: Sequence[TrialRecord]) -> str:
     """The reasons why trials failed, with their counts, the most frequent first."""
     failed = [record for record in records if record.state == "failed"]
-    return "\n".join(f"  {count} × {reason}" for reason, count in _reasons(failed))
+    return "\n".join(f"  {each}" for each in _reasons(failed))
 
 
-def _reasons(ended: Sequence[TrialRecord]) -> list[tuple[str, int]]:
-    return Counter(record.reason or "unknown" for record in ended).most_common(5)
+def _reasons(ended: Sequence[TrialRecord]) -> list[str]:
+    found = Counter(record.reason or "unknown" for record in ended)
+    return [f"{count} × {reason}" for reason, count in found.most_common(5)]
 
 
 def result_of(ranking: Ranking, plan: Plan, judgement: Judgement = NOT_YET) -> SweepResult:
