@@ -78,19 +78,19 @@ def list_sweeps(
         from sweeps.jobs.tables import occupancy_table
 
         there = sweeps_on(address)
-        if form == "json":
-            print(document("list", sweeps=[asdict(each) for each in there]))
-            return
-        show_table(occupancy_table(there) if there else "no sweep runs or waits on this cluster")
-        return
-    from sweeps.service.reading import overviews
-    from sweeps.terminal.answers import overview_table
+        listed = [asdict(each) for each in there]
+        shown = occupancy_table(there) if there else "no sweep runs or waits on this cluster"
+    else:
+        from sweeps.service.reading import overviews
+        from sweeps.terminal.answers import overview_table
 
-    found = overviews(storage)
+        found = overviews(storage)
+        listed = [asdict(each) for each in found]
+        shown = overview_table(found) if found else f"no sweep in {redact(storage)} yet"
     if form == "json":
-        print(document("list", sweeps=[asdict(each) for each in found]))
-        return
-    show_table(overview_table(found) if found else f"no sweep in {redact(storage)} yet")
+        print(document("list", sweeps=listed))
+    else:
+        show_table(shown)
 
 
 @app.command(rich_help_panel=SELECT)
@@ -126,7 +126,7 @@ def delete(
     older_than: Annotated[
         str | None,
         typer.Option(
-            metavar="AGE", help="Delete all sweeps whose last trial ended so long ago: 30d."
+            metavar="AGE", help="Delete all sweeps whose last trial ended longer ago: 30d."
         ),
     ] = None,
     keep_best: Annotated[

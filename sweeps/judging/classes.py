@@ -115,6 +115,11 @@ def class_indices(name: str, labels: Array, classes: Sequence[str], named: bool)
     return np.array([found[word] for word in words.tolist()], dtype=np.int64)[inverse]
 
 
+def are_numbered(classes: Sequence[str]) -> bool:
+    """Whether classes are called 0, 1, …: they have no names."""
+    return list(classes) == [str(each) for each in range(len(classes))]
+
+
 def _is_word(text: str) -> bool:
     return _NUMBER.fullmatch(text) is None and text.lower() not in _TRUTH
 
@@ -124,7 +129,7 @@ def unknown(labels: Array, classes: Sequence[str]) -> str:
     words = np.unique(texts(labels)).tolist()
     if IGNORED in words:
         return f"has labels {IGNORED}; --ignore-label {IGNORED} leaves these samples out"
-    numbered = list(classes) == [str(each) for each in range(len(classes))]
+    numbered = are_numbered(classes)
     if labels.dtype.kind == "f" and not all(each.lstrip("-").isdecimal() for each in words):
         return f"labels must be integers or names of classes, not {labels.dtype}"
     if numbered and all(re.fullmatch(r"-?\d+", each) for each in words):

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from sweeps.errors import UserError
-from sweeps.judging.classes import class_indices, places
+from sweeps.judging.classes import are_numbered, class_indices, places
 from sweeps.judging.names import shortened
 from trainables.data.core.types import without_mask
 from trainables.data.labelling.groups import check_none_missing, names_of_groups
@@ -165,32 +165,23 @@ def check_predicted(
             )
         if not single and are_percent(table):
             raise UserError(f"{name}: {PERCENT}")
-        scaled = torch.from_numpy(_without_infinity(name, table, targets if soft is None else soft))
-        probs = probabilities(scaled)
-        return Predicted(name, scaled, probs, targets, names, read, groups, ids, soft=soft)
-    _check_probabilities(name, table)
-    probs = torch.from_numpy(np.clip(table, 0, None))
-    found = _of_probabilities(name, probs, targets, names, read, groups)
-    return replace(found, soft=soft, clusters=ids)
+        given = torch.from_numpy(_without_infinity(name, table, targets if soft is None else soft))
+        probs, floor = probabilities(given), None
+    else:
+        _check_probabilities(name, table)
+        probs = _summing_to_one(torch.from_numpy(np.clip(table, 0, None)))
+        floor = max(probability_floor(probs), TINY)
+        given = probs.clamp(min=floor).log()
+    return Predicted(name, given, probs, targets, names, read, groups, ids, soft=soft, floor=floor)
 
 
-def _of_probabilities(
-    name: str,
-    probs: Tensor,
-    labels: Tensor,
-    classes: tuple[str, ...],
-    read: Read,
-    groups: Array | None,
-) -> Predicted:
-    """Predictions from probabilities; rows that sum to one within rounding are not divided.
+def _summing_to_one(probs: Tensor) -> Tensor:
+    """Probabilities (N, K); rows that sum to one within rounding are not divided.
 
     Division would give equal probabilities different last digits, and bins and ranks need ties.
     """
     sums = probs.sum(dim=1, keepdim=True)
-    probs = torch.where((sums - 1).abs() > ROUNDING, probs / sums, probs)
-    floor = max(probability_floor(probs), TINY)
-    logits = probs.clamp(min=floor).log()
-    return Predicted(name, logits, probs, labels, classes, read, groups, floor=floor)
+    return torch.where((sums - 1).abs() > ROUNDING, probs / sums, probs)
 
 
 def are_decisions(labels: Array) -> bool:
@@ -305,7 +296,7 @@ def _in_order_of(first: Predicted, model: Predicted) -> Predicted:
         return model  # a comparison refuses these
     order = places(first.classes, model.classes)
     if order is None:
-        if _numbered(first.classes) or _numbered(model.classes):
+        if are_numbered(first.classes) or are_numbered(model.classes):
             return model  # the columns of one have no names, so positions count
         raise UserError(
             f"{model.name} has the classes {shortened(model.classes)}, {first.name} "
@@ -322,10 +313,6 @@ def _in_order_of(first: Predicted, model: Predicted) -> Predicted:
         soft=None if model.soft is None else model.soft[:, columns],
         classes=first.classes,
     )
-
-
-def _numbered(classes: Sequence[str]) -> bool:
-    return list(classes) == [str(each) for each in range(len(classes))]
 
 
 def _names(name: str, classes: Sequence[str], count: int) -> tuple[str, ...]:
