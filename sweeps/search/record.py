@@ -171,6 +171,18 @@ class TrialRecord:
         return True
 
 
+def may_be_dropped(record: TrialRecord) -> bool:
+    """Whether a user may drop a trial: not what others are compared with, or what failed."""
+    return record.role not in ("baseline", "encoder") and record.state != "failed"
+
+
+def may_be_retried(record: TrialRecord, records: Iterable[TrialRecord]) -> bool:
+    """Whether a user may retry a trial: one that failed, unless a later trial has run it again."""
+    later = (each for each in records if each.number > record.number)
+    same = (record.role, record.setting, record.seed)
+    return record.state == "failed" and same not in ((r.role, r.setting, r.seed) for r in later)
+
+
 def known_fields(kind: type, values: Any) -> dict[str, Any]:
     """The values of :func:`flat` that a dataclass has fields for; a newer one may have had more.
 

@@ -14,7 +14,7 @@ from sweeps.search.budget import Budget
 from sweeps.search.encoder_plan import EncoderPlan
 from sweeps.search.finalist_plan import FinalistPlan, TakeLook
 from sweeps.search.plan import Plan
-from sweeps.search.record import Entry, State, TrialRecord
+from sweeps.search.record import Entry, State, TrialRecord, may_be_dropped, may_be_retried
 from sweeps.search.stopping import Pruner
 from sweeps.search.suggestions import Known, Suggestions
 from sweeps.search.untried import Untried
@@ -435,18 +435,6 @@ class TrialQueue:
             except Exception:
                 logger.exception("an observer of the sweep failed and is no longer called")
                 self._listeners.remove(listener)
-
-
-def may_be_dropped(record: TrialRecord) -> bool:
-    """Whether a user may drop a trial: not what others are compared with, or what failed."""
-    return record.role not in ("baseline", "encoder") and record.state != "failed"
-
-
-def may_be_retried(record: TrialRecord, records: Iterable[TrialRecord]) -> bool:
-    """Whether a user may retry a trial: one that failed, unless a later trial has run it again."""
-    later = (each for each in records if each.number > record.number)
-    same = (record.role, record.setting, record.seed)
-    return record.state == "failed" and same not in ((r.role, r.setting, r.seed) for r in later)
 
 
 def overtime(record: TrialRecord, running: float, search: SearchSection) -> str | None:

@@ -15,13 +15,13 @@ from sweeps.planning.devices import Machines
 from sweeps.search import clock
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from sweeps.search.trial_queue import Listener, TrialQueue
 from sweeps.store.journal import note
 from sweeps.store.sweep_store import SweepStore
-from sweeps.terminal.progress import Progress
 from trainables.contract.config import EncoderSetup, TrialSetup, trial_setting
 
 if TYPE_CHECKING:
+    from sweeps.search.trial_queue import Listener, TrialQueue  # imports Optuna
+    from sweeps.terminal.progress import Progress
     from trainables.data.core.base import Data
 
 

@@ -10,8 +10,7 @@ from typing import Final, Literal
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.messages.formatting import number_ranges
 from sweeps.search.plan import Plan
-from sweeps.search.record import TrialRecord
-from sweeps.search.trial_queue import may_be_dropped, may_be_retried
+from sweeps.search.record import TrialRecord, may_be_dropped, may_be_retried
 from sweeps.service.backend import with_history
 from sweeps.store.blocks import BlockWriter
 from sweeps.store.journal import by_this_user, note

@@ -14,12 +14,14 @@ import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
-from typing import Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sweeps.messages.reporter import Reporter
-from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.journal import note
 from trainables.files.storage import Folder
+
+if TYPE_CHECKING:
+    from sweeps.search.trial_queue import TrialQueue  # imports Optuna
 
 _FOLDER: Final = "requests"
 _SECONDS_BETWEEN_LOOKS: Final = 1.0
