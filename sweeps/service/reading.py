@@ -48,12 +48,10 @@ if TYPE_CHECKING:
     from sweeps.pages.matplotlib_figures import FigureForm
     from sweeps.pages.results_table import Form, Key
 
-
 _AGE: Final = re.compile(r"(?P<number>\d{1,6})(?P<unit>[hdw])")
 _SECONDS: Final = {"h": 3600, "d": 86400, "w": 7 * 86400}
-_OF_TRIAL: Final = (
-    *("number", "role", "loss", "seed", "state", "reason", "started", "ended", "epochs"),
-)
+# Of a trial in a document.
+_KEYS: Final = ("number", "role", "loss", "seed", "state", "reason", "started", "ended", "epochs")
 
 
 @tells_storage_faults
@@ -240,7 +238,7 @@ def show_document(name: str, storage: str) -> str:
 def _trial(record: TrialRecord) -> dict[str, object]:
     metrics = {key: value for key, value in record.outcome.items() if key not in ("epoch", *COSTS)}
     return {
-        **{key: getattr(record, key) for key in _OF_TRIAL},
+        **{key: getattr(record, key) for key in _KEYS},
         "hyperparameters": dict(record.hyperparameters),
         "metrics": metrics,
     }
