@@ -83,7 +83,8 @@ def test_ray_starts_only_what_trials_need() -> None:
     assert "raylet" in commands
     needless = ("monitor.py", "dashboard.py", "DashboardAgent")
     assert not [part for part in needless if part in commands]
-    assert not psutil.wait_procs(started, timeout=20)[1]
+    # An agent that cannot tell why its node ended waits up to a minute for the head first.
+    assert not psutil.wait_procs(started, timeout=120)[1]
 
 
 @pytest.mark.slow
