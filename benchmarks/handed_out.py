@@ -26,15 +26,23 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from trainables.contract.config import TrainingConfig
+from trainables.contract.config import USUAL_SCALING, ScalingMethod, ScalingWay, TrainingConfig
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset
 from trainables.engine.training import Trainer
 from trainables.losses import make_loss
+from trainables.metrics.proper_scores import log_losses_of_logits
 from trainables.models import model_for
 from trainables.models.recipes import batch_size_for, usual_recipe
+from trainables.posthoc import cross_fitted
+from trainables.posthoc.chosen import fit_scaling
+from trainables.posthoc.ensembles import fit_mean
+from trainables.trials.inverse import inverse_of
+from trainables.trials.kept_epoch import is_better
 
 CPU = torch.device("cpu")
+TEMPERATURE = ScalingWay("temperature")
+NAMES: tuple[ScalingMethod, ...] = ("temperature", "none", "auto")
 MOST_TRAINED = 5000
 MOST_VALIDATED = 1500
 LOSSES: Mapping[str, Mapping[str, float]] = {
@@ -156,6 +164,119 @@ def record(folder: Path, tables: Sequence[Path], splits: int, seeds: int) -> Non
         print(table.stem, split, epochs, flush=True)
 
 
+def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
+    return log_losses_of_logits(logits.double(), labels)
+
+
+Pair = tuple[Tensor, Tensor]
+
+
+def scaled(validation: Pair, test: Pair, way: ScalingWay, run: Run | None = None) -> float:
+    """The test NLL after a scaling that is fitted on the validation split."""
+    inverse = None
+    if run is not None:
+        loss = run.loss.removesuffix("_5")
+        inverse = inverse_of(loss, LOSSES[run.loss], validation[0].shape[1])
+    scaling, _ = fit_scaling(validation[0].double(), validation[1], way, inverse=inverse)
+    return float(losses_of(scaling(test[0].double()), test[1]).mean())
+
+
+def kept_epoch(known: Recorded, refined: bool, guarded: bool) -> int:
+    """The epoch with the lowest validation NLL, after its own temperature if `refined`."""
+    losses = [
+        losses_of(cross_fitted(z.double(), known.labels) if refined else z, known.labels)
+        for z in known.validation
+    ]
+    best = min(range(len(losses)), key=lambda epoch: float(losses[epoch].mean()))
+    last = known.validation[-1]
+    return best if not guarded or is_better(losses[best], losses[-1], (last, known.labels)) else -1
+
+
+def of_split(folder: Path, table: str, split: int, seeds: int) -> dict[str, float]:
+    """The test NLL of each thing that could be handed out; means over two single networks."""
+
+    def read(run: Run) -> Recorded:
+        return Recorded(**torch.load(folder / f"{run}.pt"))
+
+    pilot = Run(table, split)
+    epochs = epochs_of_pilot(read(pilot))
+    runs = [read(replace(pilot, epochs=epochs, seed=seed)) for seed in range(seeds)]
+    found: dict[str, float] = {
+        name: fmean(last_epoch(known, ScalingWay(name)) for known in runs[:2]) for name in NAMES
+    }
+    for name, length in (("the pilot's", epochs), ("30", 30), ("100", 100)):
+        known = read(replace(pilot, epochs=length))
+        found |= {f"{name} epochs, {key}": value for key, value in of_epochs(known).items()}
+    kept = [kept_epoch(known, refined=True, guarded=True) for known in runs]
+    for way in (TEMPERATURE, USUAL_SCALING):
+        found[f"mean of {seeds} seeds, {way.name}"] = of_mean(runs, [-1] * seeds, way)
+        found[f"mean of {seeds} seeds, guarded epochs, {way.name}"] = of_mean(runs, kept, way)
+    for loss in LOSSES:
+        if loss != "cross_entropy":
+            run = replace(pilot, epochs=epochs, loss=loss)
+            found |= {f"{loss}, {key}": value for key, value in of_loss(read(run), run).items()}
+    return found
+
+
+def last_epoch(known: Recorded, way: ScalingWay, epoch: int = -1) -> float:
+    pairs = (known.validation[epoch], known.labels), (known.test[epoch], known.test_labels)
+    return scaled(*pairs, way)
+
+
+def of_epochs(known: Recorded) -> dict[str, float]:
+    """After the last epoch and after the kept one, with a temperature and as chosen."""
+    found = {}
+    for way in (TEMPERATURE, USUAL_SCALING):
+        found[f"last, {way.name}"] = last_epoch(known, way)
+        for refined, guarded in product((False, True), repeat=2):
+            name = f"{'refinement' if refined else 'NLL'}{', guarded' * guarded}"
+            epoch = kept_epoch(known, refined, guarded)
+            found[f"{name}, {way.name}"] = last_epoch(known, way, epoch)
+    return found
+
+
+def of_mean(runs: Sequence[Recorded], epochs: Sequence[int], way: ScalingWay) -> float:
+    """Several networks."""
+    parts = list(zip(runs, epochs, strict=True))
+    mean = fit_mean([known.validation[epoch] for known, epoch in parts], runs[0].labels, way=way)
+    logits = mean([known.test[epoch].double() for known, epoch in parts])
+    return float(losses_of(logits, runs[0].test_labels).mean())
+
+
+def of_loss(known: Recorded, run: Run) -> dict[str, float]:
+    """Another loss: with a temperature, with its inverse map before it, and as chosen."""
+    pairs = (known.validation[-1], known.labels), (known.test[-1], known.test_labels)
+    inverse = inverse_of(run.loss.removesuffix("_5"), LOSSES[run.loss], known.test.shape[2])
+    assert inverse is not None
+    mapped = [(inverse(logits.double()), labels) for logits, labels in pairs]
+    return {
+        "temperature": scaled(*pairs, TEMPERATURE),
+        "inverse map, temperature": scaled(mapped[0], mapped[1], TEMPERATURE),
+        "auto": scaled(*pairs, USUAL_SCALING, run),
+    }
+
+
+def show(folder: Path, splits: int, seeds: int) -> None:
+    """Print the table, and a line for each dataset."""
+    parts = sorted({tuple(path.stem.split("-")[:2]) for path in folder.glob("*-*-*.pt")})
+    of_tables: dict[str, list[dict[str, float]]] = {}
+    for table, split in sorted(parts, key=lambda part: (part[1], part[0])):
+        if int(split) >= splits:
+            continue
+        of_tables.setdefault(table, []).append(of_split(folder, table, int(split), seeds))
+        print(f"<!-- {table} {split}: {of_tables[table][-1]} -->", flush=True)
+    means = {
+        table: {name: fmean(each[name] for each in found) for name in found[0]}
+        for table, found in of_tables.items()
+    }
+    print("\n| handed out | NLL against a temperature | better / worse | worst |")
+    print("| --- | --- | --- | --- |")
+    for name in next(iter(means.values())):
+        changes = [each[name] / each["temperature"] - 1 for each in means.values()]
+        better, worse = (sum(sign * c > 0.001 for c in changes) for sign in (-1, 1))
+        print(f"| {name} | {fmean(changes):+.1%} | {better} / {worse} | {max(changes):+.1%} |")
+
+
 def main() -> None:
     """Record, or print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -168,6 +289,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if arguments.action == "record":
         record(arguments.folder, arguments.tables, arguments.splits, arguments.seeds)
+    else:
+        show(arguments.folder, arguments.splits, arguments.seeds)
 
 
 if __name__ == "__main__":

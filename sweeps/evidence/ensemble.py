@@ -261,6 +261,7 @@ def _facts(ranking: Ranking, selected: Selected) -> dict[str, Any]:
         "networks": selected.networks,
         "temperature": selected.temperature,
         "scaling": selected.ensemble.scaling.to_json(),
+        "nll": selected.metric("nll"),
         "row": _row(ranking, selected, label),
         "sets": set_rows(label, [selected.sets((COVERAGE,))]),
     }

@@ -44,6 +44,7 @@ class Recommendation:
         temperature: The temperature that its scaling begins with; 1 if it has none.
         name: Such as ``cross-entropy with a temperature``.
         why: The reason, one sentence.
+        several: What the mean of several networks would give and cost, one sentence, if known.
     """
 
     kind: Kind
@@ -53,6 +54,7 @@ class Recommendation:
     temperature: float = field(compare=False)
     name: str = field(compare=False)
     why: str = field(compare=False)
+    several: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:
@@ -60,7 +62,8 @@ class Recommendation:
         numbers = ", ".join(map(str, self.trials))
         where = f"trial{'s' * (len(self.trials) > 1)} {numbers}"
         temperature = format_temperature(self.temperature)
-        return f"Recommended: {self.name} ({where}, T = {temperature}). {self.why}"
+        found = f"Recommended: {self.name} ({where}, T = {temperature}). {self.why}"
+        return f"{found} {self.several}".rstrip()
 
     def is_row(self, row: Mapping[str, Any]) -> bool:
         """Whether a row of the leaderboard shows what it recommends."""
@@ -168,6 +171,20 @@ def _several_networks(ensemble: Mapping[str, Any] | None) -> Recommendation | No
     )
 
 
+def _several_would(ensemble: Mapping[str, Any] | None, nll: float | None) -> str:
+    """What the mean of all seeds of cross-entropy gives instead of one network, and its cost."""
+    seeds = None
+    if ensemble is not None:
+        seeds = ensemble.get("seeds") or (ensemble if ensemble.get("offered") == "seeds" else None)
+    if seeds is None or "nll" not in seeds or nll is None:
+        return ""
+    return (
+        f"The mean of {counted(seeds['networks'], 'seed')} of cross-entropy has a test NLL of "
+        f"{seeds['nll']:.4f}, this network {nll:.4f}; a prediction then costs "
+        f"{counted(seeds['networks'], 'network')} (selection.ensemble, `export --ensemble`)."
+    )
+
+
 def _mean_of_seeds(seeds: Mapping[str, Any]) -> Recommendation:
     networks = counted(seeds["networks"], "network")
     return Recommendation(
@@ -201,6 +218,7 @@ def _of(candidate: Candidate, kind: Kind, judgement: Judgement, why: str) -> Rec
         temperature,
         f"{words_of(candidate)} with {words}",
         f"{why}{gain}",
+        _several_would(judgement.ensemble, None if scaling is None else scaling.nll),
     )
 
 

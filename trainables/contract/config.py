@@ -12,7 +12,16 @@ from trainables.plugins.components import Range
 
 OptimizerName = Literal["sgd", "adam", "adamw"]
 ScheduleName = Literal["constant", "step", "cosine", "plateau"]
-KeptEpoch = Literal["last", "val_ece", "val_adaptive_ece", "val_nll", "val_brier", "val_error"]
+KeptEpoch = Literal[
+    "last",
+    "nll",
+    "refinement",
+    "val_ece",
+    "val_adaptive_ece",
+    "val_nll",
+    "val_brier",
+    "val_error",
+]
 Precision = Literal["auto", "float32", "bfloat16"]
 Layout = Literal["auto", "channels_last", "contiguous"]
 Criterion = Literal["nll", "nll_unpenalised", "ece_grid"]
@@ -68,8 +77,11 @@ class TrainingConfig:
             inversely proportional to the class frequencies; None for equal weights. For losses that
             are means over samples.
         keep: The epoch whose network is the trial's result: the last, or the one with the lowest
-            value of a metric. That value is then optimistic, because the validation split selects
-            the epoch. A trial that is stopped early has the result of the epoch at which it stops.
+            value of a metric. ``nll`` and ``refinement`` (the NLL after the epoch's temperature)
+            leave the last epoch only if another is better by more than one standard error, and if
+            the last has at least 50 validation errors. That value is then optimistic, because the
+            validation split selects the epoch. A trial that is stopped early has the result of the
+            epoch at which it stops.
         keep_after: Fraction of ``epochs`` after which ``keep`` may select.
     """
 

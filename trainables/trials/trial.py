@@ -262,9 +262,8 @@ class TrialRun:
         last = trainer.epoch >= self.training.epochs
         kept: dict[str, float] = {}
         if self._lowest is not None:
-            metric = self._lowest.metric
-            value = evaluate(*validation, [metric], self.data.task.decisions)[metric]
-            self._lowest.offer(trainer, value)
+            units = self._rows("validation", validation).units()
+            self._lowest.offer(trainer, validation, self.data.task.decisions, units)
             if last:
                 self._lowest.restore(trainer)
                 validation, adapting = self._parts(*trainer.predict(self.dataset.validation))

@@ -37,6 +37,7 @@ from trainables.files.storage import Folder
 from trainables.metrics import METRIC_NAMES
 from trainables.posthoc import TemperatureScaling, cross_fitted
 from trainables.runtime.devices import DeviceFailedError, has_failed
+from trainables.trials.kept_epoch import epoch_losses, is_better
 from trainables.trials.outcome import Extent, completed
 from trainables.trials.trial import TrialRun, validation_parts
 
@@ -140,6 +141,30 @@ def test_the_network_of_the_selected_epoch_is_the_result(tmp_path: Path, digits:
     again.advance()
     assert again._trainer is not None
     torch.testing.assert_close(again._trainer.predict(digits.validation)[0], logits)
+
+
+@pytest.mark.parametrize("keep", ["nll", "refinement"])
+def test_a_guarded_epoch_gives_way_unless_it_is_better_by_more_than_chance(
+    tmp_path: Path, digits: Dataset, keep: str
+) -> None:
+    usual = start(digits, make_setup(tmp_path / "usual"))
+    *_, last = entries(usual, EPOCHS)
+    run = start(digits, make_setup(tmp_path / "kept", keep=keep))
+    *_, found = entries(run, EPOCHS)
+    assert (found["kept_epoch"], found["val_nll"]) == (EPOCHS, pytest.approx(last["val_nll"]))
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.randint(3, (300,), generator=draw)
+    logits = torch.nn.functional.one_hot(labels, 3) + torch.randn(300, 3, generator=draw)
+    now, worse = epoch_losses((logits, labels), False), epoch_losses((3 * logits, labels), False)
+    assert is_better(now, worse, (logits, labels))
+    assert not is_better(worse, now, (logits, labels))
+    assert not is_better(now, now, (logits, labels))
+    few = 20 * torch.nn.functional.one_hot(labels, 3) + logits  # all are correct
+    assert not is_better(now, worse, (few, labels))
+    # Copies of ten samples are no more evidence than the ten.
+    units = torch.arange(10).repeat(30)
+    shifted = now + torch.randn(10, generator=draw).repeat(30) + 0.1
+    assert not is_better(now, shifted, (logits, labels), units)
 
 
 def test_outcomes_are_written_where_a_trial_may_end(tmp_path: Path, digits: Dataset) -> None:
