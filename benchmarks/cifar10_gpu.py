@@ -7,7 +7,7 @@ folder of ``torchvision.datasets.CIFAR10``. The first sweep trains each loss at 
 setting, the second searches settings of all losses, the third trains RefCal's two stages. Each
 trains the best setting of each loss, and cross-entropy, with three fresh seeds. After so many
 seconds the running sweep is interrupted; the same command continues it. Prints the tables of
-docs/results.md; the exit code is 1 while something is missing.
+benchmarks/results/real_data.md; the exit code is 1 while something is missing.
 """
 
 from __future__ import annotations
