@@ -70,8 +70,7 @@ class Composer:
                     f"a tuple of {len(given)} arrays"
                 )
             of_parts = _by_part(groups if several else (groups, None))
-            without = [key for key, part in parts.items() if part and of_parts[key] is None]
-            if without:
+            if without := [key for key, part in parts.items() if part and of_parts[key] is None]:
                 raise UserError(f"{without[0]} has no groups{IN_ALL}")
         found = [
             self._kept_data(key, part, of_parts[key])
@@ -228,8 +227,7 @@ def _arrays(samples: Any, labels: Any, beside: Columns, where: str) -> tuple[str
         digest.update(np.ascontiguousarray(array).view(np.uint8).data)
     stream = io.BytesIO()
     np.savez(stream, **arrays)
-    named = {key: key for key in beside}
-    return f"arrays-{digest.hexdigest()}", stream.getvalue(), named
+    return f"arrays-{digest.hexdigest()}", stream.getvalue(), {key: key for key in beside}
 
 
 def _texts(samples: Any, labels: Any, beside: Columns, where: str) -> tuple[str, bytes, Section]:

@@ -168,8 +168,7 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803
         """The most probable labels (N,)."""
-        most_probable = self.predict_proba(X).argmax(axis=1)
-        labels: npt.NDArray[Any] = self.classes_[most_probable]
+        labels: npt.NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
         return labels
 
     def _held_out(self, part: float | int, count: int) -> int:

@@ -292,8 +292,7 @@ class Result:
 
     def _judged(self) -> TrialRecord:
         """The trial that represents the selected setting."""
-        chosen = self._sweep.ranking.chosen
-        if chosen is None:
+        if (chosen := self._sweep.ranking.chosen) is None:
             raise UserError(f"sweep {self.name!r} selected no setting: {self.why[0]}")
         return chosen.judged[0]
 
@@ -347,7 +346,6 @@ def _frame(rows: list[dict[str, Any]], columns: list[str] | None = None) -> Any:
 
 
 def _row(record: TrialRecord) -> dict[str, Any]:
-    seconds = math.nan if record.ended is None else record.ended - record.started
     row: dict[str, Any] = {
         "trial": record.number,
         "role": record.role,
@@ -355,7 +353,7 @@ def _row(record: TrialRecord) -> dict[str, Any]:
         "loss": format_loss(record.loss),
         "seed": record.seed,
         "epochs": record.epochs,
-        "seconds": seconds,
+        "seconds": math.nan if record.ended is None else record.ended - record.started,
         "reason": record.reason,
     }
     metrics = {k: v for k, v in record.outcome.items() if k not in ("epoch", *COSTS)}

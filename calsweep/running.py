@@ -213,8 +213,7 @@ def _run_under_free_name(sweep: SweepFile, composer: Composer, options: RunOptio
     """Runs under the first free name, or under the next if another process takes it first."""
     for name in composer.free_names():
         with suppress(NameTakenError):
-            named = sweep.model_copy(update={"name": name})
-            return _run(named, composer.storage, options)
+            return _run(sweep.model_copy(update={"name": name}), composer.storage, options)
     raise AssertionError("there is always a further name")
 
 

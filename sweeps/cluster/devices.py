@@ -41,8 +41,7 @@ def weakest_gpu(reporter: Reporter) -> Gpu | None:
             f"the cluster's GPUs cannot be examined ({first_line(error)}). The sweep is unchanged: "
             "try again, or give scaling.gpus_per_worker and training.precision"
         ) from None
-    gpus = [Gpu(*gpu) for gpu in found if gpu is not None]
-    if not gpus:
+    if not (gpus := [Gpu(*gpu) for gpu in found if gpu is not None]):
         return None
     smallest = min(gpus, key=lambda gpu: gpu.memory)
     return replace(smallest, bfloat16=all(gpu.bfloat16 for gpu in gpus))

@@ -107,8 +107,7 @@ def head_watched(
             if failures == _MOST_FAILURES:
                 report(address)
 
-    thread = threading.Thread(target=watch, name="head", daemon=True)
-    thread.start()
+    threading.Thread(target=watch, name="head", daemon=True).start()
     try:
         yield
     finally:

@@ -100,8 +100,7 @@ class Silence:
             starts = self._has_workers and number not in self._has_epoch
             if starts or silent <= _HUNG_AFTER:
                 continue
-            longest = self._longest_of(record)
-            if longest and silent > _HUNG_TIMES * longest:
+            if (longest := self._longest_of(record)) and silent > _HUNG_TIMES * longest:
                 yield (
                     number,
                     f"it hung: no epoch for {silent / 60:.0f} minutes after epoch {record.epochs}; "

@@ -55,8 +55,7 @@ class QueueSearcher(SharedWithTune, Searcher):
             return str(Searcher.FINISHED)
         if self._queue.live >= self._slots():
             return None
-        record = self._queue.next()
-        if record is None:
+        if (record := self._queue.next()) is None:
             return str(Searcher.FINISHED) if self._queue.exhausted else None
         return self._queue.config(record).to_tune()
 
@@ -170,8 +169,7 @@ class QueueCallback(SharedWithTune, Callback):
                 continue
             self._cancelled.add(trial.trial_id)
             self._silence.ended(number)
-            actor = trial.temporary_state.ray_actor
-            if actor is not None:
+            if (actor := trial.temporary_state.ray_actor) is not None:
                 ray.kill(actor)
             elif self.scheduler is not None:
                 self.scheduler.stop_waiting(trial)

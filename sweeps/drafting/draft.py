@@ -228,10 +228,8 @@ def _folder(path: Path) -> Draft:
     if (draft := _torchvision(path)) is not None:
         return draft
     for ends in (*TABLES.values(), (".npz",)):
-        files = sorted(each for each in path.iterdir() if each.name.lower().endswith(ends))
-        if files:
-            trains = [file for file in files if "train" in file.stem.lower()]
-            if not trains:
+        if files := sorted(each for each in path.iterdir() if each.name.lower().endswith(ends)):
+            if not (trains := [file for file in files if "train" in file.stem.lower()]):
                 return _file(files[0], path, whole=path)
             return _file(trains[0] if ends == (".npz",) else pattern_of(trains), path)
     if (path / "SegmentationClass").is_dir():
@@ -430,8 +428,7 @@ def _divided_by(
 
     if "split" in names and not tested and names_splits(tabular_of(table), "split"):
         return {"split": "split"}, ("split names the split of each row",)
-    group = group_column(table, names, label)
-    if group is None:
+    if (group := group_column(table, names, label)) is None:
         return {}, ()
     count = len(table[group].unique())
     noticed = f"{group} repeats, {count:,} groups in {table.num_rows:,} rows"
@@ -451,8 +448,7 @@ def _image_column(table: pa.Table, names: Sequence[str]) -> str | None:
     from trainables.data.readers.tabular import content_of
 
     for name in names:
-        content = content_of(table[name].type)
-        if content == "bytes":
+        if (content := content_of(table[name].type)) == "bytes":
             return name
         if content == "text":
             values = [value for value in table[name].to_pylist() if value]

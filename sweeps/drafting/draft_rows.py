@@ -62,8 +62,7 @@ def files_beside(train: Path) -> dict[str, Path]:
             for word in ("train", "training")
             for name in names
         ]
-        there = [path for path in tried if path != train and any(path.parent.glob(path.name))]
-        if there:
+        if there := [path for path in tried if path != train and any(path.parent.glob(path.name))]:
             found[option] = there[0]
     return found
 
@@ -98,10 +97,8 @@ def read_rows(path: Path, form: Form, beside: Mapping[str, Path]) -> TrainingRow
         for name in names
         if name not in file.schema.names
     }
-    columns = {name: _column(files, name) for name in names if name not in lacking}
-    table = pa.table(columns)
-    label = label_column(table)
-    if label is None:
+    table = pa.table({name: _column(files, name) for name in names if name not in lacking})
+    if (label := label_column(table)) is None:
         raise UserError(
             f"--data {path}: none of its columns ({few(names)}) looks like a label; call one "
             f"{LABELS[0]}, or write the sweep file by hand"

@@ -118,8 +118,7 @@ def compare_on_test_split(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> 
 
     finalists = max(1, sum(c.seeds > 0 for c in ranking.candidates if c != ranking.baseline))
     design = Design(1 - error_of(sweeps), finalists, finalists, fresh_samples=True)
-    runs = _Runs(read, "test", ranking.rule.scaling)
-    return _compared(ranking, runs, design, sweeps)
+    return _compared(ranking, _Runs(read, "test", ranking.rule.scaling), design, sweeps)
 
 
 def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Comparison]:

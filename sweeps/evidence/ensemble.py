@@ -140,8 +140,7 @@ def select(ranking: Ranking, read: ReadRows) -> Selected | None:
     most = min(networks, seeds) if seeds >= LEAST_NETWORKS else networks
     if len(trials) < LEAST_NETWORKS:
         return None
-    fit = partial(fit_ensemble, most=most, way=_way(ranking))
-    return _selected(ENSEMBLE, trials, read, fit)
+    return _selected(ENSEMBLE, trials, read, partial(fit_ensemble, most=most, way=_way(ranking)))
 
 
 def select_seeds(ranking: Ranking, read: ReadRows, most: int | None = None) -> Selected | None:

@@ -123,8 +123,7 @@ def learning_warnings(
     candidates = [c for c in (ranking.chosen, ranking.baseline) if c is not None]
     rows = {c.loss: read("validation", c.judged[0].number) for c in candidates}
     against = {loss: _against_constant(each) for loss, each in rows.items()}
-    poor = [c for c in candidates if against[c.loss].verdict != "supported"]
-    if not poor:
+    if not (poor := [c for c in candidates if against[c.loss].verdict != "supported"]):
         return []
     first = rows[poor[0].loss]
     constant = constant_classifier(first.labels, first.decisions)
@@ -196,8 +195,7 @@ def _advice(
             f"class frequencies have {constant.nll:.4f}. So the inputs say something about the "
             f"labels. {training}"
         )
-    best = best_reference(references)
-    if best is None:
+    if (best := best_reference(references)) is None:
         return training
     theirs = f"On the test split, {best.name} has an error of {best.outcome['test_error']:.1%}"
     if is_clearly_better(best, poor[-1]) or math.isnan(poor[-1].mean("test_error")):
@@ -244,9 +242,8 @@ def _changes(plan: Plan) -> tuple[str, str, str]:
     training = plan.sweep.training
     rate = "" if training.lr is None else f", now {training.lr:g}"
     adam = training.optimizer is not None and training.optimizer.startswith("adam")
-    optimizer = "" if adam else " or training.optimizer = adam with training.lr = 0.001"
     return (
         f"another learning rate (training.lr{rate})",
         f"a lower learning rate (training.lr{rate})",
-        optimizer,
+        "" if adam else " or training.optimizer = adam with training.lr = 0.001",
     )

@@ -108,8 +108,7 @@ def class_indices(name: str, labels: Array, classes: Sequence[str], named: bool)
 
     `name` is that of the model, for messages; see :func:`matched`.
     """
-    found = matched(labels, classes, named)
-    if found is None:
+    if (found := matched(labels, classes, named)) is None:
         raise UserError(f"{name}: {unknown(labels, classes)}")
     words, inverse = np.unique(texts(labels), return_inverse=True)
     return np.array([found[word] for word in words.tolist()], dtype=np.int64)[inverse]

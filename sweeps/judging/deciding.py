@@ -35,8 +35,7 @@ def decided(sources: Sequence[Source], asked: Asked) -> Reading:
     """
     objections: list[str] = []
     for proposed in _proposed(sources, asked):
-        left = [each for each in proposed if not each.objection]
-        if left:
+        if left := [each for each in proposed if not each.objection]:
             return _only(left)
         objections += [each.objection for each in proposed]
     if not objections:
@@ -123,8 +122,7 @@ def _agree(one: Scores, other: Scores) -> bool:
         return False
     values = _as_probabilities(other)
     if one.classes and other.classes:
-        order = places(one.classes, other.classes)
-        if order is None:
+        if (order := places(one.classes, other.classes)) is None:
             return False
         values = values[:, list(order.values())]
     return bool(np.abs(_as_probabilities(one) - values).max(initial=0) <= _SAME)

@@ -32,8 +32,7 @@ def event_of(model: Predicted, asked: str | None = None) -> int | None:
     known = len(model.classes) == 2 and model.soft is None and not model.top_label_only
     if asked is None:
         return event_index(model.labels) if known else None
-    found = places([asked], model.classes)
-    if found is None:
+    if (found := places([asked], model.classes)) is None:
         raise UserError(
             f"{model.name}: event {asked!r} is not a class; the classes are "
             f"{shortened(model.classes)}"

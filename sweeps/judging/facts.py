@@ -303,8 +303,7 @@ def _class(found: ClassFound) -> dict[str, Any]:
     }
     if not found.predicted:
         return entry
-    means = {"confidence": found.confidence, "accuracy": found.accuracy}
-    return entry | means | _gap(found.gap)
+    return entry | {"confidence": found.confidence, "accuracy": found.accuracy} | _gap(found.gap)
 
 
 def _group(found: GroupFound) -> dict[str, Any]:

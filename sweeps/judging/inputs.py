@@ -294,8 +294,7 @@ def aligned(models: Sequence[Predicted]) -> list[Predicted]:
 def _in_order_of(first: Predicted, model: Predicted) -> Predicted:
     if len(model.classes) != len(first.classes):
         return model  # a comparison refuses these
-    order = places(first.classes, model.classes)
-    if order is None:
+    if (order := places(first.classes, model.classes)) is None:
         if are_numbered(first.classes) or are_numbered(model.classes):
             return model  # the columns of one have no names, so positions count
         raise UserError(

@@ -197,9 +197,8 @@ def _judged_top_label(model: Predicted) -> Judged:
     """What can be known from the predicted class and its probability: no scaling and no sets."""
     clusters = clusters_of(model.clusters, len(model.labels))
     known = [each for each in _per_class(model) if each.true + each.predicted]
-    metrics = _intervals(_TOP_LABEL, model.probs, model.labels, model.clusters)
     return replace(
-        _common(model, metrics, clusters),
+        _common(model, _intervals(_TOP_LABEL, model.probs, model.labels, model.clusters), clusters),
         classes=len(known),
         per_class=known,
         per_group=_per_group(model, ("error", "ece")),

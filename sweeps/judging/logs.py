@@ -66,14 +66,12 @@ def log_reading(path: Path) -> AllClasses | None:
         UserError: The log has no log-probabilities, or cannot be read.
     """
     try:
-        found = _questions(path)
-        if found is None:
+        if (found := _questions(path)) is None:
             return None
         questions = [*found]
     except (OSError, ValueError, KeyError, TypeError, IndexError, zipfile.BadZipFile) as error:
         raise UserError(f"{path}: cannot be read as a log: {first_line(error)}") from None
-    kept = [each for each in questions if len(each.scores) > 1]
-    if not kept:
+    if not (kept := [each for each in questions if len(each.scores) > 1]):
         raise UserError(
             f"{path}: has no log-probabilities of options; needed: tasks of multiple choice, for "
             "Inspect with --logprobs and --top-logprobs 20"
@@ -114,8 +112,7 @@ def _reading(path: Path, questions: Sequence[Question], notes: tuple[str, ...]) 
         what = f"probabilities of the chosen one of {several} options"
     labels = Labels("the log", np.array(gold))
     scores = Scores((), values, whole, classes, named=True, what=what, top_label_only=not whole)
-    source = Source(Table(path, tuple(names), read), labels, notes)
-    return AllClasses(source, scores, certain=True)
+    return AllClasses(Source(Table(path, tuple(names), read), labels, notes), scores, certain=True)
 
 
 def _true(question: Question, classes: Sequence[str]) -> str:

@@ -86,8 +86,7 @@ def _samples(
         _, sample = np.unique(words, return_inverse=True)
         if models is not None:
             sample = np.unique(models, return_inverse=True)[1] * (sample.max() + 1) + sample
-        order = np.lexsort((place, sample))
-        rows = order.reshape(-1, classes)
+        rows = np.lexsort((place, sample)).reshape(-1, classes)
         if (place[rows] == np.arange(classes)).all() and (
             sample[rows] == sample[rows[:, :1]]
         ).all():

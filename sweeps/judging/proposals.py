@@ -313,12 +313,11 @@ class Confidence:
         place = {word: index for index, word in enumerate(words)}
         guesses = [place[each] for each in self._words[0].tolist()]
         table[np.arange(len(table)), guesses] = self.values
-        others = [f"other {index + 1}" for index in range(number - len(words))]
         return Scores(
             (self.column,),
             table,
             False,
-            (*words, *others),
+            (*words, *[f"other {index + 1}" for index in range(number - len(words))]),
             named=True,
             beside=(self.predictions.column,),
             what=f"probabilities of the predicted class, in {self.predictions.column},",

@@ -52,15 +52,13 @@ def read_predictions(files: Sequence[str], asked: Asked | None = None) -> list[P
     shared = None if asked.labels is None else _shared_labels(Path(asked.labels), asked)
     found = [each for file in files for each in _models(Path(file), asked, shared)]
     first, rows = found[0]
-    models = [first, *(_in_rows_of(rows, each, asked.id) for each in found[1:])]
-    return aligned(models)
+    return aligned([first, *(_in_rows_of(rows, each, asked.id) for each in found[1:])])
 
 
 def _in_rows_of(first: Rows, other: tuple[Predicted, Rows], asked: str | None) -> Predicted:
     """The model's samples in the order of the first model's."""
     model, rows = other
-    matched = rows_by_id(first, rows, asked)
-    if matched is None:
+    if (matched := rows_by_id(first, rows, asked)) is None:
         return model
     each = len(model.labels) // len(matched[1])  # decisions of a sample
     order = (each * matched[1][:, None] + np.arange(each)).reshape(-1)
@@ -136,8 +134,7 @@ def _sources(table: Table, asked: Asked, shared: Shared | None) -> list[Source]:
 def _labels_by_name(table: Table, asked: Asked) -> list[Labels]:
     taken = (asked.predicted, asked.confidence, *asked.scores)
     for kind in (names.TRUE_LABELS, names.LABELS):
-        found = [each for each in table.called(kind) if each not in taken]
-        if found:
+        if found := [each for each in table.called(kind) if each not in taken]:
             return [Labels.of(each, table.column(each)) for each in found]
     raise UserError(
         f"{table.path}: holds no labels (it has {names.shortened(table.names)}); needed: a key "
@@ -202,8 +199,7 @@ def _joined(table: Table, shared: Shared, labels: Labels, asked: str | None) -> 
     count, file = len(labels.values), shared.table.path.name
     origin = labels.origin if labels.origin == file else f"{labels.origin} of {file}"
     theirs = Rows(shared.table, count, frozenset({labels.origin}))
-    matched = rows_by_id(Rows(table), theirs, asked, repeated=True)
-    if matched is None:
+    if (matched := rows_by_id(Rows(table), theirs, asked, repeated=True)) is None:
         return Labels(origin, labels.values, inside=False)
     name, rows = matched
     return Labels(f"{origin} by {name}", labels.values[rows], inside=False)
@@ -222,8 +218,7 @@ def _split_by(source: Source, asked: Asked) -> tuple[str | None, tuple[str, ...]
     parts = [source.labels.values[words == each] for each in np.unique(words)]
     if all(np.array_equal(each, parts[0]) for each in parts) or _same_ids(source, words):
         return names.MODEL, ()
-    note = f"{names.MODEL} names no models, because its parts are different samples"
-    return None, (note,)
+    return None, (f"{names.MODEL} names no models, because its parts are different samples",)
 
 
 def _same_ids(source: Source, words: Array) -> bool:
@@ -272,8 +267,7 @@ def _contradiction(source: Source, scores: Scores, asked: Asked) -> str:
             continue
         place = np.array([own[each] for each in guesses.words[kept].tolist()])
         rows = values[kept].astype(np.float64)
-        differ = float((rows.max(axis=1) - rows[np.arange(len(rows)), place] > _NEAR).mean())
-        if differ:
+        if differ := float((rows.max(axis=1) - rows[np.arange(len(rows)), place] > _NEAR).mean()):
             share = f"{100 * differ:.0f}" if differ >= 0.01 else "less than 1"
             return f"{guesses.column} differs from the most likely class in {share} % of the rows"
     return ""

@@ -48,8 +48,7 @@ def without_header(table: Table) -> list[Array]:
     """
     if len(table.names) < 2 or table.names[0] != "0" or len({*table.names}) < len(table.names):
         return []
-    numbers = table.numbers("0")
-    if numbers is None or not is_count(numbers) or numbers[0] != 1:
+    if (numbers := table.numbers("0")) is None or not is_count(numbers) or numbers[0] != 1:
         return []
     found = []
     for name in table.names[1:]:
@@ -69,8 +68,7 @@ def without_count(values: Array) -> Array:
 def _asked_scores(source: Source, asked: Sequence[str]) -> Iterator[Scores]:
     table, words = source.table, source.labels.classes
     if len(asked) == 1:
-        values = _numbers_or_lists(table, asked[0])
-        if values is not None and values.ndim == 2:
+        if (values := _numbers_or_lists(table, asked[0])) is not None and values.ndim == 2:
             yield _matrix(table, asked[0], values)
         return
     parts = [names.kind_and_class(each) for each in asked]
@@ -224,8 +222,7 @@ def of_labels(scores: Scores, source: Source) -> Scores:
         return scores
     if places(words, classes) is None and (rest := without_common(classes, words)):
         return replace(scores, classes=rest)
-    own = places(words, classes)
-    if own is None:
+    if (own := places(words, classes)) is None:
         return scores
     unknown = sorted({*range(len(classes))} - {*own.values()})
     starts = tuple(f"{each}{mark}" for each in classes for mark in _SEPARATORS)

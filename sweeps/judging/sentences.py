@@ -131,7 +131,6 @@ def scaling_rows(model: Judged) -> list[list[str]]:
     """Method, NLL, Brier, ECE and error, as given and after each method."""
     if model.scaling is None:
         return []
-    found = {"none": model.metrics, **model.scaling.methods}
     return [
         [
             METHODS[name] + (" *" if name == model.scaling.recommended else ""),
@@ -140,7 +139,7 @@ def scaling_rows(model: Judged) -> list[list[str]]:
             with_interval(metrics[error_of(model)]),
             format_fraction(metrics["error"].value),
         ]
-        for name, metrics in found.items()
+        for name, metrics in {"none": model.metrics, **model.scaling.methods}.items()
     ]
 
 
@@ -151,13 +150,11 @@ def use_line(found: Findings) -> list[str]:
     first = found.models[0].name
     if not by_nll:
         return []
-    better = [each.ours for each in by_nll if each.verdict == "supported"]
-    if better:
+    if better := [each.ours for each in by_nll if each.verdict == "supported"]:
         return [
             f"Use {_with_scaling(min(better, key=lambda name: _refined(models[name])), models)}."
         ]
-    equal = [each.ours for each in by_nll if each.verdict == "not supported"]
-    if not equal:
+    if not (equal := [each.ours for each in by_nll if each.verdict == "not supported"]):
         return [f"Use {_with_scaling(first, models)}."]
     shown = ", or ".join(_with_scaling(name, models) for name in (first, *equal))
     return [f"After scaling, no difference of NLL beyond chance: use {shown}."]

@@ -56,8 +56,7 @@ class Single:
             if len(each.columns) != 1:
                 continue
             [column], [name], values = each.columns, each.classes, each.values[:, 0]
-            other = other_class(name, source.labels.classes)
-            if other is not None:
+            if (other := other_class(name, source.labels.classes)) is not None:
                 negative = each.logits is None and values.min() < 0
                 is_logits = bool(self.asked.logits or each.logits or negative)
                 for guesses in self.predictions or (None,):
@@ -70,8 +69,7 @@ class Single:
         table, asked = self.source.table, self.asked
         if asked.scores:
             return
-        columns = [asked.confidence] if asked.confidence else table.called(names.CONFIDENCES)
-        for column in columns:
+        for column in [asked.confidence] if asked.confidence else table.called(names.CONFIDENCES):
             yield from self._meanings(column, table.figures(column))
 
     def of_margins(self) -> Iterator[Reading]:
@@ -166,10 +164,9 @@ def predictions_of(source: Source, asked: Asked) -> tuple[Predictions, ...]:
             return (Predictions(name, texts(table.column(name))),)
     certain = names.has_name(labels.origin, names.TRUE_LABELS) or asked.label or not labels.inside
     weak = (*(names.LABELS if certain else ()), *names.CATEGORIES)
-    columns = [each for each in table.called(weak) if each != labels.origin]
     found = [
         Predictions(each, texts(table.column(each)))
-        for each in columns
+        for each in [each for each in table.called(weak) if each != labels.origin]
         if are_classes(table.readable(each))
     ]
     return tuple(each for each in found if _of_labels(each, labels))

@@ -50,7 +50,6 @@ def judged_by_soft_labels(model: Predicted) -> Judged:
     parts = ((float((sign * gaps).clamp(min=0).sum()), math.nan, math.nan) for sign in (1, -1))
     direction = Direction((gap.value, gap.low, gap.high), *parts)
     edges = torch.linspace(0, 1, _NUM_BINS + 1, dtype=torch.float64)
-    bins = ReliabilityBins(edges[:-1], edges[1:], count, *(sums / count.clamp(min=1)))
     return Judged(
         name=model.name,
         samples=len(right),
@@ -58,7 +57,7 @@ def judged_by_soft_labels(model: Predicted) -> Judged:
         clusters=None if clusters is None else len(clusters),
         metrics=metrics,
         direction=direction,
-        bins=bins,
+        bins=ReliabilityBins(edges[:-1], edges[1:], count, *(sums / count.clamp(min=1))),
     )
 
 

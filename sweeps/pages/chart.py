@@ -85,8 +85,7 @@ def axis(label: str, values: Sequence[float], *, log: bool = False) -> Axis:
 
     With `log` it is logarithmic if any value is above 0; values of 0 or less are on the border.
     """
-    known = [v for v in values if math.isfinite(v) and (v > 0 or not log)]
-    if not known:
+    if not (known := [v for v in values if math.isfinite(v) and (v > 0 or not log)]):
         return Axis(label, 0.0, 1.0)
     low, high = min(known), max(known)
     if log:
@@ -194,8 +193,7 @@ class Chart:
         tip: str = "",
     ) -> None:
         """A line through the places that are finite."""
-        known = [(x, y) for x, y in zip(xs, ys, strict=True) if math.isfinite(x + y)]
-        if known:
+        if known := [(x, y) for x, y in zip(xs, ys, strict=True) if math.isfinite(x + y)]:
             self.parts.append(Line(tuple(known), stroke, tip))
 
     def add(self, *parts: Part) -> None:

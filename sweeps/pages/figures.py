@@ -145,10 +145,9 @@ def curves(records: Sequence[TrialRecord], plan: Plan) -> Chart:
     )
     for rung in make_stopper(plan).rungs:
         chart.add(Vertical(rung, dash="1 3"))
-    losses = dict.fromkeys(r.loss for r in drawn)
     looks = {
         loss: Stroke(COLOURS[i % len(COLOURS)], 1.2, _DASHES[i // len(COLOURS) % len(_DASHES)])
-        for i, loss in enumerate(losses)
+        for i, loss in enumerate(dict.fromkeys(r.loss for r in drawn))
     }
     early = Stroke(GREY, 0.7)
     for r in sorted(drawn, key=lambda r: r.state == "finished"):
@@ -166,8 +165,7 @@ def curves(records: Sequence[TrialRecord], plan: Plan) -> Chart:
 def saved_by_stopping(records: Sequence[TrialRecord], full: int) -> str:
     """The epochs saved by early stopping, in words; a whole trial has `full` epochs."""
     ended = [r for r in records if r.state in ("finished", "stopped")]
-    stopped = [r for r in ended if r.state == "stopped"]
-    if not stopped:
+    if not (stopped := [r for r in ended if r.state == "stopped"]):
         return "No trial was stopped early."
     spared = sum(full - r.epochs for r in stopped)
     whole = full * len(ended)
@@ -209,10 +207,9 @@ def searched(records: Iterable[TrialRecord], objective: str) -> list[Searched]:
 
 def one_slice(group: Searched, objective: str) -> Chart:
     """The objective of the trials of one loss against one of its hyperparameters."""
-    heading = f"{format_loss(group.loss)}: {_symbol(group.name)}"
     chart = Chart(
         f"{objective} against {group.name} of {group.loss}",
-        _hyperparameter_axis(group, heading),
+        _hyperparameter_axis(group, f"{format_loss(group.loss)}: {_symbol(group.name)}"),
         axis(objective_heading(objective), [r.outcome[objective] for r in group.trials]),
         width=300,
         height=200,
@@ -288,8 +285,7 @@ def test_values(sweeps: Sequence[Beside]) -> Chart | None:
     )
     for height, (name, found) in enumerate(reversed(shown), start=1):
         chart.add(Row(height, name))
-        ends = [found["test_low"], found["test_high"]]
-        chart.line(ends, [height] * 2, Stroke(COLOURS[0], 2))
+        chart.line([found["test_low"], found["test_high"]], [height] * 2, Stroke(COLOURS[0], 2))
         for key, (what, mark) in looks.items():
             if not math.isnan(found[key]):
                 tip = f"{name}, {what}: {format_fraction(found[key])}"

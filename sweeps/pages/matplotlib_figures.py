@@ -82,8 +82,7 @@ def draw_reliability(
     Below are the shares of the samples.
     """
     axes = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
-    panels = reliability_panels(rows, temperature, num_bins)
-    for column, panel in enumerate(panels):
+    for column, panel in enumerate(reliability_panels(rows, temperature, num_bins)):
         _panel(axes[0, column], axes[1, column], panel.bins, rows.independent)
         axes[0, column].set_title(panel.heading, fontsize=10)
         axes[1, column].set_xlabel("confidence")
@@ -97,8 +96,7 @@ def draw(figure: Figure, chart: Chart) -> None:
     for part in chart.parts:
         _draw(axes, chart, part)
     for name, each in (("x", chart.x), ("y", chart.y)):
-        scale = "log" if each.log else "linear"
-        axes.set(**{f"{name}label": each.label, f"{name}scale": scale})
+        axes.set(**{f"{name}label": each.label, f"{name}scale": "log" if each.log else "linear"})
         axes.set(**{f"{name}lim": (each.low, each.high)})
         if each.silent:
             axes.set(**{f"{name}ticks": []})

@@ -282,8 +282,7 @@ def _diagrams(ranking: Ranking, shown: TrialRecord | None, predictions: _Predict
     drawings = []
     for candidate in sorted(ranking.best_by_loss.values(), key=place):
         record = candidate.judged[0]
-        rows = predictions.of(record)
-        if rows is not None:
+        if (rows := predictions.of(record)) is not None:
             title = record.label + (" (selected)" if candidate == ranking.chosen else "")
             drawings.append(reliability_svg(rows, record.outcome["temperature"], title))
     return drawings
@@ -348,19 +347,16 @@ def _event_diagram(probs: Array, rows: Rows, names: Sequence[str]) -> Markup:
 
 def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> list[str]:
     found = []
-    failed = sum(record.state == "failed" for record in ranking.records)
-    if failed:
+    if failed := sum(record.state == "failed" for record in ranking.records):
         found.append(f"{counted(failed, 'trial')} failed; the reasons are below.")
     if ranking.baseline is None:
         found.append(
             "The cross-entropy baseline did not finish: the guard compares with the lowest "
             "validation error instead, and the selected setting has no verdict."
         )
-    chosen = ranking.chosen
-    if chosen is not None:
+    if (chosen := ranking.chosen) is not None:
         found += _of_choice(chosen, ranking.rule.objective)
-    resumed = (environment or {}).get("resumed", ())
-    if resumed:
+    if (environment or {}).get("resumed", ()):
         found.append(
             "The sweep continued with other package versions than it was started with (see the "
             "environment below), which may change the results of trials."

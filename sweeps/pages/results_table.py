@@ -163,8 +163,7 @@ def results_table(values: Sequence[Value], rows: Key, columns: Key, form: Form) 
 
 
 def _caption(values: Sequence[Value]) -> str:
-    known = any(each.published is not None for each in values)
-    return _CAPTION + (_PUBLISHED if known else "")
+    return _CAPTION + (_PUBLISHED if any(each.published is not None for each in values) else "")
 
 
 _Cells = Mapping[tuple[str, str, str], Value]

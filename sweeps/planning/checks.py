@@ -180,8 +180,7 @@ def _seeds_faults(objective: str, selection: SelectionSection) -> list[str]:
     """Seeds are added until a verdict is decided, so there must be one."""
     from trainables.metrics import COMPARABLE, METRICS
 
-    names = [name for name in COMPARABLE if not METRICS[name].higher_is_better]
-    allowed = _of_validation(names)
+    allowed = _of_validation([name for name in COMPARABLE if not METRICS[name].higher_is_better])
     if selection.seeds != "auto" or objective in allowed:
         return []
     return [

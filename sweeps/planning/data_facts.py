@@ -124,8 +124,7 @@ def duration_of(plan: Plan, dataset: Dataset) -> Duration | None:
         sweep.model.name, sweep.model.options, dataset, sweep.training.config()
     )
     cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    gpus = torch.cuda.device_count()
-    slots = gpus or max(1, cpus // sweep.scaling.cpus_per_worker)
+    slots = torch.cuda.device_count() or max(1, cpus // sweep.scaling.cpus_per_worker)
     slots = min(slots, sweep.scaling.max_concurrent or slots)
     crowd = max(1.0, os.getloadavg()[0] / cpus)
     whole = longest_duration(seconds, plan.pilot_epochs, plan.most_epochs, slots, crowd)

@@ -85,8 +85,7 @@ def _stages(plan: Plan) -> str:
 
 
 def _resources(scaling: ScalingSection) -> str:
-    cpus = scaling.cpus_per_worker * scaling.num_workers
-    found = counted(cpus, "CPU")
+    found = counted(scaling.cpus_per_worker * scaling.num_workers, "CPU")
     if scaling.gpus_per_worker == "auto" and scaling.num_workers > 1:
         found += ", and where the cluster has GPUs one for each worker"
     elif scaling.gpus_per_worker == "auto":
@@ -220,8 +219,7 @@ def _kept_fact(training: TrainingSection) -> dict[str, str]:
 
 
 def _encoder_facts(plan: Plan) -> dict[str, str]:
-    encoder = plan.sweep.encoder
-    if encoder is None:
+    if (encoder := plan.sweep.encoder) is None:
         return {}
     head = f"{'an' if encoder.head.kind == 'mlp' else 'a'} {encoder.head.kind} head"
     if encoder.frozen:

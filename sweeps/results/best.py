@@ -132,8 +132,7 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
     found: dict[tuple[object, ...], tuple[TrackedSweep, Candidate, Ranking]] = {}
     for sweep in sweeps:
         ranking = Ranking(sweep.records, sweep.rule)
-        chosen = ranking.chosen
-        if chosen is None:
+        if (chosen := ranking.chosen) is None:
             continue
         key = (sweep.data, sweep.model, sweep.model_options, sweep.rule.objectives)
         if key not in found or _rank(chosen) < _rank(found[key][1]):
@@ -151,8 +150,7 @@ def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, 
     """
     origin = {}
     if "data" in entry:
-        known = {"candidates": entry["candidates"], "data": entry["data"]}
-        origin["selected_from"] = known
+        origin["selected_from"] = {"candidates": entry["candidates"], "data": entry["data"]}
     return {
         "name": f"{resolved['name'][:95]}-best",  # names have at most 100 characters
         **{key: resolved[key] for key in ("dataset", "model", "trainable") if key in resolved},

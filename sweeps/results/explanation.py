@@ -36,12 +36,11 @@ _OOD: Final = re.compile(r"ood_(.+)_auroc$")
 
 def reasons(ranking: Ranking, training: TrainingSection, judgement: Judgement) -> list[str]:
     """Sentences about the selection, the conclusion from the verdicts, ensemble and data."""
-    unproven = _on_failed_finalists(ranking)
     return [
         *explain_choice(ranking, training),
         *on_failures(ranking.records),
         *on_stopped(ranking.records),
-        *(unproven or conclusion(judgement.comparisons)),
+        *(_on_failed_finalists(ranking) or conclusion(judgement.comparisons)),
         *judgement.on_ensemble,
         *([] if judgement.event is None else [judgement.event.line]),
         *judgement.on_data,
@@ -50,8 +49,7 @@ def reasons(ranking: Ranking, training: TrainingSection, judgement: Judgement) -
 
 def on_failures(records: Sequence[TrialRecord]) -> list[str]:
     """How many trials failed, among them those with fresh seeds, and why; empty if none did."""
-    failed = [record for record in records if record.state == "failed"]
-    if not failed:
+    if not (failed := [record for record in records if record.state == "failed"]):
         return []
     why = "; ".join(_reasons(failed))
     finals = [record for record in records if record.role == "finalist"]
@@ -62,8 +60,7 @@ def on_failures(records: Sequence[TrialRecord]) -> list[str]:
 
 def on_stopped(records: Sequence[TrialRecord]) -> list[str]:
     """How many trials the scheduler stopped, and why; empty if none."""
-    stopped = [record for record in records if record.state == "stopped"]
-    if not stopped:
+    if not (stopped := [record for record in records if record.state == "stopped"]):
         return []
     why = "; ".join(_reasons(stopped))
     return [
@@ -301,8 +298,7 @@ def result_of(ranking: Ranking, plan: Plan, judgement: Judgement = NOT_YET) -> S
 
 
 def _selected(ranking: Ranking, found: str | None) -> Best | None:
-    chosen = ranking.chosen
-    if chosen is None:
+    if (chosen := ranking.chosen) is None:
         return None
     metrics = dict.fromkeys(("error", "ece", "nll", objective_metric(ranking.rule.objective)))
     return Best(

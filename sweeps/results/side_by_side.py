@@ -32,8 +32,7 @@ class Beside:
 
         ``over`` is `` over 57 groups``, if groups are the unit of the interval.
         """
-        chosen = self.ranking.chosen
-        if chosen is None:
+        if (chosen := self.ranking.chosen) is None:
             return {}
         name = MetricName(MetricName.parse(self.ranking.rule.objective).metric, "test")
         low, high = chosen.interval(name)

@@ -84,8 +84,7 @@ NONE_YET: Final = SoFar("none has finished yet")
 
 def so_far(ranking: Ranking) -> SoFar:
     """The best of the trials that have ended, and the reason."""
-    chosen = ranking.chosen
-    if chosen is None:
+    if (chosen := ranking.chosen) is None:
         if not ranking.candidates:
             return NONE_YET
         return SoFar(f"none of {counted(len(ranking.candidates), 'setting')} passes", _out(ranking))

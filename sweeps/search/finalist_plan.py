@@ -102,8 +102,7 @@ class FinalistPlan:
 
     def planned(self, failed_seeds: set[int], budget: Budget, searched: int) -> int:
         """The number of trials, as far as known; `searched` is the number of settings."""
-        known = self.trials(failed_seeds, budget)
-        if known is None:
+        if (known := self.trials(failed_seeds, budget)) is None:
             return self._counts.first_trials(searched)
         return len(known) + len(self._reserved - failed_seeds)
 
@@ -176,8 +175,7 @@ class FinalistPlan:
 
     def _room(self, searched: Sequence[TrialRecord]) -> int:
         """The number of trials that ``search.max_epochs`` allows."""
-        most = self._plan.search.max_epochs
-        if most is None:
+        if (most := self._plan.search.max_epochs) is None:
             return sys.maxsize
         return (most - sum(record.epochs for record in searched)) // self._plan.epochs
 

@@ -71,8 +71,7 @@ class TrialWindow(InMemoryStorage):
 
 def _rank(trial: FrozenTrial) -> tuple[float, ...]:
     """The rank by which TPE splits trials, lower is better."""
-    violation = sum(value for value in trial.constraints.values() if value > 0)
-    if violation > 0:
+    if (violation := sum(value for value in trial.constraints.values() if value > 0)) > 0:
         return 2.0, violation
     if trial.state == TrialState.COMPLETE:
         assert trial.values is not None

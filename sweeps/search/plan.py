@@ -106,9 +106,8 @@ class Plan:
     @property
     def of_pilot(self) -> Plan:
         """The plan of the pilot: the baseline alone, see :mod:`sweeps.search.pilot`."""
-        alone = {"trials": 1, "sampler": "tpe"}
         changed = {
-            "search": self.search.model_copy(update=alone),
+            "search": self.search.model_copy(update={"trials": 1, "sampler": "tpe"}),
             "scheduler": SchedulerSection(name="none"),
             "selection": SelectionSection(finalists=0, seeds=0),
         }

@@ -29,8 +29,7 @@ class SeedCounts:
         looks = tuple(selection.looks)
         compares_all = selection.per_loss or several_objectives
         first = looks[0] if looks and compares_all else min(1, len(looks))
-        finalists = selection.finalists if looks else 0
-        return cls(finalists, first, looks, selection.seeds_of_baseline)
+        return cls(selection.finalists if looks else 0, first, looks, selection.seeds_of_baseline)
 
     @property
     def stages(self) -> tuple[int, ...]:

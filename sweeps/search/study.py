@@ -59,8 +59,7 @@ class SweepStudy:
     def learn(self, earlier: Sequence[EarlierTrial]) -> None:
         """Add trials of earlier sweeps; call this first."""
         for known in earlier:
-            trial = self._ask(known.setting)
-            if trial is not None:
+            if (trial := self._ask(known.setting)) is not None:
                 for name, excess in {"guard": known.excess, **known.constraints}.items():
                     trial.set_constraint(name, excess)
                 self._study.tell(trial, [known.objective, *known.others])
@@ -81,8 +80,7 @@ class SweepStudy:
 
     def adopt(self, number: int, setting: Setting) -> None:
         """Add a trial with a setting that the study did not suggest, such as a published one."""
-        trial = self._ask(setting)
-        if trial is not None:
+        if (trial := self._ask(setting)) is not None:
             self._is_new(setting)
             self._asked[number] = trial
 
@@ -114,8 +112,7 @@ class SweepStudy:
         return self._space.suggest(aside.ask())
 
     def _ask(self, setting: Setting) -> optuna.Trial | None:
-        parameters = self._space.optuna_parameters(setting)
-        if parameters is None:
+        if (parameters := self._space.optuna_parameters(setting)) is None:
             return None
         self._study.sampler = RandomSampler(seed=0)  # all parameters are given, so nothing is drawn
         self._study.enqueue_trial(parameters)
@@ -135,8 +132,7 @@ class SweepStudy:
             self._waiting.clear()
 
     def _tell(self, record: TrialRecord) -> None:
-        trial = self._asked.pop(record.number, None)
-        if trial is None:
+        if (trial := self._asked.pop(record.number, None)) is None:
             return
         values = [record.outcome.get(name, math.nan) for name in self._rule.objectives]
         if record.state == "failed" or not all(map(math.isfinite, values)):

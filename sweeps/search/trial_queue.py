@@ -423,8 +423,7 @@ class TrialQueue:
             in_vain = self._lacking is None and self._suggestions.gain_nothing(self._searched)
             self.ended_by = "sampler" if in_vain else self._lacking
         while not (self._live or self._remaining_finals):
-            further = self._finals.extend(self.records, self.budget)
-            if not further:
+            if not (further := self._finals.extend(self.records, self.budget)):
                 break
             self._encoders.add(further)
 

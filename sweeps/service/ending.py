@@ -156,8 +156,7 @@ def _on_copies(
     except (OSError, ValueError) as error:
         logger.error("copies of training samples cannot be judged: %s", error)
         return [], []
-    found = judge_copies(rows, dataset.copies["test"])
-    if found is None:
+    if (found := judge_copies(rows, dataset.copies["test"])) is None:
         return [], []
     text = found.text(format_loss(network.loss))
     return ([], [text]) if found.mislead else ([text], [])
@@ -212,8 +211,7 @@ def _on_budget(queue: TrialQueue, storage: str) -> str | None:
 
 def _on_untried(untried: Sequence[Untried], name: str, storage: str) -> str | None:
     """The losses that were not tried, and the command that tries them; None if there are none."""
-    losses = [each.setting.loss for each in untried]
-    if not losses:
+    if not (losses := [each.setting.loss for each in untried]):
         return None
     named = ", ".join(losses)
     other = f"run FILE --name {name}-more --set {shlex.quote(f'losses=[{named}]')}"

@@ -260,8 +260,7 @@ class Builder:
         count = self._checked
         with torch.no_grad():
             found = program.module()(torch.from_numpy(test.rows(slice(count))))
-        places = task.drawn(test.labels[:count])
-        if places is not None:
+        if (places := task.drawn(test.labels[:count])) is not None:
             found = at_places(found, torch.from_numpy(places))
         decided = logits[: count * task.decisions * task.cluster_size]
         expected = task.as_outputs(torch.softmax(decided, dim=1))
@@ -496,8 +495,7 @@ def _decided(classes: list[str], probs: list[float], several: bool) -> tuple[str
 
 def _threshold(about: dict[str, Any], coverage: float, method: SetMethod) -> float:
     """The threshold of the prediction sets; UserError if there are none of this coverage."""
-    sets = (about.get("prediction_sets") or {}).get(method)
-    if not sets:
+    if not (sets := (about.get("prediction_sets") or {}).get(method)):
         raise UserError(
             f"--coverage {coverage:g}: this classifier has no prediction sets; they need one class "
             "per sample, enough validation samples, and an export by this version of calsweep"

@@ -38,11 +38,9 @@ def keep_mistakes(
     if shown is None or isinstance(dataset, OwnData):
         return
     try:
-        rows = scaled_rows(store.rows, shown, way)
-        found = mistakes(rows, dataset.classes, dataset.task.names)
+        found = mistakes(scaled_rows(store.rows, shown, way), dataset.classes, dataset.task.names)
         numbers = np.array([mistake.row for mistake in found], np.int64)
-        texts = map(dataset.samples.shown, dataset.test.rows(numbers))
-        known = zip(numbers, texts, strict=True)
+        known = zip(numbers, map(dataset.samples.shown, dataset.test.rows(numbers)), strict=True)
         kept = {str(number): text for number, text in known if text is not None}
         store.folder.write(_FILE, json.dumps(kept).encode())
     except (OSError, ValueError) as error:
@@ -52,6 +50,5 @@ def keep_mistakes(
 def load_mistakes(store: SweepStore) -> dict[int, str]:
     """Row of the test split → its sample: text, or an image as ``data:`` URI."""
     with suppress(OSError, ValueError, AttributeError):  # the report then shows no samples
-        kept = json.loads(store.folder.read(_FILE))
-        return {int(row): str(text) for row, text in kept.items()}
+        return {int(row): str(text) for row, text in json.loads(store.folder.read(_FILE)).items()}
     return {}

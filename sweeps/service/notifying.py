@@ -188,8 +188,7 @@ def _announce_end(webhook: Webhook, store: SweepStore) -> None:
         state = ended_state(store)
         if state == "finished" and store.folder.exists(ANNOUNCED):
             return
-        is_sent = webhook.send(message_of(store, state))
-        if is_sent and state == "finished":
+        if webhook.send(message_of(store, state)) and state == "finished":
             store.folder.write(ANNOUNCED, b"{}")
 
 

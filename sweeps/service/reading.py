@@ -202,8 +202,7 @@ def old_sweeps(storage: str, age: str, keep_best: bool) -> list[str]:
 
     `keep_best` leaves out those that have the best setting of a dataset, model and objective.
     """
-    found = _AGE.fullmatch(age)
-    if found is None:
+    if (found := _AGE.fullmatch(age)) is None:
         raise UserError(f"--older-than = {age!r} is not allowed; allowed: such as 12h, 30d or 8w")
     latest = time.time() - int(found["number"]) * _SECONDS[found["unit"]]
     best = {entry["sweep"] for entry in best_settings(stored_sweeps(storage))} if keep_best else ()
@@ -363,5 +362,4 @@ def write_figures(
 def write_report(name: str, storage: str, output: str | None = None) -> str:
     """Write the report of a sweep, by default ``<name>-report.html``; returns its path."""
     sweep = StoredSweep.read(name, storage)
-    page = sweep.report(load_judgement(sweep.store))
-    return write_text(page, output or f"{name}-report.html")
+    return write_text(sweep.report(load_judgement(sweep.store)), output or f"{name}-report.html")

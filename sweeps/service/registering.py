@@ -100,8 +100,7 @@ def _version_of(
     registry: Registry, sweep: StoredSweep, delivered: Delivered, load: Callable[[], Dataset]
 ) -> Version:
     """The registered version of a classifier, which is built only if there is none."""
-    known = registry.version_of(delivered.number)
-    if known is not None:
+    if (known := registry.version_of(delivered.number)) is not None:
         return known
     return registry.add(Builder(sweep, load()).to_register(delivered))
 

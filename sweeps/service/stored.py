@@ -89,8 +89,7 @@ def _with_records(sweep: TrackedSweep, store: SweepStore) -> TrackedSweep:
 
 def sweeps_on_test_split(store: SweepStore) -> int:
     """Number of sweeps in the storage that have evaluated a sweep's test split, itself included."""
-    own = _identity(store)
-    if own is None:
+    if (own := _identity(store)) is None:
         return 1
 
     def counts(other: SweepStore, _: Plan) -> bool:
@@ -114,15 +113,13 @@ def _identity(store: SweepStore) -> Identity | None:
 
 def _has_evaluated(own: Identity, other: SweepStore) -> bool:
     """Whether a trial of another sweep was evaluated on the same test split."""
-    identity = _identity(other)
-    if identity is None or not own.shares_test_split(identity):
+    if (identity := _identity(other)) is None or not own.shares_test_split(identity):
         return False
     return any(r.state == "finished" and r.role != "encoder" for r in other.load_records())
 
 
 def load_judgement(store: SweepStore) -> Judgement:
-    kept = store.load_answer()
-    if kept is None:
+    if (kept := store.load_answer()) is None:
         return NOT_YET
     try:
         return Judgement.from_json(kept)

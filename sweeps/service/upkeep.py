@@ -90,7 +90,6 @@ def delete_sweep(name: str, storage: str, scope: Scope = "sweep") -> int:
 def _delete_runs(store: SweepStore) -> int:
     uri = tracking_uri_of(store, store.load_sweep().tracking.uri)
     check_answers(uri)
-    path = sqlite_path(uri)
-    if path is not None and not path.exists():  # connecting would make one
+    if (path := sqlite_path(uri)) is not None and not path.exists():  # connecting would make one
         return 0
     return delete_runs(uri, store.sweep_id())

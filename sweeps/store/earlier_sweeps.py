@@ -129,8 +129,7 @@ def on_other_data(names: Sequence[str], data: str, storage: str) -> list[str]:
     lines = []
     for name in names:
         store = SweepStore(storage, name)
-        identity = read_identity(store.folder)
-        if identity is not None and identity.digest != data:
+        if (identity := read_identity(store.folder)) is not None and identity.digest != data:
             label = store.load_sweep().dataset.label
             lines.append(
                 f"search.warm_start = {name} was run on other data ({label}, digest "

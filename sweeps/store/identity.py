@@ -83,8 +83,7 @@ def identity_files(identity: Identity) -> dict[str, bytes]:
 def read_identity(folder: Folder) -> Identity | None:
     """The identity stored in a sweep's folder; None if it was deleted, because it was damaged."""
     needed = [field.name for field in fields(Identity) if field.default is MISSING]
-    values = _read(folder, _NAME, needed)
-    if values is None:
+    if (values := _read(folder, _NAME, needed)) is None:
         return None
     known = {field.name: values[field.name] for field in fields(Identity) if field.name in values}
     names = {key: tuple(values.get(key, ())) for key in ("classes", "labels")}
@@ -135,8 +134,7 @@ def changes_since_start(name: str, folder: Folder, identity: Identity) -> list[s
 
 def _read(folder: Folder, name: str, keys: Collection[str]) -> dict[str, Any] | None:
     try:
-        data = folder.read_if_exists(name)
-        if data is None:
+        if (data := folder.read_if_exists(name)) is None:
             return None
         values = json.loads(data)
         if not isinstance(values, dict) or not set(keys) <= values.keys():

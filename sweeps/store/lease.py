@@ -41,15 +41,13 @@ class Lease:
         self._renewed = _now()
 
     def renew(self) -> None:
-        content = {**self._mine, "renewals": self._renewals}
-        self._folder.write(NAME, json.dumps(content).encode())
+        self._folder.write(NAME, json.dumps({**self._mine, "renewals": self._renewals}).encode())
         self._renewals += 1
         self._renewed = _now()
 
     def check(self) -> None:
         """Raise UserError if another driver has taken over; it may even have finished since."""
-        holder = _read(self._folder)
-        if holder is None:
+        if (holder := _read(self._folder)) is None:
             raise UserError(
                 f"the lease of the sweep in {self._folder.uri} is gone: this process did not renew "
                 f"it for more than {LAPSES_AFTER:.0f} s, and another one took the sweep up"
@@ -127,15 +125,13 @@ def lease(
 
 
 def _wait_until_free(folder: Folder, reporter: Reporter) -> None:
-    first = _read(folder)
-    if first is None:
+    if (first := _read(folder)) is None:
         return
     reporter.stage(f"Looking whether {_who(first)} still runs this sweep ({LAPSES_AFTER:.0f} s)")
     until = _now() + LAPSES_AFTER
     while _now() < until:
         time.sleep(1.0)
-        now = _read(folder)
-        if now is None:
+        if (now := _read(folder)) is None:
             return
         if now != first:
             raise NameTakenError(
@@ -150,8 +146,7 @@ def _who(holder: dict[str, Any]) -> str:
 
 def _read(folder: Folder) -> dict[str, Any] | None:
     """The lease; None if there is none; empty if it is damaged and its holder is unknown."""
-    data = folder.read_if_exists(NAME)
-    if data is None:
+    if (data := folder.read_if_exists(NAME)) is None:
         return None
     try:
         found: dict[str, Any] = json.loads(data)

@@ -88,8 +88,7 @@ def stopped_on_request(folder: Folder, stop: Callable[[], object]) -> Iterator[N
 
     with suppress(OSError):
         take(folder, "stop")
-    thread = threading.Thread(target=watch, name="requests", daemon=True)
-    thread.start()
+    threading.Thread(target=watch, name="requests", daemon=True).start()
     try:
         yield
     finally:

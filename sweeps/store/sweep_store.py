@@ -380,8 +380,7 @@ class SweepStore:
     ) -> TrialRecord | None:
         folder = self.trials_folder / name
         try:
-            data = folder.read_if_exists("trial.json")
-            if data is None:
+            if (data := folder.read_if_exists("trial.json")) is None:
                 return None
             record = TrialRecord.from_file(int(name), json.loads(data))
         except (IsADirectoryError, ValueError, TypeError, OverflowError):

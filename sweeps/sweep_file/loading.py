@@ -105,8 +105,7 @@ def with_comparison(sweep: SweepFile, losses: str | None, seeds: int | None) -> 
     values: dict[str, Any] = {}
     if losses is not None:
         named = [name.strip() for name in losses.split(",") if name.strip()]
-        wanted = [name for name in dict.fromkeys(named) if name != BASELINE_LOSS]
-        if not wanted:
+        if not (wanted := [name for name in dict.fromkeys(named) if name != BASELINE_LOSS]):
             raise UserError(
                 f"--compare: found {losses!r}; allowed: one loss or more besides {BASELINE_LOSS}, "
                 "separated by commas, such as focal,dual_focal"

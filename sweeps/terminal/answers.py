@@ -80,8 +80,7 @@ def print_answer(console: Console, found: SweepResult) -> None:
     console.print(leaderboard_table(shown, found.objective, console.width))
     if left := len(found.rows) - len(shown):
         console.print(f"and {counted(left, 'further loss')}", style="dim")
-    verdicts = found.leading_comparisons
-    if verdicts:
+    if verdicts := found.leading_comparisons:
         console.print()
         console.print(verdict_table(verdicts, console.width))
         console.print(READING, style="dim")
@@ -204,8 +203,7 @@ def _best_setting(entry: dict[str, Any]) -> str:
     same = all(best[key] == entry[key] for key in ("loss", "hyperparameters"))
     setting = f"{best['loss']}\n{format_hyperparameters(best['hyperparameters'])}".rstrip()
     shown = "the same" if same else f"{setting}\nval {format_fraction(best['value'])}"
-    verdict = best["verdict"]
-    if verdict is None:
+    if (verdict := best["verdict"]) is None:
         return shown
     words = {"supported": "beats CE + T", "worse": "worse than CE + T"}
     return f"{shown}\n{words.get(verdict, 'not shown to beat CE + T')}"
@@ -213,8 +211,7 @@ def _best_setting(entry: dict[str, Any]) -> str:
 
 def _shown_metric(objective: str) -> str:
     """The metric in the table: ``ece_scaled`` if that was the objective."""
-    scaled = MetricName.parse(objective).scaled
-    return str(MetricName(objective_metric(objective), scaled=scaled))
+    return str(MetricName(objective_metric(objective), scaled=MetricName.parse(objective).scaled))
 
 
 def _with_interval(values: dict[str, float], metric: str) -> str:

@@ -43,8 +43,7 @@ def _ranges(loss: str) -> str:
 
     if loss not in available_search_spaces():
         return "no range: give it in the sweep file"
-    space = search_space(loss)
-    return ", ".join(f"{key} {describe_range(d)}" for key, d in space.items()) or "–"
+    return ", ".join(f"{key} {describe_range(d)}" for key, d in search_space(loss).items()) or "–"
 
 
 def _default(value: Any) -> str:
@@ -53,8 +52,7 @@ def _default(value: Any) -> str:
 
 def losses_table() -> Table:
     """The losses for the terminal; docs/losses.md has the formulas too."""
-    rows = losses_rows()
-    return _table([{k: v for k, v in row.items() if k != "formula"} for row in rows])
+    return _table([{k: v for k, v in row.items() if k != "formula"} for row in losses_rows()])
 
 
 def losses_markdown() -> str:
@@ -106,17 +104,16 @@ def models_table() -> Table:
 def recipes_table() -> Table:
     from sweeps.sweep_file.loading import describe_recipe, load_sweep, recipes
 
-    rows = []
-    for name in recipes():
-        sweep = load_sweep(name)
-        rows.append(
+    return _table(
+        [
             {
                 "recipe": name,
-                "epochs": str(sum(stage.recipe.epochs for stage in sweep.stages)),
+                "epochs": str(sum(stage.recipe.epochs for stage in load_sweep(name).stages)),
                 "source": describe_recipe(name),
             }
-        )
-    return _table(rows)
+            for name in recipes()
+        ]
+    )
 
 
 def _component(kind: str, name: str, options_of: Callable[[str], dict[str, Any]]) -> dict[str, str]:

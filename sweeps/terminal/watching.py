@@ -108,8 +108,7 @@ def _counts(glimpse: Glimpse) -> list[str]:
 
 
 def _view(glimpse: Glimpse, first: tuple[float, int]) -> RenderableType:
-    passed = time.monotonic() - first[0]
-    rate = format_rate(glimpse.epochs - first[1], passed)
+    rate = format_rate(glimpse.epochs - first[1], time.monotonic() - first[0])
     shown = glimpse.running[:_MOST_LINES]
     lines = [f"  {glimpse.pilot}"] if glimpse.pilot else []
     lines += [f"  {label}: epoch {done}/{full}" for label, done, full in shown]

@@ -64,8 +64,7 @@ def pages(search: Callable[..., Any], *arguments: Any, **options: Any) -> Iterat
     while True:
         page = search(*arguments, **options, page_token=token)
         yield page
-        token = page.token
-        if not token:
+        if not (token := page.token):
             return
 
 

@@ -69,8 +69,7 @@ def follow_move(database: Path, is_in_use: Callable[[], bool]) -> bool:
 
 def _former_root(place: str | None, here: Path) -> str | None:
     """The URI of the folder that artifacts were moved from; None if they stay."""
-    found = _PLACE.fullmatch(place or "")
-    if found is None:
+    if (found := _PLACE.fullmatch(place or "")) is None:
         return None
     name = unquote(found["name"])
     there, now = Path(unquote(found["root"]), "artifacts", name), here / "artifacts" / name

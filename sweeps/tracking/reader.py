@@ -27,8 +27,7 @@ def tracked_sweeps(
 ) -> list[TrackedSweep]:
     """All sweeps in MLflow, or those on a dataset and model; UserError if it does not answer."""
     check_answers(uri)
-    path = sqlite_path(uri)
-    if path is not None and not path.exists():
+    if (path := sqlite_path(uri)) is not None and not path.exists():
         return []  # connecting would create an empty database
     from mlflow.exceptions import MlflowException
     from sqlalchemy.exc import SQLAlchemyError
@@ -37,10 +36,9 @@ def tracked_sweeps(
         client = make_client(uri)
         runs = {run.info.run_id: run for run in _parent_runs(client)}
         parents = [_about(run) for run in runs.values()]
-        wanted = named(parents, dataset, model)
         found = [
             _with_trials(client, sweep, runs[sweep.parent_id].info.experiment_id)
-            for sweep in wanted
+            for sweep in named(parents, dataset, model)
         ]
     except (MlflowException, SQLAlchemyError) as error:
         raise UserError(f"tracking.uri = {uri!r}: {first_line(error)}") from None

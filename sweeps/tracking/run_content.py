@@ -92,13 +92,12 @@ def dataset_entity(plan: Plan, identity: Identity) -> Any:
     from mlflow.entities import Dataset
 
     source = {"name": plan.sweep.dataset.name, **plan.sweep.dataset.options}
-    profile = {**identity.samples, "classes": identity.num_classes}
     return Dataset(
         name=plan.sweep.dataset.label,
         digest=identity.digest[:_DIGEST],
         source_type="calsweep",
         source=redact(json.dumps(source, default=str)),
-        profile=json.dumps(profile),
+        profile=json.dumps({**identity.samples, "classes": identity.num_classes}),
     )
 
 

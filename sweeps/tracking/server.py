@@ -44,8 +44,7 @@ def serve(storage: str, host: str, port: int) -> None:
         print("The runs are on a tracking server:")
         _print_links(uri, without_credentials(uri).rstrip("/"))
         return
-    path = sqlite_path(uri)
-    if path is not None and not path.exists():
+    if (path := sqlite_path(uri)) is not None and not path.exists():
         raise UserError(f"{uri} has no runs yet; `calsweep run quickstart` makes some")
     _check_free(host, port)
     if not follow_storage(uri, storage):

@@ -102,8 +102,7 @@ class SweepRun:
         """Describe how far the sweep is, unless it has finished."""
         if self._has_answer:
             return
-        text = running_description(self._plan, ranking)
-        log(self._client, self.id, tags={DESCRIPTION: text})
+        log(self._client, self.id, tags={DESCRIPTION: running_description(self._plan, ranking)})
 
     def suspend(self) -> None:
         """End the run as killed, unless the sweep has a result."""
@@ -121,8 +120,7 @@ class SweepRun:
             for name, value in chosen.get(split, {}).items()
             if not is_statistic(name)  # these are in selection.json
         }
-        ensemble = summary.get("ensemble")
-        if ensemble:
+        if ensemble := summary.get("ensemble"):
             shown = shown_metrics(self._plan.rule.objective)
             values |= {f"ensemble_{name}": ensemble["row"].get(name) for name in shown}
             values["ensemble_networks"] = ensemble["networks"]

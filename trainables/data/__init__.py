@@ -137,5 +137,4 @@ def _with_copies(dataset: Dataset) -> Dataset:
         trained, *held = equal_numbers([split.inputs for split in splits])
         found = zip(("validation", "test"), held, strict=True)
         copies = {name: copies_of(trained, own) for name, own in found}
-    remarks = (*dataset.remarks, *remark_on_copies(copies))
-    return replace(dataset, copies=copies, remarks=remarks)
+    return replace(dataset, copies=copies, remarks=(*dataset.remarks, *remark_on_copies(copies)))

@@ -123,8 +123,7 @@ load_cifar100_c = partial(_load_cifar_c, "CIFAR-100-C")
 
 def _corruptions(place: Path, wanted: tuple[str, ...] | None) -> list[str]:
     there = sorted(file.stem for file in place.glob("*.npy") if file.stem != "labels")
-    unknown = [name for name in wanted or () if name not in there]
-    if unknown or not there:
+    if (unknown := [name for name in wanted or () if name not in there]) or not there:
         name = unknown[0] if unknown else ""
         raise FileNotFoundError(
             f"{place} has no corruption {name!r}{did_you_mean(name, there)}; there are: "

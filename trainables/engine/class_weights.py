@@ -79,8 +79,7 @@ class Weights:
         train = dataset.train
         self._of_classes = self._of_samples = None
         if given is not None:
-            found = class_weights(given, train.targets, dataset.num_classes)
-            self._of_classes = found.to(device)
+            self._of_classes = class_weights(given, train.targets, dataset.num_classes).to(device)
         if train.weights is not None:
             self._of_samples = torch.from_numpy(train.weights.copy()).to(device)
 

@@ -272,8 +272,7 @@ class Trainer:
         return value.detach()
 
     def _feed(self, split: Split) -> Feed:
-        name = self._name_of(split)
-        if name is None:
+        if (name := self._name_of(split)) is None:
             return Feed(split, self.device, resident=0)  # predicted once
         if name not in self._feeds:
             self._feeds[name] = Feed(split, self.device)

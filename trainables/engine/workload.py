@@ -74,8 +74,7 @@ def _model_and_inputs(
 ) -> tuple[nn.Module, Tensor]:
     """An untrained model, and two samples for it."""
     model = model_for(dataset, name, without_weights(name, options))
-    rows = torch.from_numpy(dataset.train.rows(slice(_SAMPLES)))
-    return model, dataset.samples.prepare(rows)
+    return model, dataset.samples.prepare(torch.from_numpy(dataset.train.rows(slice(_SAMPLES))))
 
 
 def _measure(model: nn.Module, inputs: Tensor, data: int) -> Workload:

@@ -177,8 +177,7 @@ def load_calibrated(
     """
     name, options = model
     setting = trial_setting(name, options, config)
-    state = load_checkpoint(folder / "checkpoints", setting)
-    if state is None:
+    if (state := load_checkpoint(folder / "checkpoints", setting)) is None:
         raise FileNotFoundError(_no_checkpoint(folder / "checkpoints"))
     with torch.random.fork_rng(devices=[]):
         # The weights are in the checkpoint.
@@ -195,8 +194,7 @@ def load_calibrated(
 
 
 def _no_checkpoint(folder: Folder) -> str:
-    found = folder.names()
-    if not found:
+    if not (found := folder.names()):
         return f"there is no checkpoint in {folder.uri}; a deleted one cannot be restored"
     return (
         f"the checkpoints in {folder.uri} are damaged, or of another setting ({few(found)}); "

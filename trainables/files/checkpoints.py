@@ -56,8 +56,7 @@ def _undamaged(folder: Folder) -> Iterator[bytes]:
             data = folder.read(name)
         except FileNotFoundError:  # deleted by a process that was considered dead
             continue
-        match = _NAME.fullmatch(name)
-        if match and match[2] == digest_of(data):
+        if (match := _NAME.fullmatch(name)) and match[2] == digest_of(data):
             yield data
 
 

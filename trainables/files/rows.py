@@ -98,8 +98,7 @@ class Rows:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        classes = self.logits.shape[1]
-        logits = pa.FixedSizeListArray.from_arrays(self.logits.reshape(-1), classes)
+        logits = pa.FixedSizeListArray.from_arrays(self.logits.reshape(-1), self.logits.shape[1])
         columns = {"label": self.labels, "logits": logits}
         if self.groups is not None:
             columns[_GROUP] = self.groups

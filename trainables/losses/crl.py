@@ -92,6 +92,5 @@ class CorrectnessRanking(CalibrationLoss):
 def _take_saved_size(
     loss: CorrectnessRanking, state_dict: dict[str, Any], prefix: str, *_: Any
 ) -> None:
-    saved = state_dict.get(f"{prefix}times_right")
-    if saved is not None:
+    if (saved := state_dict.get(f"{prefix}times_right")) is not None:
         loss.times_right = loss.times_right.new_zeros(len(saved))

@@ -30,8 +30,7 @@ def top_label_kernel_error(
     The accuracy at each sample is estimated from all other samples, exactly for up to 1,024
     different confidences.
     """
-    num_samples = len(confidence)
-    if num_samples < 2:
+    if (num_samples := len(confidence)) < 2:
         return confidence.new_tensor(math.nan, dtype=torch.float64)
     if bandwidth is None:
         bandwidth = most_likely_bandwidth(confidence)

@@ -66,8 +66,7 @@ def check_logits(
 
 def check_labels_possible(logits: Tensor, labels: Tensor) -> None:
     """Raise ValueError if the logit of a sample's label is -inf: its loss would be infinite."""
-    ruled_out = logits.gather(1, labels[:, None]).isneginf().sum()
-    if ruled_out:
+    if ruled_out := logits.gather(1, labels[:, None]).isneginf().sum():
         raise ValueError(f"the logit of the label must be finite, got -inf for {ruled_out} samples")
 
 

@@ -62,8 +62,7 @@ def kde_calibration_error(
 
 def kernel_error(probs: Tensor, labels: Tensor, bandwidth: float | None = None) -> Tensor:
     """The canonical error of checked inputs, a float64 scalar."""
-    num_samples = len(probs)
-    if num_samples < 2:
+    if len(probs) < 2:
         return probs.new_tensor(math.nan, dtype=torch.float64)
     evaluated = _spread_evenly(probs)
     points = probs[evaluated].double()

@@ -93,8 +93,7 @@ def _load(encoder: _Encoder, path: Path) -> None:
         state = {name.removeprefix("features."): value for name, value in state.items()}
         target = encoder.backbone
     own = target.state_dict()
-    missing = sorted(name for name in own if name not in state)
-    if missing:
+    if missing := sorted(name for name in own if name not in state):
         raise ValueError(f"pretrained={path} has no {missing[0]}: it is of another network")
     try:
         target.load_state_dict({name: state[name] for name in own})

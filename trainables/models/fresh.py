@@ -32,8 +32,7 @@ class Fresh:
         with torch.random.fork_rng(devices=[]):
             first, second = self().state_dict(), self().state_dict()
         for name, given in module.state_dict().items():
-            always = torch.equal(first[name], second[name])
-            if always and not torch.equal(first[name], given):
+            if torch.equal(first[name], second[name]) and not torch.equal(first[name], given):
                 raise ValueError(
                     f"the weights of this {kind} are not used, as each trial draws its own, and "
                     f"{name!r} shows that they are not freshly drawn{instead}"

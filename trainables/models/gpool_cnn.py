@@ -48,8 +48,7 @@ def gpool_cnn(
         weights = _read_vectors(vectors, samples)
         embedding = nn.Embedding(len(weights), weights.shape[1], PADDING)
         embedding.weight = nn.Parameter(weights, requires_grad=tune_vectors)
-    encoder = _Encoder(embedding, width, dropout)
-    return Classifier(encoder, nn.Linear(width, num_classes))
+    return Classifier(_Encoder(embedding, width, dropout), nn.Linear(width, num_classes))
 
 
 class _Encoder(nn.Module):

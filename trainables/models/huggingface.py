@@ -60,8 +60,7 @@ def huggingface_encoder(
 
 def _drop_pooler(encoder: "_Encoder", tokens: Tensor) -> None:
     """Remove the unused pooler, unless the model calls it in any case."""
-    pooler = getattr(encoder.model, "pooler", None)
-    if pooler is None:
+    if (pooler := getattr(encoder.model, "pooler", None)) is None:
         return
     encoder.model.pooler = None
     try:

@@ -48,7 +48,6 @@ def load_kept(name: str) -> Any:
     """The saved object with this name; ``ValueError`` if the file is damaged."""
     place = Folder(name.removeprefix(_PREFIX).rpartition(":")[0])
     data = place.read("")
-    match = _DIGEST.search(place.path)
-    if match is None or match[1] != digest_of(data):
+    if (match := _DIGEST.search(place.path)) is None or match[1] != digest_of(data):
         raise ValueError(f"{place.uri} is damaged")
     return pickle.loads(data)

@@ -36,8 +36,7 @@ def cross_fitted(
     check_logits(logits, labels)
     calibrated = torch.empty_like(logits)
     for own in each_fold(folds.to(labels.device)):
-        fitted = make().fit(logits[~own], labels[~own])
-        calibrated[own] = fitted(logits[own]).to(logits.dtype)
+        calibrated[own] = make().fit(logits[~own], labels[~own])(logits[own]).to(logits.dtype)
     return calibrated
 
 

@@ -227,8 +227,7 @@ class Trial:
         """Whether the loop passes ``loss.parameters()`` to its optimiser."""
         if _overrides(self.loss, "parameter_groups"):  # then parameters() does not suffice
             return False
-        now = self.loss.parameters()
-        pairs = zip(self._parameters_before, now, strict=False)
+        pairs = zip(self._parameters_before, self.loss.parameters(), strict=False)
         return any(not torch.equal(before, each) for before, each in pairs)
 
     def _check_turn(self, epoch: int) -> None:

@@ -155,8 +155,7 @@ def _flat(rows: Inputs) -> Inputs:
 
 def _pixels(rows: Inputs) -> Inputs:
     """Pixels (N, C·h·w) of images (N, C, H, W), downsampled to at most 28 x 28 by averaging."""
-    factor = math.ceil(max(rows.shape[2:]) / _LARGEST_SIDE)
-    if factor > 1:
+    if (factor := math.ceil(max(rows.shape[2:]) / _LARGEST_SIDE)) > 1:
         small = torch.nn.functional.avg_pool2d(
             torch.from_numpy(rows).float(), factor, ceil_mode=True
         )
@@ -173,8 +172,7 @@ def _indicators(samples: TableRows) -> Callable[[Inputs], csr_matrix]:
     def features(rows: Inputs) -> csr_matrix:
         parts = [csr_matrix(np.nan_to_num(rows[:, :count])), csr_matrix(np.isnan(rows[:, :count]))]
         for place, levels in enumerate(samples.levels, start=count):
-            codes = rows[:, place].astype(int)
-            entries = (np.ones(len(rows)), (np.arange(len(rows)), codes))
+            entries = (np.ones(len(rows)), (np.arange(len(rows)), rows[:, place].astype(int)))
             parts.append(csr_matrix(entries, shape=(len(rows), len(levels) + 1)))
         return hstack(parts, format="csr")
 

@@ -184,8 +184,7 @@ class TrialRun:
             seed=self.config.seed,
             device=self.device,
         )
-        state = self._take_state()
-        if state is not None:
+        if (state := self._take_state()) is not None:
             trainer.load_state_dict(state["trainer"])
             if self._lowest is not None:
                 self._lowest.load_state_dict(state["lowest"])

@@ -113,8 +113,7 @@ class ByGroup(Division):
                 f"{held.needed} are needed, so that each class is in all splits"
             )
         share = held.count(len(rows)) / len(rows)
-        found = _draw_groups(counts, share, held)
-        if found is None:
+        if (found := _draw_groups(counts, share, held)) is None:
             raise ValueError(
                 f"group={self.column}: {held.option}={held.size} leaves no way to divide "
                 f"{len(values)} groups with all classes in each split"
@@ -183,12 +182,10 @@ def _draw_groups(counts: Shares, share: float, held: HeldOutSplit) -> Flags | No
     there are splits to make. None if no order has led to such groups.
     """
     generator = np.random.default_rng(held.seed)
-    total = counts.sum(0)
-    scaled, there = counts / total, counts > 0
+    scaled, there = counts / counts.sum(0), counts > 0
     best, least = None, np.inf
     for _ in range(max(1, min(50, _DRAWS // len(counts)))):
-        drawn = _one_draw(scaled, there, share, held.needed - 1, generator)
-        if drawn is None:
+        if (drawn := _one_draw(scaled, there, share, held.needed - 1, generator)) is None:
             continue
         error = np.square(scaled[drawn].sum(0) - share).sum()
         if error < least:

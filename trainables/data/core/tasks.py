@@ -250,8 +250,7 @@ def strata(labels: Labels, names: Names) -> tuple[Labels, Names]:
     """
     if labels.ndim == 1:
         return labels, names
-    counts = labels.sum(0)
-    by_rarity = np.where(labels > 0, counts, len(labels) + 1)
+    by_rarity = np.where(labels > 0, labels.sum(0), len(labels) + 1)
     found = np.where(labels.any(1), by_rarity.argmin(1), labels.shape[1])
     sizes = np.bincount(found, minlength=labels.shape[1] + 1)
     # A stratum with one sample cannot be split, so it joins the largest.

@@ -191,8 +191,7 @@ def as_numbers(texts: pa.ChunkedArray) -> pa.ChunkedArray:
     import pyarrow.compute as pc
 
     trimmed = pc.utf8_trim_whitespace(texts)
-    is_number = pc.match_substring_regex(trimmed, NUMBER)
-    return pc.if_else(is_number, trimmed, None).cast("double")
+    return pc.if_else(pc.match_substring_regex(trimmed, NUMBER), trimmed, None).cast("double")
 
 
 def as_flags(texts: pa.ChunkedArray) -> pa.ChunkedArray:

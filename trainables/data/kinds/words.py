@@ -93,8 +93,7 @@ class Tokens(_Words):
             counts.update(words)
             longest = max(longest, len(words))
         ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-        vocabulary = tuple(word for word, _ in ranked[:max_words])
-        return cls((min(longest, max_tokens),), vocabulary)
+        return cls((min(longest, max_tokens),), tuple(word for word, _ in ranked[:max_words]))
 
     def __str__(self) -> str:
         return f"texts of {self.shape[0]} tokens"

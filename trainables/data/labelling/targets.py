@@ -42,8 +42,7 @@ def index_parts(values: Sequence[Values], names: Names, bad: Sequence[BadSamples
     """
     if any(part.dtype.kind == "b" for part in values):
         return _several(values, names, bad)
-    soft = [part for part in values if part.ndim == 2]
-    if soft:
+    if soft := [part for part in values if part.ndim == 2]:
         return _soft(values, names or tuple(str(k) for k in range(soft[0].shape[1])), bad)
     return _single(values, names, bad)
 

@@ -160,8 +160,7 @@ def _read_mask(image: Path, mask: Path, image_size: int, num_classes: int) -> Pi
         raise ValueError(
             f"pixels of mode {found.mode!r}; allowed: 8 bits, of a palette (P) or grey (L)"
         )
-    wanted = _size_of(image)
-    if wanted is not None and found.size != wanted:
+    if (wanted := _size_of(image)) is not None and found.size != wanted:
         raise ValueError(
             f"{found.width}x{found.height} pixels, while the image has {wanted[0]}x{wanted[1]}"
         )

@@ -155,8 +155,7 @@ def _from_arrays(
             finite = np.isfinite(samples).reshape(len(samples), -1).all(1)
             bad[-1].add_each(~finite, "a number is infinite or not a number")
     targets, names = index_parts(labels, classes, bad)
-    weights = parts["train"][1].weights
-    if weights is not None:
+    if (weights := parts["train"][1].weights) is not None:
         targets[0] = replace(targets[0], weights=check_weights(weights, where[0], bad[0]))
     division: Division | None = None
     if group == EQUAL_ROWS:

@@ -117,8 +117,7 @@ class _Text:
             )
         for name, column in zip(names, table.columns, strict=True):
             self._check_text(name, column)
-        columns = [self._numbers(column) for column in table.columns]
-        return pa.Table.from_arrays(columns, names)
+        return pa.Table.from_arrays([self._numbers(column) for column in table.columns], names)
 
     def _numbers(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """A column of numbers and marks of missing values as numbers; others unchanged."""

@@ -82,8 +82,7 @@ def find_files(
         return len(names) == len(wanted) and all(map(fnmatchcase, names, wanted))
 
     below = source.get_file_info(fs.FileSelector(place, recursive=True))
-    found = tuple(sorted(file.path for file in below if is_wanted(file)))
-    if not found:
+    if not (found := tuple(sorted(file.path for file in below if is_wanted(file)))):
         without = f"is a folder without any {' or '.join(suffixes)} file"
         raise FileNotFoundError(f"{option}={text} {'matches no file' if pattern else without}")
     return source, found

@@ -164,8 +164,7 @@ def read_images(
 ) -> tuple[list[Stored], list[BadSamples]]:
     """The images of one or two lists of files, and the unusable ones; see :func:`hold_images`."""
     bad = [BadSamples(len(part), partial(_name_file, part)) for part in files]
-    parts = [image_part(*each) for each in zip(files, bad, strict=True)]
-    return hold_images(parts, common), bad
+    return hold_images([image_part(*each) for each in zip(files, bad, strict=True)], common), bad
 
 
 def _name_file(files: list[Path], index: int) -> str:
@@ -185,8 +184,7 @@ class _Found:
 def _find(folder: Path, known: tuple[str, ...] | None = None) -> _Found:
     """The images in a folder of classes, which are ``known``, or all that have an image."""
     everything = {place: images_below(place) for place in _folders(folder)}
-    images = {place: found for place, found in everything.items() if found}
-    if not images:
+    if not (images := {place: found for place, found in everything.items() if found}):
         raise ValueError(f"{folder} has no folder of images; known suffixes: {', '.join(SUFFIXES)}")
     notes = [f"{place} has no image and is left out" for place in everything if place not in images]
     classes = known or tuple(place.name for place in images)

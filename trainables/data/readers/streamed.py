@@ -108,8 +108,7 @@ def keep_images(
         fault, found = faults[row].as_py(), tuple(shapes[row, :2].tolist())
         bad.add(row, OtherSize(fault, found) if all(found) else fault)
     channels = int(shapes[:, 2].max())
-    everything = np.arange(len(shapes))
-    return EncodedImages(str(path), everything, (channels, height, width), image_size)
+    return EncodedImages(str(path), np.arange(len(shapes)), (channels, height, width), image_size)
 
 
 def _write(path: Path, images: Iterable[tuple[Encoded, Pixels | str]]) -> None:

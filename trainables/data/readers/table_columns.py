@@ -290,8 +290,7 @@ def marked_number(values: pa.ChunkedArray) -> str | None:
 
 def _other_notation(rows: TabularFiles, name: str) -> str | None:
     """Why a column of text, whose values are numbers with marks, has no numbers."""
-    marked = marked_number(rows.column(name, pa.string()))
-    if marked is None:
+    if (marked := marked_number(rows.column(name, pa.string()))) is None:
         return None
     return (
         f"{rows.named(rows.files[0])}: column {name!r} has numbers that cannot be read, such as "

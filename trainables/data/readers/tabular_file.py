@@ -132,8 +132,7 @@ def open_json_lines(where: str, source: fs.FileSystem, path: str) -> File:
                     f"{where} is one JSON array; needed: JSON lines, an object in each line"
                 )
         found = table(None)
-        dates = [field.name for field in found.schema if pa.types.is_timestamp(field.type)]
-        if dates:
+        if dates := [field.name for field in found.schema if pa.types.is_timestamp(field.type)]:
             found = table(pa.schema([(name, pa.string()) for name in dates]))
     except (pa.ArrowException, OSError) as error:
         raise ValueError(f"{where} is not readable as JSON lines ({error})") from error

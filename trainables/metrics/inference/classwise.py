@@ -180,8 +180,7 @@ def classwise_moments(probs: Tensor, num_bins: int, binning: Binning) -> tuple[f
 
 def class_cells(probs: Tensor, labels: Tensor, num_bins: int, binning: Binning) -> ClassCells:
     """The bins of every class, from checked probabilities (N, K) and labels (N,)."""
-    ranks = rank_classes(probs, labels)
-    return _joined([_cells(ranked, num_bins, binning) for ranked in ranks])
+    return _joined([_cells(ranked, num_bins, binning) for ranked in rank_classes(probs, labels)])
 
 
 def _cells(ranked: RankedScores, num_bins: int, binning: Binning) -> ClassCells:

@@ -200,8 +200,7 @@ def chance_of_support(
     then = found.noise.with_runs(runs)
     selection = replace(design, **changes).selection
     _, lacking, _ = found.with_noise(then, selection)  # required decrease of the value
-    change = found.noise.difference - then.difference
-    if change <= 0:
+    if (change := found.noise.difference - then.difference) <= 0:
         return float(lacking < 0)
     return float(stdtr(found.freedom, -lacking / math.sqrt(change)))
 

@@ -164,8 +164,7 @@ class _Line:
 def _population_at(lines: Sequence[_Line], share: float) -> float:
     """The population's error at which a share of samples shows more than the observed error."""
     for line in lines:
-        size = line.crossing(share)
-        if size is not None:
+        if (size := line.crossing(share)) is not None:
             return line.population(size)
     return max(line.population(_LARGEST_SIZE) for line in lines)
 
