@@ -44,7 +44,8 @@ class Composer:
     def dataset(self, given: Any, groups: Any = None) -> str | Section:
         """The section ``dataset`` from a name, a section, a loader, or samples and labels.
 
-        ``groups`` are the customers, patients ... of samples that are given, in the same form.
+        ``groups`` are the customers, patients ... of samples that are given, in the same form, or
+        ``equal_rows``.
         """
         if groups is not None and not isinstance(given, tuple):
             raise UserError(
@@ -58,8 +59,12 @@ class Composer:
                 "(train, test) or (train, validation, test), the name of a dataset, a section of a "
                 "sweep file, or a function that loads one",
             )
+        from trainables.data.core.equal_rows import EQUAL_ROWS
         from trainables.data.labelling.groups import IN_ALL
 
+        divided: Section = {}
+        if isinstance(groups, str) and groups == EQUAL_ROWS:
+            divided, groups = {_GROUP: EQUAL_ROWS}, None
         several = isinstance(given[0], tuple)
         parts = _by_part(given if several else (given, None))
         of_parts = dict.fromkeys(parts)
@@ -79,7 +84,7 @@ class Composer:
         ]
         if len({each["name"] for each in found}) > 1:
             raise UserError(f"dataset: samples of {', '.join(parts)} are of different kinds")
-        return {key: value for each in reversed(found) for key, value in each.items()}
+        return {key: value for each in reversed(found) for key, value in each.items()} | divided
 
     def model(self, given: Any) -> str | Section:
         """The section ``model`` from a name, a section, a function, a class or a module."""

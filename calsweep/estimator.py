@@ -83,6 +83,7 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
             sample_weight: Weights in the loss, (N,), at least 0.
             groups: The customer, patient ... of each sample, (N,), if several samples are of one.
                 No group is then in two splits, and intervals and verdicts take groups as the unit.
+                ``"equal_rows"`` keeps equal samples in one split.
 
         With scikit-learn's metadata routing, ``set_fit_request(sample_weight=True, groups=True)``
         requests these.

@@ -64,7 +64,8 @@ def run(
             dataset.
         groups: The customer, patient ... of each sample of ``dataset`` in memory, (N,), if several
             samples are of one; for two or three parts, a tuple of as many arrays. No group is then
-            in two splits, and intervals and verdicts take groups as the unit.
+            in two splits, and intervals and verdicts take groups as the unit. ``"equal_rows"``
+            keeps samples of equal content in one split.
         model: A function or class that builds a module with random weights for each trial. It may
             take any of the arguments ``num_classes``, ``input_shape`` and ``samples``. The module
             ends in a linear layer that outputs the logits. It may be defined anywhere, including a

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -327,7 +328,7 @@ def _arrays(path: Path, test: Path | None) -> _Seen:
     import numpy as np
 
     from trainables.data.kinds.samples import Images
-    from trainables.data.readers.arrays import array_in, as_inputs, load_arrays
+    from trainables.data.readers.arrays import array_in, as_arrays, load_arrays
 
     where = f"--data {path}"
     with load_arrays(where, path) as file:
@@ -339,13 +340,15 @@ def _arrays(path: Path, test: Path | None) -> _Seen:
             f"{where}: which of its arrays ({', '.join(arrays)}) are inputs and labels is "
             f"not clear; call them {_INPUTS[0]} and {LABELS[0]}, or write the sweep file by hand"
         )
-    samples = as_inputs(arrays[inputs], where)
+    samples, labels = as_arrays(arrays[inputs], arrays[label], where)
     options, count = {"inputs": inputs, "label": label}, len(samples)
     options |= {} if test is None else {"test": str(test)}
+    together, notes = _together({}, samples, labels, test is not None)
+    options |= together
     if samples.dtype == np.uint8:
-        return _Seen(options, "image", f"{count:,} {Images.measured(samples[:1])}", count)
+        return _Seen(options, "image", f"{count:,} {Images.measured(samples[:1])}", count, notes)
     shape = " x ".join(map(str, samples.shape[1:]))
-    return _Seen(options, "array", f"{count:,} arrays of {shape}", count)
+    return _Seen(options, "array", f"{count:,} arrays of {shape}", count, notes)
 
 
 def _rows(rows: TrainingRows) -> _Seen:
@@ -363,7 +366,9 @@ def _rows(rows: TrainingRows) -> _Seen:
         text = None  # free text among the columns of a table
     for kind, column in (("image", image), ("text", text)):
         if column is not None:
-            options, more = _together(divided, _values(table[column]), table[label], tested)
+            options, more = _together(
+                divided, _values(table[column]), _values(table[label]), tested
+            )
             options = {**given, kind: column, **options}
             seen = f"{seen}, {kind}s in column {column}"
             return _Seen(options, kind, seen, table.num_rows, (*notes, *more))
@@ -373,7 +378,7 @@ def _rows(rows: TrainingRows) -> _Seen:
         reasons = ", ".join(f"{name} ({reason})" for name, reason in unusable.items())
         raise UserError(f"--data {rows.path}: none of its columns can be a feature: {reasons}")
     features = Columns(table.select([*usable, *dates]))
-    divided, more = _together(divided, features, table[label], tested)
+    divided, more = _together(divided, features, _values(table[label]), tested)
     options = {**given, **divided}
     if unusable:
         options["exclude"] = list(unusable)
@@ -391,14 +396,14 @@ def _rows(rows: TrainingRows) -> _Seen:
 
 
 def _values(column: pa.ChunkedArray) -> npt.NDArray[Any]:
-    """Texts or digests of images, (N,)."""
+    """Texts, digests of images or labels, (N,); missing ones are empty."""
     import numpy as np
 
-    return np.array([each or "" for each in column.to_pylist()], dtype=object)
+    return np.array(["" if each is None else each for each in column.to_pylist()], dtype=object)
 
 
 def _together(
-    divided: dict[str, Any], samples: Any, labels: pa.ChunkedArray, tested: bool
+    divided: dict[str, Any], samples: Any, labels: npt.NDArray[Any], tested: bool
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The option that divides the rows, and a comment: equal rows together if there are many."""
     import numpy as np
@@ -408,10 +413,9 @@ def _together(
     if share <= _REPEATED:
         return divided, ()
     noticed = f"{share:.0%} of the rows equal another row in all features"
-    known = labels.is_valid().to_numpy()
-    codes = labels.drop_null().combine_chunks().dictionary_encode().indices.to_numpy()
-    of_class = np.unique(np.stack([codes, numbers[known]]), axis=1)[0]
-    if divided or tested or np.unique(of_class, return_counts=True)[1].min() < _SPLITS:
+    words = map(str, labels if labels.ndim == 1 else labels.argmax(axis=1))
+    of_class = {each for each in zip(words, numbers.tolist(), strict=True) if each[0]}
+    if divided or tested or min(Counter(each for each, _ in of_class).values()) < _SPLITS:
         return divided, (f"{noticed}; `calsweep check` counts copies of training rows",)
     return {"group": EQUAL_ROWS}, (f"{noticed}: equal rows are in one split",)
 

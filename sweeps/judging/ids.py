@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,8 +51,9 @@ def rows_by_id(
 ) -> tuple[str, Array] | None:
     """The column of ids that both files have, and the row of theirs for each row of ours.
 
-    Ids are unique in theirs; in ours they may be `repeated`. None if no column is such an id, or
-    if rows are in the same order; `asked` names the column, or is empty if there is none.
+    Ids are unique in theirs; in ours, of which theirs are the labels, they may be `repeated`. None
+    if no column is such an id, or if rows are in the same order; `asked` names the column, or is
+    empty if there is none.
 
     Raises:
         UserError: The ids of the two files are not the same.
@@ -59,38 +61,51 @@ def rows_by_id(
     if asked == "":
         return None
     differ: list[str] = []
-    for name in [asked] if asked else _in_common(ours.table, theirs.table):
-        mine, other = ours.ids(name), theirs.ids(name)
-        if mine is None or other is None:
-            if asked:
-                raise UserError(f"--id {name}: is no column of ids in both files")
-            continue
-        unique = len(np.unique(other)) == len(other)
-        if not unique or not (repeated or len(np.unique(mine)) == len(mine)):
-            continue
+    for name, mine, other in _unique_in_both(ours, theirs, asked, repeated):
+        certain = bool(asked) or _is_id(name, ours.table)
+        if differ and not certain:
+            break
         if np.array_equal(mine, other):
             return None
-        if np.isin(mine, other).all() and np.isin(other, mine).all():
-            order = other.argsort()
-            return name, order[np.searchsorted(other, mine, sorter=order)]
-        if _identifies(name, mine, other):
+        if {*mine.tolist()} == {*other.tolist()}:
+            if certain or repeated or not is_count(np.sort(other.astype(np.float64))):
+                order = other.argsort()
+                return name, order[np.searchsorted(other, mine, sorter=order)]
+        elif (certain or repeated) and _identifies(name, mine, other):
             differ.append(_missing(name, ours.table, theirs.table, mine, other))
     if differ:
         raise UserError(differ[0])
     return None
 
 
-def _in_common(ours: Table, theirs: Table) -> list[str]:
-    """Columns of both files, ids by their name first, and numbers of rows last.
+def _unique_in_both(
+    ours: Rows, theirs: Rows, asked: str | None, repeated: bool
+) -> Iterator[tuple[str, Array, Array]]:
+    """Columns that may be ids, with their values."""
+    for name in [asked] if asked else _in_common(ours.table, theirs.table):
+        mine, other = ours.ids(name), theirs.ids(name)
+        if mine is None or other is None:
+            if asked:
+                raise UserError(f"--id {name}: is no column of ids in both files")
+        elif all(
+            len(np.unique(each)) == len(each) for each in (other, *([] if repeated else [mine]))
+        ):
+            yield name, mine, other
 
-    Other numbers, such as a rank, are no ids.
+
+def _in_common(ours: Table, theirs: Table) -> list[str]:
+    """Columns of both files: ids by their name first, then words, numbers of rows, other numbers.
+
+    Other numbers are ids if both files have the same ones; but 0, 1, … may be ranks.
     """
-    both = [
-        each
-        for each in ours.names
-        if each in theirs.names and (names.is_id(each) or is_index(each) or ours.words(each))
-    ]
-    return sorted(both, key=lambda name: (is_index(name), not names.is_id(name)))
+    both = [each for each in ours.names if each in theirs.names]
+    return sorted(
+        both, key=lambda name: (not _is_id(name, ours), is_index(name), not names.is_id(name))
+    )
+
+
+def _is_id(name: str, table: Table) -> bool:
+    return bool(names.is_id(name) or is_index(name) or table.words(name))
 
 
 def _identifies(name: str, mine: Array, other: Array) -> bool:

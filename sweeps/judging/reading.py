@@ -261,10 +261,17 @@ def _contradiction(source: Source, scores: Scores, asked: Asked) -> str:
     for guesses in predictions_of(source, asked):
         if guesses.column in (*scores.columns, *scores.beside):
             continue
-        kept = ~guesses.abstained(source.labels) & np.ones(len(values), dtype=bool)
-        own = places(np.unique(guesses.words[kept]).tolist(), classes)
-        if not own or len(guesses.words) != len(values):
+        if len(guesses.words) != len(values):
             continue
+        kept = ~guesses.abstained(source.labels)
+        own = places(np.unique(guesses.words[kept]).tolist(), classes)
+        if not own:
+            continue
+        if not kept.all():
+            return (
+                f"{guesses.column} abstains in {(~kept).sum():,} of {len(kept):,} samples, whose "
+                "scores are judged, too"
+            )
         place = np.array([own[each] for each in guesses.words[kept].tolist()])
         rows = values[kept].astype(np.float64)
         if differ := float((rows.max(axis=1) - rows[np.arange(len(rows)), place] > _NEAR).mean()):

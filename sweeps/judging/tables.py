@@ -221,11 +221,10 @@ def _array(column: Any) -> Array:
     if isinstance(kind, pa.FixedShapeTensorType):
         flat = _array(pa.chunked_array([chunk.storage for chunk in column.chunks]))
         return flat.reshape(-1, *kind.shape)
-    if pa.types.is_list_view(kind) or pa.types.is_large_list_view(kind):
-        return _array(column.cast(pa.large_list(kind.value_type)))
     if pa.types.is_decimal(kind):
         return _array(column.cast(pa.float64()))
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
+    lists = "list", "large_list", "fixed_size_list", "list_view", "large_list_view"
+    if any(getattr(pa.types, f"is_{each}")(kind) for each in lists):
         return _rows(column)
     if pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_boolean(kind):
         return np.asarray(column.to_numpy())

@@ -183,6 +183,7 @@ def test_submissions_and_their_solution(
 
 def test_lists_of_other_types_and_shapes(tmp_path: Path) -> None:
     import pyarrow as pa
+    import pyarrow.ipc
     import pyarrow.parquet as pq
 
     tensor = pa.FixedShapeTensorArray.from_numpy_ndarray(np.ascontiguousarray(PROBS))
@@ -196,6 +197,12 @@ def test_lists_of_other_types_and_shapes(tmp_path: Path) -> None:
                 UserError, match=r"probs has shape \(300, 2, 4\); allowed: \(N, K\)"
             ):
                 read_predictions([str(tmp_path / "file.parquet")])
+    for view in (pa.list_view(pa.float64()), pa.large_list_view(pa.float64())):
+        table = pa.table({"probs": pa.array(PROBS.tolist(), view), "label": LABELS})
+        with pa.ipc.new_file(str(tmp_path / "file.arrow"), table.schema) as file:
+            file.write_table(table)
+        [model] = read_predictions([str(tmp_path / "file.arrow")])
+        torch.testing.assert_close(model.probs, torch.from_numpy(PROBS))
     scalars = [str([np.float64(each) for each in row]) for row in PROBS]
     model = read(tmp_path, {"label": LABELS, "probs": scalars})  # np.float64(…), as NumPy 2 writes
     torch.testing.assert_close(model.probs, torch.from_numpy(PROBS))

@@ -245,6 +245,10 @@ def test_equal_rows_are_noticed(tmp_path: Path) -> None:
         "\n".join(["words,label", *(f'"{each[:-2]}",{each[-1]}' for each in lines)])
     )
     assert draft_for(str(tmp_path / "said.csv")).dataset["group"] == "equal_rows"
+    values, classes = np.arange(200) % 190, np.arange(200) % 2
+    for labels in (classes, np.eye(2)[classes] * 0.5 + 0.25):  # also soft ones
+        np.savez(tmp_path / "a.npz", x=np.stack([values, values**2], 1), y=labels)
+        assert draft_for(str(tmp_path / "a.npz")).dataset["group"] == "equal_rows"
     labels = [*"aaaa", *("b" * 40), *([""] * 16)]  # two contents of class a, for three splits
     lines = [f"{i // 2 / 7:.3f},{i // 2},{label}" for i, label in enumerate(labels)]
     (tmp_path / "few.csv").write_text("\n".join(["size,more,label", *lines]))

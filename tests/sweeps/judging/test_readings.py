@@ -255,6 +255,9 @@ def test_the_first_line_says_where_predictions_contradict_the_scores(tmp_path: P
     first = f"y_pred differs from the most likely class in {100 * share:.0f} % of the rows; prob"
     assert str(model.read).startswith(first)
     assert not read(tmp_path, columns | {"y_pred": GUESSES}).read.first
+    model = read(tmp_path, columns | {"y_pred": np.where(ROWS < 9, -1, GUESSES)})
+    first = "y_pred abstains in 9 of 600 samples, whose scores are judged, too; prob"
+    assert str(model.read).startswith(first)
 
 
 ORDER = RNG.permutation(COUNT)
@@ -326,6 +329,21 @@ def test_numbers_without_the_name_of_an_id_match_nothing(tmp_path: Path) -> None
         frame.to_csv(tmp_path / name, index=False)
     _, second = read_predictions([str(tmp_path / "a.csv"), str(tmp_path / "b.csv")])
     torch.testing.assert_close(second.probs, torch.from_numpy(PROBS[::-1].copy()))
+
+
+@pytest.mark.parametrize("factor", [1, 3])
+def test_the_same_numbers_in_a_file_of_labels_are_ids(tmp_path: Path, factor: int) -> None:
+    numbers = ROWS * factor + 5
+    scored(ROWS).assign(id=numbers).rename(columns={"id": "nr"}).to_csv(tmp_path / "a.csv")
+    truth = pd.DataFrame({"nr": numbers, "label": LABELS}).iloc[ORDER]
+    truth.to_csv(tmp_path / "b.csv", index=False)
+    asked = Asked(labels=str(tmp_path / "b.csv"))
+    [model] = read_predictions([str(tmp_path / "a.csv")], asked)
+    assert model.labels.tolist() == LABELS.tolist()
+    assert model.read.labels == "label of b.csv by nr"
+    truth.assign(nr=truth["nr"] + factor).to_csv(tmp_path / "b.csv", index=False)
+    with pytest.raises(UserError, match="1 values of 'nr' are missing"):
+        read_predictions([str(tmp_path / "a.csv")], asked)
 
 
 def test_several_predictions_of_a_sample_have_its_label(tmp_path: Path) -> None:

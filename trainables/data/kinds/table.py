@@ -56,6 +56,7 @@ class TableRows(Samples):
         has_missing: Whether each numeric column has missing values in training.
         levels: Sorted values of each categorical column in training.
         flags: The numeric columns that are true or false in training.
+        last_years: The features that are years of dates, with the last one in training.
         shape: ``(width,)``, the shape of the model's input.
     """
 
@@ -66,6 +67,7 @@ class TableRows(Samples):
     categorical: tuple[str, ...]
     levels: tuple[tuple[str, ...], ...]
     flags: tuple[str, ...] = ()
+    last_years: tuple[tuple[str, int], ...] = ()
 
     default_model: ClassVar[str] = "table_mlp"
     in_words: ClassVar[str] = "tables"
@@ -92,7 +94,12 @@ class TableRows(Samples):
             for name in categorical
         ]
         words = tuple(categorical), tuple(levels)
-        return cls(tuple(numeric), mean, std, missing, *words, tuple(flags))
+        years = tuple(
+            (name, int(np.nanmax(own)))
+            for name, own in zip(numeric, values, strict=True)
+            if f"{name.removesuffix('.year')}.weekday" in numeric and np.isfinite(own).any()
+        )
+        return cls(tuple(numeric), mean, std, missing, *words, tuple(flags), years)
 
     @property
     def mixable(self) -> bool:  # type: ignore[override]
@@ -110,8 +117,14 @@ class TableRows(Samples):
         return table_rows(vars(self), raw.table)
 
     def unseen(self, raw: Columns) -> tuple[str, ...]:
-        """For each categorical column with levels that do not occur in training: which."""
+        """Columns with levels that do not occur in training, or with years after it: which."""
         found = []
+        for name, last in self.last_years:
+            if later := int((float_array(raw.table[name]) > last).sum()):
+                found.append(
+                    f"{later:,} of {len(raw):,} rows have a year of {name.removesuffix('.year')} "
+                    f"after {last}, the last in training: the model extrapolates"
+                )
         for name, levels in zip(self.categorical, self.levels, strict=True):
             values = raw.table[name]
             new = values.filter(level_codes(values, levels) == 0).drop_null()

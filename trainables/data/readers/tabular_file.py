@@ -52,9 +52,7 @@ def without_views(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return pa.chunked_array(coded, pa.dictionary(kind.index_type, pa.string()))
     if types.is_string_view(kind):
         return column.cast(pa.string())
-    if types.is_binary_view(kind):
-        return column.cast(pa.binary())
-    return column.cast(pa.list_(kind.value_type)) if types.is_list_view(kind) else column
+    return column.cast(pa.binary()) if types.is_binary_view(kind) else column
 
 
 def file_of(path: str, table: pa.Table) -> File:

@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from PIL import Image
 
+from calsweep.composing import Composer
 from trainables.data import Dataset, dataset_from_arrays, load_dataset
 from trainables.data.core.equal_rows import equal_numbers
 from trainables.data.kinds.table import Columns
@@ -72,6 +73,11 @@ def test_equal_rows_stay_together(tmp_path: Path) -> None:
     np.savez(tmp_path / "a.npz", x=NOISE[FIVE_TIMES], y=FIVE_TIMES % 2)
     arrays = load_dataset("npz", seed=0, train=tmp_path / "a.npz", group="equal_rows")
     assert arrays.copies is not None and (arrays.copies["test"] < 0).all()
+    composer = Composer(str(tmp_path / "store"))
+    section = composer.dataset((NOISE[FIVE_TIMES], FIVE_TIMES % 2), "equal_rows")
+    assert isinstance(section, dict)
+    composed = load_dataset(section.pop("name"), seed=0, **section)
+    np.testing.assert_array_equal(composed.test.inputs, arrays.test.inputs)
     few, test = write(tmp_path, np.arange(40)), write(tmp_path, np.arange(35, 60), "test")
     with pytest.raises(ValueError, match="group=equal_rows: 5 samples of test equal a sample of t"):
         load(few, test=test, group="equal_rows")

@@ -201,7 +201,7 @@ def test_columns_without_information_are_named(tmp_path: Path) -> None:
 
 def test_dates_and_numbers_of_new_rows_are_checked(tmp_path: Path) -> None:
     days = ["2024-01-31,1", "2026-11-24,2.5", "2025-06-01,3", "2025-06-02,4"]
-    lines = [f"{day},{'ab'[i % 2]}" for i, day in enumerate(days * 10)]
+    lines = [f"{day},{'ab'[i // 4 % 2]}" for i, day in enumerate(days * 10)]
     train = csv(tmp_path / "a.csv", "day,x,label", lines)
     samples = load(train, dates=["day"]).samples
     new = csv(tmp_path / "new.csv", "day,x", ["11.01.2024,1", '2024-01-11,"1,5"', ",2"])
@@ -212,6 +212,11 @@ def test_dates_and_numbers_of_new_rows_are_checked(tmp_path: Path) -> None:
     rows, names, _ = read_raw(samples, new, on_bad_sample="skip")
     assert names == ["2"]
     assert np.isnan(rows[0, 1:]).all()
+    later = csv(new, "day,x", ["2027-01-11,1", "2026-01-11,1", ",2"])
+    last = "1 of 3 rows have a year of day after 2026, the last in training: the model extrapolates"
+    assert read_raw(samples, later)[2][1:] == (last,)
+    by_time = load(train, dates=["day"], time="day", test_size=10)
+    assert "test: 10 of 10 rows have a year of day after 2025, the last" in by_time.remarks[-1]
     csv(new, "day,x", ["20240111,1"])
     with pytest.raises(ValueError, match=r"column 'day' \(option dates\) holds int64; allowed: da"):
         read_raw(samples, new)
