@@ -13,8 +13,8 @@ from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import State, TrialRecord
 from sweeps.search.rules import rule_of
-from sweeps.search.suggestions import Known
 from sweeps.search.trial_queue import Past, TrialQueue
+from sweeps.search.warm_start import Known
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile

@@ -12,8 +12,8 @@ from sweeps.search.finalist_plan import FinalistPlan
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting
-from sweeps.search.suggestions import Known
 from sweeps.search.trial_queue import Past, TrialQueue
+from sweeps.search.warm_start import Known
 from sweeps.sweep_file.loading import dump_sweep, override_sweep
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.report import Entry

@@ -17,7 +17,6 @@ from sweeps.cluster.ray_internals import (
     agents_may_be_slow,
     check_token,
     for_trials_only,
-    node_messages_logged,
     nodes_to_come,
     workers_forked,
 )
@@ -69,8 +68,7 @@ def _connected(address: str | None, reporter: Reporter, stays: bool) -> Iterator
         ray.shutdown()
         kept = False
     if ray.is_initialized() and not kept:
-        with node_messages_logged():
-            yield
+        yield
         return
     runs_on = False
     try:
@@ -78,8 +76,7 @@ def _connected(address: str | None, reporter: Reporter, stays: bool) -> Iterator
             _join(address)
         elif not kept:
             _start(reporter)
-        with node_messages_logged():
-            yield
+        yield
         # Linux ends Ray's processes with the thread that has started them.
         lasting = threading.current_thread() is threading.main_thread()
         runs_on = stays and address is None and lasting and _store_has_room()

@@ -107,39 +107,6 @@ def _silent() -> Iterator[None]:
         os.close(nowhere)
 
 
-@contextmanager
-def node_messages_logged() -> Iterator[None]:
-    """Context: what Ray reports about nodes is written to the log instead of the terminal.
-
-    Ray prints about forty lines for a node that dies, twice; calsweep reports it in one.
-
-    Why: ``ray.init(log_to_driver=False)`` turns off the output of workers only.
-    Test: tests/sweeps/test_faults.py::test_a_lost_node_is_one_line
-    """
-    if not provides(
-        "keeping Ray's messages about nodes out of the terminal",
-        "ray._private.worker:print_to_stdstream",
-        "ray._private.worker:listen_error_messages",
-    ):
-        yield
-        return
-    from ray._private import worker
-
-    to_terminal = worker.print_to_stdstream
-
-    def to_log(data: dict[str, Any], *arguments: Any, **options: Any) -> None:
-        if data.get("pid") == "raylet":
-            logging.getLogger("ray").warning("%s", "\n".join(data["lines"]))
-        else:
-            to_terminal(data, *arguments, **options)
-
-    worker.print_to_stdstream = to_log
-    try:
-        yield
-    finally:
-        worker.print_to_stdstream = to_terminal
-
-
 def is_driver_of_a_job() -> bool:
     """Whether this process is the driver of a job on a Ray cluster.
 

@@ -17,8 +17,6 @@ from sweeps.messages.redaction import redact
 if TYPE_CHECKING:
     from sweeps.service.upkeep import Scope
 
-_IN_PAPERS = "error,ece,ece_scaled,nll,nll_scaled"
-
 
 @app.command(rich_help_panel=INSPECT)
 def show(
@@ -198,16 +196,16 @@ def report(
     output: Annotated[
         str | None,
         typer.Option(
-            help="The file; default <NAME>-report.html or comparison.html; a table is printed; "
-            "figures are written to a folder, by default <NAME>-figures."
+            help="The file; default <NAME>-report.html or comparison.html; figures are written to "
+            "a folder, by default <NAME>-figures."
         ),
     ] = None,
     form: Annotated[
-        Literal["html", "markdown", "latex", "pdf", "svg"],
-        typer.Option("--format", help="An HTML page, or a table or figures for a paper."),
+        Literal["html", "pdf", "svg"],
+        typer.Option("--format", help="An HTML page, or figures for a paper."),
     ] = "html",
 ) -> None:
-    """Write an HTML report, or a table or figures for a paper."""
+    """Write an HTML report, or figures for a paper."""
     from sweeps.service.reading import write_figures, write_report, write_side_by_side
 
     if compare and form != "html":
@@ -221,14 +219,11 @@ def report(
             f"{' '.join(names)}` writes one page of several"
         )
     (name,) = names
-    match form:
-        case "html":
-            print(f"written: {write_report(name, storage, output)}")
-        case "markdown" | "latex":
-            table(names, storage, metrics=_IN_PAPERS, output=output, form=form)
-        case "pdf" | "svg":
-            for path in write_figures(name, storage, form, output):
-                print(f"written: {path}")
+    if form == "html":
+        print(f"written: {write_report(name, storage, output)}")
+        return
+    for path in write_figures(name, storage, form, output):
+        print(f"written: {path}")
 
 
 @app.command(rich_help_panel=INSPECT)
@@ -249,7 +244,7 @@ def table(
         Literal["latex", "csv", "markdown", "json"], typer.Option("--format", help="Output format.")
     ] = "markdown",
 ) -> None:
-    """Print one table of several sweeps for a paper."""
+    """Print one table of a sweep or several for a paper."""
     from sweeps.messages.files import write_text
     from sweeps.service.reading import results_table_of
 

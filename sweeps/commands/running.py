@@ -209,7 +209,7 @@ class _WithData:
 
 def _facts_of_earlier(sweep: SweepFile, storage: str) -> dict[str, str]:
     """What the sweep learns from others; UserError if there are none of these names."""
-    if not sweep.search.warm_start:
+    if sweep.search.is_guided or not sweep.search.named:
         return {}
     from sweeps.search.warm_start import earlier_trials
     from sweeps.store.earlier_sweeps import sweeps_to_learn_from
@@ -243,10 +243,10 @@ def _with_data(sweep: SweepFile, storage: str) -> _WithData:
         ) from None
     plan = Plan(fit_to_data(sweep, dataset))
     facts = data_facts(plan, dataset) | model_facts(plan.sweep, dataset)
-    if sweep.search.warm_start:
+    if sweep.search.named and not sweep.search.is_guided:
         from sweeps.store.earlier_sweeps import on_other_data
 
-        if lines := on_other_data(sweep.search.warm_start, dataset.digest(), storage):
+        if lines := on_other_data(sweep.search.named, dataset.digest(), storage):
             facts["other data"] = "\n".join(lines)
     duration = duration_of(plan, dataset)
     facts |= duration_facts(plan, duration)

@@ -28,17 +28,11 @@ if TYPE_CHECKING:
 _USUAL_DIFFERENCE = 0.02  # ECE difference of calibration losses in most of the papers' tables
 _LARGEST_SHARE = 0.24  # of the samples for training and validation: more would cost accuracy
 _COMPARED = ("event_ece", "ece", "adaptive_ece")
-_LAYOUTS = {
-    "auto": "channels last, if the model has convolutions",
-    "channels_last": "channels last",
-    "contiguous": "channels first",
-}
 _SLOWER_BESIDE = 2.0  # an epoch beside other trials: two CPUs may be two threads of one core
 _START_AND_END = 60.0  # seconds: starting Ray, reference models, verdicts, MLflow
 
 
 def data_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
-    from trainables.data.kinds.samples import Images
     from trainables.metrics import chance_of_detection, detectable_difference
     from trainables.trials.trial import validation_parts
 
@@ -60,8 +54,6 @@ def data_facts(plan: Plan, dataset: Dataset) -> dict[str, str]:
     facts |= {name: fact for name, fact in optional.items() if fact}
     if sweep.trainable is None:
         facts["model"] = sweep.model.name
-        if isinstance(dataset.samples, Images):
-            facts["image layout"] = _LAYOUTS[sweep.training.layout]
     several = (
         dataset.task.decisions * dataset.task.cluster_size > 1 or dataset.test.groups is not None
     )

@@ -37,8 +37,7 @@ def json_schema() -> dict[str, Any]:
     for key in definitions["TrainingSection"]["properties"].values():
         key.pop("default", None)  # the default depends on the model
     of_search["objective"] = {"anyOf": [{"type": "string"}, several], "default": "val_ece"}
-    for key in ("warm_start", "learn_from"):
-        of_search[key] = {"anyOf": [{"type": "string"}, of_search[key]]}
+    of_search["learn_from"] = {"anyOf": [{"type": "string"}, of_search["learn_from"]]}
     short = {f"#/$defs/{name}": _one_of(known) for name, known in names.items()}
     short["#/$defs/ConstraintSection"] = {"anyOf": [{"type": "number"}]}
     found: dict[str, Any] = _with_short_forms(schema, short)

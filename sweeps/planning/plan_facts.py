@@ -38,8 +38,7 @@ def plan_facts(plan: Plan) -> dict[str, str]:
             if (share := sweep.training.adapt_share)
             else {}
         ),
-        **({"learns from": ", ".join(earlier)} if (earlier := sweep.search.warm_start) else {}),
-        **({"starts from": _starting_point(plan.search)} if sweep.search.is_guided else {}),
+        **_earlier(plan.search),
         "each trial uses": _resources(sweep.scaling),
         **(_recipe_facts(plan) if sweep.trainable is None else {}),
         "concurrent": "as many trials as fit" + (f", at most {most}" if most else ""),
@@ -140,14 +139,15 @@ def _epoch_facts(plan: Plan) -> dict[str, str]:
     }
 
 
-def _starting_point(search: SearchSection) -> str:
-    names = search.learn_from
-    if names == ("none",):
-        return "this sweep's trials alone"
-    if names != ("all",):
-        return f"the trials of {', '.join(names)}"
+def _earlier(search: SearchSection) -> dict[str, str]:
+    if search.named:
+        return {"learns from": ", ".join(search.named)}
+    if not search.is_guided:
+        return {}
+    if search.learn_from == ("none",):
+        return {"starts from": "this sweep's trials alone"}
     shipped = counted(len({each.source for each in recorded_settings()}), "recorded dataset")
-    return f"the settings of {shipped}, and finished sweeps in the storage"
+    return {"starts from": f"the settings of {shipped}, and finished sweeps in the storage"}
 
 
 def _budget_facts(plan: Plan) -> dict[str, str]:

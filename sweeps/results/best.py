@@ -160,7 +160,7 @@ def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, 
         "search": {
             **resolved["search"],
             "trials": 1 if entry["loss"] == "cross_entropy" else 2,
-            "warm_start": [],  # the only setting is fixed
+            "learn_from": "none",  # the only setting is fixed
         },
         "scheduler": {"name": "none"},
         "scaling": resolved["scaling"],

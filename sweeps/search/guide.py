@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import numpy as np
 import optuna
@@ -23,10 +23,8 @@ from sweeps.search.setting_models import Places
 from sweeps.search.space import SearchSpace
 from sweeps.search.temperature_model import TemperatureModel, expected_objectives
 from sweeps.search.untried import Untried
+from sweeps.search.warm_start import Known
 from trainables.contract.setting import Setting
-
-if TYPE_CHECKING:
-    from sweeps.search.suggestions import Known
 
 _LEAST_GUIDED: Final = 5  # trials before the search may end
 _LEAST_GAIN: Final = 0.5  # standard errors of the objective

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from sweeps.search.recorded import RecordedSetting
 from sweeps.search.study import SweepStudy
 from sweeps.search.untried import Untried
-from sweeps.search.warm_start import EarlierTrial
+from sweeps.search.warm_start import Known
 from trainables.contract.report import Role
 from trainables.contract.setting import Setting
 
@@ -20,23 +18,6 @@ if TYPE_CHECKING:
     from sweeps.search.guide import Guide, Proposal
 
 _MOST_GUIDED = 100  # trials; for more, Gaussian processes are slow, so Optuna's sampler follows
-
-
-@dataclass(frozen=True)
-class Known:
-    """What a search starts from.
-
-    Attributes:
-        earlier: Trials of earlier sweeps to learn from.
-        recorded: Records of settings on earlier datasets, for a guided search.
-        initial: The baseline and the settings to try first, instead of the published ones.
-        candidates: The candidates of a guided search, see :class:`~sweeps.search.guide.Guide`.
-    """
-
-    earlier: Sequence[EarlierTrial] = ()
-    recorded: Sequence[RecordedSetting] = ()
-    initial: Sequence[Setting] | None = None
-    candidates: Sequence[Setting] | None = None
 
 
 class Suggestions:

@@ -16,8 +16,9 @@ from sweeps.search.finalist_plan import FinalistPlan, TakeLook
 from sweeps.search.plan import Plan
 from sweeps.search.record import Entry, State, TrialRecord, may_be_dropped, may_be_retried
 from sweeps.search.stopping import Pruner
-from sweeps.search.suggestions import Known, Suggestions
+from sweeps.search.suggestions import Suggestions
 from sweeps.search.untried import Untried
+from sweeps.search.warm_start import Known
 from sweeps.sweep_file.sections.search import SearchSection
 from trainables.contract.report import Role, TrialConfig
 from trainables.contract.setting import Setting

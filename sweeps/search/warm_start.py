@@ -1,4 +1,4 @@
-"""Trials of earlier sweeps that a new sweep learns from (``search.warm_start``)."""
+"""Trials of earlier sweeps that a sweep which is not guided learns from (``search.learn_from``)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from sweeps.errors import UserError
 from sweeps.search.ranking import baseline_means, best_values, excesses
 from sweeps.search.record import TrialRecord
+from sweeps.search.recorded import RecordedSetting
 from sweeps.search.rules import Rule, rule_of
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import Setting
@@ -36,23 +37,43 @@ class EarlierTrial:
     others: list[float] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class Known:
+    """What a search starts from.
+
+    Attributes:
+        earlier: Trials of earlier sweeps to learn from.
+        recorded: Records of settings on earlier datasets, for a guided search.
+        initial: The baseline and the settings to try first, instead of the published ones.
+        candidates: The candidates of a guided search, see :class:`~sweeps.search.guide.Guide`.
+    """
+
+    earlier: Sequence[EarlierTrial] = ()
+    recorded: Sequence[RecordedSetting] = ()
+    initial: Sequence[Setting] | None = None
+    candidates: Sequence[Setting] | None = None
+
+
 def earlier_trials(
     sweep: SweepFile, records: Mapping[str, Sequence[TrialRecord]]
 ) -> list[EarlierTrial]:
-    """The suitable finished trials of the sweeps in ``search.warm_start``, UserError if none is.
+    """The suitable finished trials of the sweeps in ``search.learn_from``, UserError if none is.
 
     A trial is suitable if this sweep searches its loss and hyperparameters, their values are within
     the ranges, and fixed hyperparameters have the same value. Finalists are omitted, because they
-    repeat the luckiest settings of other trials.
+    repeat the luckiest settings of other trials. A guided search learns from temperatures instead,
+    see :func:`~sweeps.store.earlier_sweeps.recorded_for`.
     """
+    if sweep.search.is_guided or not sweep.search.named:
+        return []
     from sweeps.search.space import SearchSpace  # Optuna takes a quarter of a second
 
-    space = SearchSpace(sweep.losses)
-    named, rule = sweep.search.warm_start, rule_of(sweep)
+    space, rule = SearchSpace(sweep.losses), rule_of(sweep)
+    named = sweep.search.named
     found = [trial for name in named for trial in _fitting(records[name], rule, space)]
-    if named and not found:
+    if not found:
         raise UserError(
-            f"search.warm_start = {', '.join(named)}: no finished trial there "
+            f"search.learn_from = {', '.join(named)}: no finished trial there "
             "has a loss, hyperparameters and values that this sweep searches; leave it out"
         )
     return found

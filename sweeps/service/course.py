@@ -20,8 +20,8 @@ from sweeps.results.recommendation import shown_network
 from sweeps.results.result import Ending, SweepResult
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.search.suggestions import Known
 from sweeps.search.trial_queue import End, Listener, Past, TrialQueue
+from sweeps.search.warm_start import Known
 from sweeps.service.backend import RunningSweep, interrupted, load_records, train
 from sweeps.service.ending import end_of, ending_with, take_look
 from sweeps.service.mistakes import keep_mistakes

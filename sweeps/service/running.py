@@ -136,7 +136,7 @@ def _resume(
     if overrides and store.load_answer() is not None:
         raise UserError(
             f"sweep {store.name!r} has finished, and has no use for another budget; a new "
-            f"sweep with search.warm_start = {store.name} learns from it"
+            f"sweep with search.learn_from = {store.name} learns from it"
         )
     return _run(sweep, store, options, new=False, given=given)
 

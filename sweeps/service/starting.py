@@ -33,7 +33,7 @@ class NewSweep:
     """A sweep that is about to be created, and what it learns from.
 
     Attributes:
-        named: Trials of the sweeps in ``search.warm_start``, by name.
+        named: Trials of the sweeps that ``search.learn_from`` names, by name.
         earlier: Those of them that the sampler learns from.
         recorded: Settings that a guided search starts from.
         tracking: Address of MLflow.
@@ -64,8 +64,9 @@ class NewSweep:
     ) -> None:
         """Create it in its store; `given` is the sweep file without what was resolved."""
         sweep, storage = self.sweep, self.store.storage
-        for line in on_other_data(sweep.search.warm_start, identity.digest, storage):
-            reporter.notice(line)
+        if not sweep.search.is_guided:
+            for line in on_other_data(sweep.search.named, identity.digest, storage):
+                reporter.notice(line)
         count = earlier_candidates(
             sweep.selection.selected_from, identity.digest, storage, self.named
         )

@@ -1,7 +1,7 @@
-"""What a new sweep learns from earlier ones of the storage.
+"""What a new sweep learns from earlier ones of the storage (``search.learn_from``).
 
-A guided search starts from the recorded settings of finished sweeps (``search.learn_from``),
-another one from the trials of the sweeps in ``search.warm_start``.
+A guided search starts from the recorded settings of finished sweeps, another one from the trials of
+the sweeps that are named.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def recorded_for(sweep: SweepFile, storage: str) -> list[RecordedSetting]:
     Raises:
         UserError: A named sweep does not exist or has not finished.
     """
-    names = sweep.search.learn_from
-    if not sweep.search.is_guided or names == ("none",):
+    search, model = sweep.search, sweep.model.name
+    if not search.is_guided or search.learn_from == ("none",):
         return []
-    if names != ("all",):
-        return [each for name in names for each in _of_named(name, storage, sweep.model.name)]
+    if search.named:
+        return [each for name in search.named for each in _of_named(name, storage, model)]
 
     def settings(store: SweepStore, earlier: Plan) -> list[RecordedSetting]:
         if store.name == sweep.name or store.load_answer() is None:
             return []
-        return _of_sweep(earlier.sweep.model.name, store, sweep.model.name)
+        return _of_sweep(earlier.sweep.model.name, store, model)
 
     return [*recorded_settings(), *chain.from_iterable(of_each_sweep(storage, settings))]
 
@@ -89,10 +89,7 @@ def settings_of(source: str, records: Sequence[TrialRecord]) -> Iterator[Recorde
 
 def _of_named(name: str, storage: str, model: str) -> list[RecordedSetting]:
     store = SweepStore(storage, name)
-    try:
-        earlier = store.load_sweep()
-    except UserError as error:
-        raise UserError(f"search.learn_from: {error}; allowed besides: all, none") from None
+    earlier = store.load_sweep()
     if store.load_answer() is None:
         raise UserError(
             f"search.learn_from = {name!r}: this sweep has not finished; allowed: all, none, or "
@@ -111,12 +108,12 @@ def sweeps_to_learn_from(sweep: SweepFile, storage: str) -> dict[str, list[Trial
     """Their trials by name, with the metrics that decide here; UserError if one does not exist."""
     needed = {*rule_of(sweep).deciding}
     found = {}
-    for name in sweep.search.warm_start:
+    for name in sweep.search.named:
         store = SweepStore(storage, name)
         try:
             plan = store.load_plan()
         except UserError as error:
-            raise UserError(f"search.warm_start: {error}") from None
+            raise UserError(f"search.learn_from: {error}; allowed besides: all, none") from None
         found[name] = records = store.load_records()
         lacking = [r for r in records if not needed <= r.outcome.keys()]
         deque(complete(lacking, plan, store.rows), maxlen=0)
@@ -132,7 +129,7 @@ def on_other_data(names: Sequence[str], data: str, storage: str) -> list[str]:
         if (identity := read_identity(store.folder)) is not None and identity.digest != data:
             label = store.load_sweep().dataset.label
             lines.append(
-                f"search.warm_start = {name} was run on other data ({label}, digest "
+                f"search.learn_from = {name} was run on other data ({label}, digest "
                 f"{identity.digest}; here {data}): what was good there may not be good here"
             )
     return lines

@@ -10,10 +10,15 @@ FORMAT: Final = 2
 """Of a sweep's files. It rises with each change that earlier versions would misread or refuse."""
 
 KEYS: Final[Mapping[str, str | None]] = {
-    "search.stop_at_noise": None,  # until format 1
-    "tracking.system_metrics": None,  # until format 1
+    "search.stop_at_noise": None,  # these until format 1
+    "search.warm_start": "search.learn_from",
+    "tracking.system_metrics": None,
+    "training.layout": None,
+    "training.fused_optimizer": None,
+    "encoder.training.layout": None,
+    "encoder.training.fused_optimizer": None,
 }
-"""The present name, ``section.key``, of each key that stored files may have.
+"""The present name of each key that stored files may have, with its section.
 
 None if it has no effect any more.
 """
@@ -33,12 +38,14 @@ def with_present_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Values of a sweep file under the present keys, without those that have no effect."""
     found = deepcopy(dict(tree))
     for old, new in KEYS.items():
-        section, _, key = old.partition(".")
-        values = found.get(section)
+        *sections, key = old.split(".")
+        values: Any = found
+        for section in sections:
+            values = values.get(section) if isinstance(values, dict) else None
         if not isinstance(values, dict) or key not in values:
             continue
         value = values.pop(key)
-        if new is not None:
+        if new is not None and value != []:
             section, _, key = new.partition(".")
             found.setdefault(section, {}).setdefault(key, value)
     return found

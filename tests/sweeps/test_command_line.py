@@ -43,7 +43,7 @@ MINIMAL = "name: small\ndataset: digits\nmodel: small_cnn\nlosses: [focal]\n"
         (("check", "sweep.yaml", "--set", "search.objective=val_foo"), "search.objective"),
         (("check", "sweep.yaml", "--compare", "focl"), "did you mean 'focal'"),
         (("check", "sweep.yaml", "--set", "dataset.val_samples=9"), "did you mean 'validation'"),
-        (("check", "sweep.yaml", "--set", "search.warm_start=[x]"), "no sweep named 'x' in"),
+        (("check", "sweep.yaml", "--set", "search.learn_from=[x]"), "no sweep named 'x' in"),
         (("resume", "small"), "no sweep named 'small'"),
         (("report", "small"), "no sweep named 'small'"),
         (("best",), "has no finished sweep"),

@@ -23,7 +23,6 @@ KeptEpoch = Literal[
     "val_error",
 ]
 Precision = Literal["auto", "float32", "bfloat16"]
-Layout = Literal["auto", "channels_last", "contiguous"]
 Criterion = Literal["nll", "nll_unpenalised", "ece_grid"]
 ScalingMethod = Literal["auto", "none", "temperature", "vector", "matrix", "beta"]
 AugmentationName = Literal["none", "crop", "crop_flip"]
@@ -63,8 +62,6 @@ class TrainingConfig:
         precision: ``auto`` is bfloat16 autocast on GPUs with native support, and float32 elsewhere.
             A sweep resolves it at its start; it also uses bfloat16 on CPUs with native support if
             the model is large enough. Losses, batch statistics and evaluation always use float32.
-        layout: Memory layout of images: ``auto`` is channels last for models with convolutions.
-        fused_optimizer: Whether one kernel updates all weights.
         cuda_graphs: Whether a GPU replays training steps as CUDA graphs, if nothing prevents it.
             Set it to false for a model or loss whose Python code must run at each step.
         eval_batch_size: Samples per step of evaluation; on a CPU at most 128, which fit its cache.
@@ -100,8 +97,6 @@ class TrainingConfig:
     clip_grad_norm: Positive | None = None
     augmentation: AugmentationName | None = None
     precision: Precision = "auto"
-    layout: Layout = "auto"
-    fused_optimizer: bool = True
     cuda_graphs: bool = True
     eval_batch_size: Annotated[int, Range(0, 1_000_000, open_low=True)] = 256
     adapt_share: Share = 0.0

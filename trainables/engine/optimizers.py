@@ -33,7 +33,7 @@ def make_optimizer(model: nn.Module, loss: CalibrationLoss, config: TrainingConf
         groups,
         lr=config.lr,
         weight_decay=config.weight_decay,
-        fused=config.fused_optimizer,
+        fused=True,
         **(of_sgd if config.optimizer == "sgd" else {}),
     )
     place_learning_rates(optimizer)
@@ -55,8 +55,7 @@ def place_learning_rates(optimizer: Optimizer) -> None:
     """Make learning rates tensors where their parameters are on a GPU, otherwise numbers."""
     for group in optimizer.param_groups:
         device = group["params"][0].device
-        # Without a fused kernel, an optimiser would read the tensor from the GPU at each step.
-        on_gpu = device.type == "cuda" and group["fused"]
+        on_gpu = device.type == "cuda"
         rate = float(group["lr"])
         group["lr"] = torch.tensor(rate, device=device) if on_gpu else rate
         if "capturable" in group:

@@ -58,7 +58,7 @@ class Trainer:
         seed: int,
         device: torch.device,
     ) -> None:
-        self._memory_format = _memory_format(model, config)
+        self._memory_format = _memory_format(model)
         self.model: Classifier = model.to(  # type: ignore[call-overload]
             device, memory_format=self._memory_format
         )
@@ -89,9 +89,7 @@ class Trainer:
         # Of augmentation and mixing: each worker draws for the whole batch and uses its share.
         self._generator = torch.Generator(device)
         self._captured: CapturedSteps | None = None
-        # A fused optimiser reads its learning rate from the GPU, others hold a number.
-        wanted = config.cuda_graphs and config.fused_optimizer
-        if device.type == "cuda" and wanted and world_size() == 1:
+        if device.type == "cuda" and config.cuda_graphs and world_size() == 1:
             modules = (self.model, self.loss)
             self._captured = CapturedSteps(self._train_step, modules, self._generator, device)
 
@@ -300,12 +298,11 @@ class Trainer:
         return places
 
 
-def _memory_format(model: nn.Module, config: TrainingConfig) -> torch.memory_format:
-    """The memory layout of images: channels last, the fastest, unless configured otherwise."""
+def _memory_format(model: nn.Module) -> torch.memory_format:
+    """The memory layout of images: channels last, the fastest, for models with convolutions."""
     dimensions = {p.dim() for p in model.parameters()}
     fits = 4 in dimensions and 5 not in dimensions  # volumes have a different layout
-    channels_last = config.layout == "channels_last" or (config.layout == "auto" and fits)
-    return torch.channels_last if channels_last else torch.contiguous_format
+    return torch.channels_last if fits else torch.contiguous_format
 
 
 def _mix(*numbers: int) -> int:

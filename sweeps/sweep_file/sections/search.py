@@ -128,8 +128,10 @@ class SearchSection(Section, frozen=True):
             search when it expects no other to be better. It needs one objective that a temperature
             affects, such as ``val_ece``, ``val_nll`` or ``val_brier``; for others it is ``tpe``.
             ``tpe`` and ``random`` follow the baseline and the published settings of the losses.
-        learn_from: What ``guided`` starts from: ``all``, the settings that come with calsweep and
-            the finished sweeps in the same storage; ``none``; or names of such sweeps.
+        learn_from: Sweeps in the same storage, best on the same data and model, whose trials the
+            sampler learns from; they do not count as this sweep's. ``guided`` needs finished ones,
+            and with ``all`` starts from the settings that come with calsweep and all finished
+            sweeps. ``none``, and for other samplers ``all``, is nothing.
         seed: Seed of everything random: splits, weights, batches, proposals.
         objective: The validation metric to minimise, or your own function of probabilities and
             labels as ``package.module:function``. With the ending ``_scaled`` it is measured after
@@ -146,8 +148,6 @@ class SearchSection(Section, frozen=True):
             not done; with ``--debug`` after the epoch. Time before a resume counts.
         max_failures: The sweep ends when this many trials in a row have failed, because a broken
             node or a bug fails all of them; null never ends it.
-        warm_start: Earlier sweeps in the same storage, best on the same data and model, whose
-            trials the sampler learns from. Their trials do not count as this sweep's.
     """
 
     trials: Count = 50
@@ -162,7 +162,11 @@ class SearchSection(Section, frozen=True):
     max_gpu_hours: Positive | None = None
     max_minutes_per_trial: Positive | None = None
     max_failures: Count | None = 10
-    warm_start: Names = ()
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The sweeps that ``learn_from`` names."""
+        return () if self.learn_from in (("all",), ("none",)) else self.learn_from
 
     @property
     def objectives(self) -> tuple[str, ...]:

@@ -9,8 +9,8 @@ from sweeps.errors import UserError
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import recorded_settings
-from sweeps.search.suggestions import Known
 from sweeps.search.trial_queue import Past, TrialQueue
+from sweeps.search.warm_start import Known
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep

@@ -63,20 +63,20 @@ def storage(tmp_path: Path) -> Path:
 
 
 def learned(sweep: SweepFile, storage: Path) -> list[EarlierTrial]:
-    names = sweep.search.warm_start
+    names = sweep.search.named
     return earlier_trials(sweep, {n: SweepStore(str(storage), n).load_records() for n in names})
 
 
 def test_finished_trials_that_fit_are_taken(storage: Path) -> None:
     fixed = {"name": "mbls", "hyperparameters": {"lam": 0.1}}
-    sweep = learning("new", "focal", fixed, guard=0.05, warm_start="first")
+    sweep = learning("new", "focal", fixed, guard=0.05, learn_from="first")
     assert learned(sweep, storage) == [
         EarlierTrial(Setting("focal", {"gamma": 3.0}), 0.02, pytest.approx(-0.05)),
         EarlierTrial(Setting("focal", {"gamma": 4.0}), 0.0, pytest.approx(0.75)),
         EarlierTrial(Setting("mbls", {"margin": 6.0, "lam": 0.1}), 0.05, pytest.approx(-0.05)),
     ]
     narrow = {"name": "focal", "space": {"gamma": {"low": 3.5, "high": 8.5}}}
-    both = learning("new", narrow, guard=0.05, warm_start=["first", "second"])
+    both = learning("new", narrow, guard=0.05, learn_from=["first", "second"])
     assert learned(both, storage) == [
         EarlierTrial(Setting("focal", {"gamma": 4.0}), 0.0, pytest.approx(0.75)),
         EarlierTrial(Setting("focal", {"gamma": 8.0}), 0.05, pytest.approx(0.05)),
@@ -85,7 +85,7 @@ def test_finished_trials_that_fit_are_taken(storage: Path) -> None:
 
 
 def test_earlier_trials_have_all_objectives(storage: Path) -> None:
-    sweep = learning("new", "focal", warm_start="first", objective=["val_ece", "val_nll"])
+    sweep = learning("new", "focal", learn_from="first", objective=["val_ece", "val_nll"])
     first = learned(sweep, storage)[0]
     assert (first.objective, first.others) == (0.02, [0.1])
     store = new_store(storage, sweep)
@@ -96,7 +96,7 @@ def test_earlier_trials_have_all_objectives(storage: Path) -> None:
 def test_earlier_trials_are_held_to_the_constraints_of_the_new_sweep(storage: Path) -> None:
     limits = {"val_nll": {"above_baseline": 0.01}, "val_brier": 0.5}
     assert learned(learning("new", "focal", constraints=limits), storage) == []
-    sweep = learning("new", "focal", warm_start="first", constraints={"val_nll": 0.3})
+    sweep = learning("new", "focal", learn_from="first", constraints={"val_nll": 0.3})
     first = learned(sweep, storage)[0]
     assert first.constraints == pytest.approx({"val_nll": -0.2})
     store = new_store(storage, sweep)
@@ -108,15 +108,15 @@ def test_earlier_trials_are_held_to_the_constraints_of_the_new_sweep(storage: Pa
 @pytest.mark.parametrize(
     ("losses", "names", "message"),
     [
-        (["focal"], "frist", r"search.warm_start: no sweep named 'frist' .*did you mean 'first'"),
-        (["dual_focal"], "first", r"search.warm_start = first: no finished trial there has a loss"),
+        (["focal"], "frist", r"search.learn_from: no sweep named 'frist' .*did you mean 'first'"),
+        (["dual_focal"], "first", r"search.learn_from = first: no finished trial there has a loss"),
     ],
 )
 def test_what_cannot_be_learned_from_is_reported_before_anything_starts(
     storage: Path, losses: list[str], names: str, message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        run_sweep(learning("new", *losses, warm_start=names), str(storage), debug=True)
+        run_sweep(learning("new", *losses, learn_from=names), str(storage), debug=True)
     assert not SweepStore(str(storage), "new").exists()
 
 
@@ -138,7 +138,7 @@ def carry_out(queue: TrialQueue, count: int) -> list[Setting]:
 
 
 def test_optuna_knows_them_and_the_sweep_does_not_count_them(storage: Path) -> None:
-    warm = begun(storage, "warm", warm_start="first")
+    warm = begun(storage, "warm", learn_from="first")
     known = warm._suggestions._study._study.get_trials()
     assert [t.params["focal.gamma"] for t in known] == [3.0, 4.0]
     assert [t.value for t in known] == [0.02, 0.0]
@@ -158,19 +158,19 @@ def test_a_resumed_sweep_starts_from_the_same_though_the_earlier_one_is_gone(
 ) -> None:
     many = [focal(n, n / 2, val_ece=0.01 * abs(n - 9)) for n in range(1, 20)]
     new_store(storage, learning("many"), many)
-    undisturbed = carry_out(begun(storage, "undisturbed", warm_start="many"), 10)
+    undisturbed = carry_out(begun(storage, "undisturbed", learn_from="many"), 10)
     assert undisturbed != carry_out(begun(storage, "cold"), 10)
-    carry_out(begun(storage, "cut", warm_start="many"), 6)
+    carry_out(begun(storage, "cut", learn_from="many"), 6)
     shutil.rmtree(storage / "sweeps/many")
-    assert carry_out(begun(storage, "cut", warm_start="many"), 4) == undisturbed
+    assert carry_out(begun(storage, "cut", learn_from="many"), 4) == undisturbed
 
 
 def test_it_is_in_the_plan_and_the_file_and_not_in_the_best_settings_file() -> None:
-    sweep = learning("new", warm_start=["a", "b"])
+    sweep = learning("new", learn_from=["a", "b"])
     assert "a, b" in plan_facts(Plan(sweep))["learns from"]
     assert "learns from" not in plan_facts(Plan(learning("new")))
     tree = sweep.model_dump(mode="json")
     assert parse_sweep(tree) == sweep
-    assert "warm_start:\n  - a\n  - b" in dump_sweep(sweep)
+    assert "learn_from:\n  - a\n  - b" in dump_sweep(sweep)
     entry = {"loss": "focal", "hyperparameters": {"gamma": 3.0}}
-    assert parse_sweep(as_sweep_file(entry, tree)).search.warm_start == ()
+    assert parse_sweep(as_sweep_file(entry, tree)).search.named == ()

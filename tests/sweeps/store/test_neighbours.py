@@ -104,14 +104,14 @@ def test_a_storage_that_goes_away_is_no_fault_of_a_neighbour(
         sweeps_on_test_split(own)
 
 
-@pytest.mark.parametrize("key", ["warm_start", "learn_from"])
+@pytest.mark.parametrize("sampler", ["tpe", "guided"])
 def test_an_unreadable_sweep_that_is_named_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampler: str
 ) -> None:
     store = new_store(tmp_path, make_sweep("named"), [baseline()])
     store.save_answer({})
     make_private(Path(store.trials_folder.path), monkeypatch)
-    sweep = make_sweep("new", search={"sampler": "guided", key: ["named"]})
+    sweep = make_sweep("new", search={"sampler": sampler, "learn_from": ["named"]})
     with pytest.raises(UserError, match=r"cannot be used: Permission denied \(.*named/trials"):
         run_sweep(sweep, str(tmp_path), debug=True)
     assert sweep_names(str(tmp_path)) == ["named"]

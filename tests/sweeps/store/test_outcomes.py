@@ -57,7 +57,7 @@ def test_results_show_trials_with_all_metrics(store: SweepStore) -> None:
 
 
 def test_a_sweep_learns_from_trials_with_another_objective(store: SweepStore) -> None:
-    search = {"warm_start": ["small"], "objective": "val_smooth_ece"}
+    search = {"learn_from": ["small"], "objective": "val_smooth_ece"}
     found = sweeps_to_learn_from(make_sweep("next", search=search), store.storage)
     assert all("val_smooth_ece" in record.outcome for record in found["small"])
 

@@ -17,10 +17,10 @@ def test_other_data_are_named(tmp_path: Path) -> None:
     identity = identify(few.named, data)
     records = [baseline(), trial(1)]
     new_store(tmp_path, few, records, identity_files(identity))
-    sweep = make_sweep("new", search={"warm_start": ["few"]})
+    sweep = make_sweep("new", search={"learn_from": ["few"]})
     assert sweeps_to_learn_from(sweep, str(tmp_path))["few"] == records
-    assert on_other_data(sweep.search.warm_start, identity.digest, str(tmp_path)) == []
-    (line,) = on_other_data(sweep.search.warm_start, "abc", str(tmp_path))
-    assert line.startswith("search.warm_start = few was run on other data (digits, digest ")
-    with pytest.raises(UserError, match=r"search.warm_start: no sweep named 'few'"):
+    assert on_other_data(sweep.search.named, identity.digest, str(tmp_path)) == []
+    (line,) = on_other_data(sweep.search.named, "abc", str(tmp_path))
+    assert line.startswith("search.learn_from = few was run on other data (digits, digest ")
+    with pytest.raises(UserError, match=r"search.learn_from: no sweep named 'few'"):
         sweeps_to_learn_from(sweep, str(tmp_path / "elsewhere"))

@@ -42,7 +42,7 @@ training:
   schedule: step
   milestones: [0.5, 0.75]
   clip_grad_norm: null
-search: {sampler: tpe, max_hours: 2.5, warm_start: [old]}
+search: {sampler: tpe, max_hours: 2.5, learn_from: [old]}
 scheduler: {name: asha, metric: val_nll, grace_period: 3, reduction_factor: 3}
 scaling: {num_workers: 2, cpus_per_worker: 1, gpus_per_worker: 0, max_concurrent: 4}
 selection: {finalists: 2, seeds: 2}

@@ -141,7 +141,7 @@ def test_a_captured_step_trains_to_the_same_bits(digits: Dataset, loss: str) -> 
 @pytest.mark.parametrize("recipe", [
     {"optimizer": "adamw", "lr": 0.01, "clip_grad_norm": 0.5, "warmup_epochs": 1.0},
     {"optimizer": "sgd", "momentum": 0.0, "precision": "float32", "class_weights": "balanced"},
-    {"fused_optimizer": False, "batch_size": 600},
+    {"batch_size": 600},
 ])  # fmt: skip
 def test_a_captured_step_follows_the_recipe(digits: Dataset, recipe: dict[str, Any]) -> None:
     one, other = (make_trainer(digits, GPU, cuda_graphs=g, **recipe) for g in (True, False))

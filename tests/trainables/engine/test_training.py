@@ -456,31 +456,24 @@ def test_empty_shares_are_refused(num_samples: int, batch_size: int, num_workers
             check_shares(num_samples, batch_size, num_workers)
 
 
-def test_the_memory_layout_does_not_change_the_result(digits: Dataset) -> None:
+def test_the_memory_layout_does_not_change_the_result(
+    digits: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = {}
-    for layout in ("channels_last", "contiguous", "auto"):
+    contiguous = "trainables.engine.training._memory_format", lambda _: torch.contiguous_format
+    for layout in ("auto", "contiguous"):
+        if layout == "contiguous":
+            monkeypatch.setattr(*contiguous)
         torch.manual_seed(0)
         model = make_model_by_name(
             "small_cnn", input_shape=digits.samples.shape, num_classes=10, samples=digits.samples
         )
-        config = TrainingConfig(
-            epochs=2, batch_size=40, lr=0.05, augmentation="crop_flip", layout=layout
-        )
+        config = TrainingConfig(epochs=2, batch_size=40, lr=0.05, augmentation="crop_flip")
         loss = make_loss("mixup", num_classes=10)
         trainer = Trainer(model, loss, digits, config, seed=0, device=CPU)
         found[layout] = (train(trainer), trainer.predict(digits.test)[0])
         deep = next(p for p in trainer.model.parameters() if p.dim() == 4 and p.shape[1] > 1)
         assert deep.is_contiguous(memory_format=torch.channels_last) == (layout != "contiguous")
-    assert found["auto"][0] == found["channels_last"][0]
     for one, other in zip(found["auto"][0], found["contiguous"][0], strict=True):
         assert one == pytest.approx(other, rel=1e-4)
     torch.testing.assert_close(found["auto"][1], found["contiguous"][1], atol=1e-3, rtol=1e-3)
-
-
-@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
-def test_a_fused_optimiser_takes_the_same_steps(digits: Dataset, optimizer: str) -> None:
-    recipe: dict[str, Any] = {"optimizer": optimizer, "lr": 0.01, "augmentation": "none"}
-    fused, plain = (make_trainer(digits, fused_optimizer=f, **recipe) for f in (True, False))
-    for one, other in zip(train(fused), train(plain), strict=True):
-        assert one == pytest.approx(other, rel=1e-4)
-    torch.testing.assert_close(weights(fused), weights(plain), atol=1e-4, rtol=1e-3)
