@@ -26,6 +26,7 @@ from tests.harness.object_store import BUCKET, ObjectStore
 from tests.harness.ray_cluster import RayCluster
 from tests.harness.scene import EPOCHS, VARIANTS, MlflowServer, Scene, logged_loss
 from tests.harness.stepped_clock import clock_environment
+from tests.harness.webhook import Webhook
 
 
 @dataclass
@@ -62,6 +63,7 @@ class Kind:
         server: Whether MLflow has a server of its own.
         lossy: Whether its replies come through a proxy that can lose them.
         table: Whether the data are a file of the user's.
+        webhook: Whether the sweep announces its end to one.
         remote: Whether the storage is an object store.
         clock: Whether the cluster's clock can be stepped.
         room: GiB that the cluster and the sweep may take beyond what is taken now, before Ray kills
@@ -74,6 +76,7 @@ class Kind:
     server: bool = False
     lossy: bool = False
     table: bool = False
+    webhook: bool = False
     remote: bool = False
     clock: bool = False
     room: int | None = None
@@ -90,6 +93,10 @@ _TWO_WORKERS: dict[str, Any] = {
     "scaling": {"num_workers": 2},
     "search": {"sampler": "tpe", "trials": 60},
 }
+_LIMITED: dict[str, Any] = {
+    "search": {"sampler": "tpe", "trials": 20, "max_minutes_per_trial": 0.5, "max_failures": 3}
+}
+_MANY: dict[str, Any] = {"search": {"sampler": "tpe", "trials": 1000}}
 _GUIDED: dict[str, Any] = {  # it ends when it has tried every loss, or later
     "search": {"sampler": "guided", "trials": 40},
     "losses": [logged_loss(variant) for variant in range(VARIANTS)],
@@ -103,6 +110,14 @@ FAULTS = {
     "every node": Kind(inject.every_node, _LONG),
     "late node": Kind(inject.late_node, _LONG),
     "suspended trial": Kind(inject.suspended, _SHORT),
+    "hanging trial": Kind(inject.hanging, _LIMITED),
+    "broken node": Kind(inject.broken_node, _LIMITED),
+    "out of memory": Kind(inject.out_of_memory, _SHORT),
+    "redirecting webhook": Kind(inject.redirecting_webhook, _SHORT, webhook=True),
+    "two mounts": Kind(inject.other_mount, _SHORT),
+    "names by case": Kind(inject.other_case, _SHORT),
+    "thousand trials": Kind(inject.milliseconds, _MANY),
+    "failing calls": Kind(inject.failing_calls, _LONG, server=True, lossy=True),
     "changed code": Kind(inject.changed_code, _LONG),
     "node drained": Kind(inject.drained, _LONG),
     "driver": Kind(inject.driver, _LONG),
@@ -123,6 +138,7 @@ FAULTS = {
     "low memory": Kind(inject.low_memory, _LONG, room=4),
     "low memory, two workers": Kind(inject.low_memory, _TWO_WORKERS, room=8),
     "readers refused": Kind(inject.readers_refused, _LONG, remote=True),
+    "storage refused": Kind(inject.storage_refused, _LONG, remote=True),
     "second driver": Kind(inject.second_driver, remote=True),
 }
 
@@ -150,6 +166,9 @@ def scene_on(cluster: RayCluster, kind: Kind) -> Iterator[Scene]:
         database = f"sqlite:///{folder}/mlflow.db"
         server = MlflowServer(database, str(folder / "artifacts")) if kind.server else None
         proxy = LossyProxy(server.uri) if server is not None and kind.lossy else None
+        webhook = Webhook() if kind.webhook else None
+        if webhook is not None:
+            sections["tracking"] = {"notify": webhook.url}
         if server is not None:
             sections["tracking"] = {"uri": proxy.uri if proxy is not None else server.uri}
         elif kind.scarce or kind.remote:
@@ -158,12 +177,14 @@ def scene_on(cluster: RayCluster, kind: Kind) -> Iterator[Scene]:
             sections |= _table(folder)
         place = f"s3://{BUCKET}/{folder.name}" if kind.remote else store
         try:
-            yield Scene(cluster, folder, place, sections, server, proxy)
+            yield Scene(cluster, folder, place, sections, server, proxy, webhook)
         finally:
             if server is not None:
                 server.kill()
             if proxy is not None:
                 proxy.stop()
+            if webhook is not None:
+                webhook.stop()
 
 
 def outcome_of(
@@ -180,7 +201,7 @@ def outcome_of(
     if scene.server is not None:
         scene.sync()
     if scene.proxy is not None:
-        scene.proxy.share = 0.0
+        scene.proxy.share = scene.proxy.refused = 0.0
     return _judge(scene, finished, cut_offs)
 
 

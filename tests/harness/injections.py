@@ -16,7 +16,8 @@ from pathlib import Path
 
 import psutil
 
-from tests.harness.command import calsweep, send_signal
+from tests.harness.command import CALSWEEP, calsweep, send_signal
+from tests.harness.object_store import READS, WRITES
 from tests.harness.scene import EPOCHS, Scene
 from tests.harness.stepped_clock import step_clock
 
@@ -39,13 +40,63 @@ Fault = Callable[[Scene, random.Random], CutOff | None]  # None if there was not
 
 def trial_process(scene: Scene, rng: random.Random) -> CutOff | None:
     """Kill the process of a trial (SIGKILL)."""
-    running = scene.processes_of("ray::ResourceTrainable", scene.cluster.nodes)  # title by Tune
-    if not running:  # no trial is running right now
+    victim = _trial(scene, rng)
+    if victim is None:
         return None
-    victim = rng.choice(running)
     cut_off = _cut_off(scene, {victim.pid})
     victim.kill()
     return cut_off
+
+
+def out_of_memory(scene: Scene, rng: random.Random) -> CutOff | None:
+    """Put a trial's process in a control group, and let it exceed that group's memory."""
+    victim = _trial(scene, rng)
+    if victim is None:
+        return None
+    group = Path(f"/sys/fs/cgroup/memory/calsweep-{victim.pid}")  # version 1
+    group.mkdir()
+    (group / "memory.limit_in_bytes").write_text(str(2**28))
+    (group / "cgroup.procs").write_text(str(victim.pid))
+    cut_off = _cut_off(scene, {victim.pid})
+    scene.order(f"eat-{victim.pid}").touch()
+    scene.wait(lambda: not victim.is_running() or scene.has_ended())
+    killed = "oom_kill 1" in (group / "memory.oom_control").read_text()
+    group.rmdir()
+    return cut_off if killed else None
+
+
+def hanging(scene: Scene, rng: random.Random) -> CutOff | None:
+    """Let a trial hang until `search.max_minutes_per_trial` ends it, then `retry` it."""
+    victim = _trial(scene, rng)
+    if victim is None:
+        return None
+    cut_off = _cut_off(scene, {victim.pid})
+    scene.order(f"hang-{victim.pid}").touch()
+
+    def ended() -> list[int]:
+        failed = [r for r in scene.store.load_records() if r.state == "failed"]
+        return [r.number for r in failed if "max_minutes_per_trial" in str(r.reason)]
+
+    scene.wait(lambda: bool(ended()) or scene.has_ended())
+    if not ended():
+        return None
+    scene.wait(lambda: not victim.is_running())
+    scene.calsweep("retry", "fragile", *map(str, ended()), "--storage", scene.storage)
+    scene.wait(lambda: not ended())
+    return cut_off
+
+
+def broken_node(scene: Scene, rng: random.Random) -> CutOff | None:
+    """Let all trials of a node fail until the sweep ends; then mend it, `retry` and `resume`."""
+    scene.order("broken").write_text(rng.choice(scene.cluster.nodes).id)
+    scene.wait(scene.has_ended)
+    scene.order("broken").unlink()
+    said = scene.said()
+    if "failed, so the sweep has ended early" not in said:
+        raise RuntimeError(f"the sweep has not ended early: {said}")
+    scene.calsweep("retry", "fragile", "--failed", "--storage", scene.storage)
+    scene.resume()
+    return {}
 
 
 def train_worker(scene: Scene, rng: random.Random) -> CutOff | None:
@@ -101,10 +152,9 @@ def late_node(scene: Scene, rng: random.Random) -> CutOff | None:
 
 def suspended(scene: Scene, rng: random.Random) -> CutOff | None:
     """Suspend the process of a trial for five minutes (SIGSTOP), while the others continue."""
-    running = scene.processes_of("ray::ResourceTrainable", scene.cluster.nodes)
-    if not running:
+    victim = _trial(scene, rng)
+    if victim is None:
         return None
-    victim = rng.choice(running)
     victim.suspend()
     time.sleep(_SUSPENDED_SECONDS)
     with suppress(psutil.NoSuchProcess):
@@ -294,9 +344,18 @@ def low_memory(scene: Scene, rng: random.Random) -> CutOff | None:
 def readers_refused(scene: Scene, rng: random.Random) -> CutOff:
     """Let the storage answer reads with 503 for twenty seconds."""
     assert scene.cluster.object_store is not None
-    scene.cluster.object_store.refuses_readers = True
+    scene.cluster.object_store.refused = READS
     time.sleep(20)
-    scene.cluster.object_store.refuses_readers = False
+    scene.cluster.object_store.refused = ()
+    return {}
+
+
+def storage_refused(scene: Scene, rng: random.Random) -> CutOff:
+    """Let the storage answer everything with 503 for a minute."""
+    assert scene.cluster.object_store is not None
+    scene.cluster.object_store.refused = (*READS, *WRITES)
+    time.sleep(60)
+    scene.cluster.object_store.refused = ()
     return {}
 
 
@@ -325,6 +384,76 @@ def lost_replies(scene: Scene, rng: random.Random) -> CutOff | None:
     time.sleep(20)
     scene.proxy.share = 0.1
     return {} if scene.proxy.lost > before else None
+
+
+def failing_calls(scene: Scene, rng: random.Random) -> CutOff:
+    """Fail 27 % of MLflow's calls from now on, also of `sync`: half of them are carried out."""
+    assert scene.proxy is not None
+    scene.proxy.share, scene.proxy.refused = 0.156, 0.135
+    scene.wait(scene.has_ended)
+    return {}
+
+
+def redirecting_webhook(scene: Scene, rng: random.Random) -> CutOff | None:
+    """Kill the driver; the webhook then redirects and fails, and gets one message all the same."""
+    assert scene.webhook is not None
+    cut_off = driver(scene, rng)
+    if cut_off is None:
+        return None
+    scene.webhook.statuses = [302, 503, 301, 307]
+    scene.wait(scene.has_ended)
+    scene.resume()  # it has finished: no second message
+    scene.wait(scene.has_ended)
+    if (states := [message["state"] for message in scene.webhook.received]) != ["finished"]:
+        raise RuntimeError(f"the webhook got {states}")
+    return cut_off
+
+
+def milliseconds(scene: Scene, rng: random.Random) -> CutOff:
+    """Further epochs take milliseconds."""
+    scene.quickly()
+    scene.wait(scene.has_ended)
+    return {}
+
+
+def other_mount(scene: Scene, rng: random.Random) -> CutOff:
+    """Use the storage where it has another path and this one is hidden, as in a container."""
+    there = "/mnt/calsweep-store"
+    enter = 'mount -t tmpfs t /mnt; mkdir $1; mount --bind $0 $1; mount -t tmpfs t $0; shift; "$@"'
+
+    def calsweep_there(*words: str) -> None:
+        space = ("unshare", "--mount", "sh", "-ec", enter, scene.storage, there)
+        command = (*space, CALSWEEP, *words, "--storage", there)
+        done = subprocess.run(
+            command,
+            cwd=scene.folder,
+            env=scene.cluster.environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"calsweep {' '.join(words)}: {done.stdout}{done.stderr}")
+
+    name = f"other-{rng.getrandbits(32)}"
+    few = ("--set", "search.trials=2", "--set", "search.seed=1", "--name", name)
+    calsweep_there("run", "sweep.yaml", "--debug", *few)
+    for words in (("sync", name), ("best",), ("show", "fragile"), ("list",)):
+        calsweep_there(*words)
+    scene.wait(scene.has_ended)
+    calsweep_there("sync", "fragile")
+    if Path(there).exists():
+        raise RuntimeError(f"files were written to {there}, where the storage is not")
+    return {}
+
+
+def other_case(scene: Scene, rng: random.Random) -> CutOff:
+    """Another sweep in the storage, whose name differs by case only, runs at the same time."""
+    words = ("--name", "Fragile", "--set", "search.trials=10", "--set", "search.seed=1")
+    scene.calsweep("run", "sweep.yaml", "--debug", *words, "--storage", scene.storage)
+    if len(scene.runs("Fragile")[1]) != 10:
+        raise RuntimeError("not all runs of the other sweep are in MLflow")
+    return {}
 
 
 def clock_step(scene: Scene, rng: random.Random) -> CutOff:
@@ -391,6 +520,12 @@ def damaged_neighbour(scene: Scene, rng: random.Random) -> CutOff:
 def any_kill(scene: Scene, rng: random.Random) -> CutOff | None:
     """Kill a trial's process, a node or the driver."""
     return rng.choice([trial_process, node, driver])(scene, rng)
+
+
+def _trial(scene: Scene, rng: random.Random) -> psutil.Process | None:
+    """A process that runs a trial; None if there is none right now."""
+    running = scene.processes_of("ray::ResourceTrainable", scene.cluster.nodes)  # title by Tune
+    return rng.choice(running) if running else None
 
 
 def _unstable(folder: str, names: list[str]) -> list[str]:

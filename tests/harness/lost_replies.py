@@ -1,4 +1,4 @@
-"""A proxy before an HTTP server: it carries out each request, and may lose the reply."""
+"""A proxy before an HTTP server that may lose replies and refuse requests."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ class LossyProxy:
     Attributes:
         uri: Of the proxy.
         share: Of the replies that are lost from now on.
+        refused: Share of the requests that it answers with 503 instead, from now on.
         lost: Number of replies lost so far.
     """
 
     def __init__(self, uri: str) -> None:
-        self.share, self.lost = 0.0, 0
+        self.share, self.refused, self.lost = 0.0, 0.0, 0
         self._rng = random.Random(0)
         self._target = urlsplit(uri).netloc
         proxy = self
@@ -50,6 +51,11 @@ class LossyProxy:
 
     def _answer(self, handler: BaseHTTPRequestHandler) -> None:
         body = handler.rfile.read(int(handler.headers.get("Content-Length", 0)))
+        if self._rng.random() < self.refused:
+            handler.send_response(503)
+            handler.send_header("Content-Length", "0")
+            handler.end_headers()
+            return
         connection = http.client.HTTPConnection(self._target, timeout=60)
         connection.request(handler.command, handler.path, body, dict(handler.headers))
         reply = connection.getresponse()

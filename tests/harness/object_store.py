@@ -1,9 +1,9 @@
-"""An S3-compatible server in this process, which can reject reads."""
+"""An S3-compatible server in this process, which can refuse to answer."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any
 
 import boto3
@@ -13,6 +13,8 @@ from werkzeug.serving import WSGIRequestHandler, make_server
 from tests.harness.ray_cluster import free_port
 
 BUCKET = "sweeps"
+READS = ("GET", "HEAD")
+WRITES = ("PUT", "POST", "DELETE")
 
 
 class _Quiet(WSGIRequestHandler):
@@ -24,13 +26,13 @@ class ObjectStore:
     """A server with a bucket.
 
     Attributes:
-        refuses_readers: Whether it answers 503 to all that only read.
+        refused: The methods to which it answers 503.
         environment: Variables that lead pyarrow and boto3 to it.
         client: A boto3 client, which threads may share.
     """
 
     def __init__(self) -> None:
-        self.refuses_readers = False
+        self.refused: Collection[str] = ()
         self._app = DomainDispatcherApplication(create_backend_app)
         port = free_port()
         self._server = make_server(
@@ -57,7 +59,7 @@ class ObjectStore:
         self._server.shutdown()
 
     def _answer(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
-        if self.refuses_readers and environ["REQUEST_METHOD"] in ("GET", "HEAD"):
+        if environ["REQUEST_METHOD"] in self.refused:
             start_response("503 Slow Down", [("Content-Length", "0")])
             return [b""]
         return self._app(environ, start_response)

@@ -26,6 +26,7 @@ from tests.harness.command import calsweep, start_calsweep
 from tests.harness.forks import FORKS, act_as_started, end_with_tests
 from tests.harness.lost_replies import LossyProxy
 from tests.harness.ray_cluster import Node, RayCluster, free_port
+from tests.harness.webhook import Webhook
 
 EPOCHS = 6
 ARTIFACTS = {"checkpoint.pt", "predictions_validation.parquet", "reliability.svg", "sweep.yaml"}
@@ -36,6 +37,20 @@ import torch
 from torch.nn.functional import cross_entropy
 from trainables.runtime.distributed import rank
 from trainables.losses import CalibrationLoss
+
+LOG = {log!r}
+
+def obey():
+    """What a fault wants of this process, or of those of a node."""
+    while os.path.exists(f"{{LOG}}.hang-{{os.getpid()}}"):
+        time.sleep(0.05)
+    eaten = []
+    while os.path.exists(f"{{LOG}}.eat-{{os.getpid()}}"):
+        eaten.append(bytearray(b"x") * 2**24)
+    if os.path.exists(LOG + ".broken"):
+        import ray
+        if ray.get_runtime_context().get_node_id() in open(LOG + ".broken").read():
+            raise OSError("the disk of this node is gone")
 
 class Logged(CalibrationLoss):
     """Writes down each epoch: when, by which process, of which trial (its loss and alpha).
@@ -49,11 +64,12 @@ class Logged(CalibrationLoss):
         self.register_buffer("epoch", torch.zeros((), dtype=int))
     def on_epoch_end(self):
         until = time.monotonic() + float(os.environ.get("EPOCH_SECONDS", 0.3))
-        while time.monotonic() < until and not os.path.exists({log!r} + ".quick"):
+        while time.monotonic() < until and not os.path.exists(LOG + ".quick"):
             time.sleep(0.05)
+        obey()
         self.epoch += 1
         if rank() == 0:
-            with open({log!r}, "a") as stream:
+            with open(LOG, "a") as stream:
                 trial = f"{{type(self).__name__}}:{{self.alpha}}"
                 print(time.time(), os.getpid(), trial, int(self.epoch), file=stream)
     def compute(self, logits, targets, indices, features):
@@ -160,6 +176,7 @@ class Scene:
         sections: Of the sweep file, in place of the usual ones.
         server: Of MLflow; None for SQLite.
         proxy: Before that server, if any.
+        webhook: That the sweep file names, if any.
     """
 
     def __init__(
@@ -170,9 +187,10 @@ class Scene:
         sections: dict[str, Any],
         server: MlflowServer | None = None,
         proxy: LossyProxy | None = None,
+        webhook: Webhook | None = None,
     ) -> None:
         self.cluster, self.folder = cluster, folder
-        self.server, self.proxy = server, proxy
+        self.server, self.proxy, self.webhook = server, proxy, webhook
         self.deleted: set[int] = set()  # trials whose MLflow runs were deleted
         self.is_in(str(store))
         self.log = folder / "epochs.log"
@@ -201,7 +219,11 @@ class Scene:
 
     def quickly(self) -> None:
         """Further epochs take no longer than their training."""
-        self.log.with_suffix(".log.quick").touch()
+        self.order("quick").touch()
+
+    def order(self, what: str) -> Path:
+        """The file that tells running trials to do something, see ``obey``."""
+        return self.log.with_suffix(f".log.{what}")
 
     def calsweep(self, *arguments: str) -> str:
         """Run a command and return its output.
@@ -313,12 +335,12 @@ class Scene:
             and {file.path for file in client.list_artifacts(run.info.run_id)} >= ARTIFACTS
         }
 
-    def runs(self) -> tuple[MlflowClient, list[Run]]:
-        """The MLflow client, and the runs of the trials."""
+    def runs(self, name: str = "fragile") -> tuple[MlflowClient, list[Run]]:
+        """The MLflow client, and the runs of a sweep's trials."""
         client = MlflowClient(tracking_uri(self.storage, self.sweep.tracking.uri))
         experiments = [e.experiment_id for e in client.search_experiments()]
-        runs = client.search_runs(experiments, "tags.`calsweep.trial` LIKE '%'", max_results=1000)
-        return client, list(runs)
+        own = f"tags.`calsweep.trial` LIKE '%' and tags.`calsweep.sweep` = '{name}'"
+        return client, list(client.search_runs(experiments, own, max_results=1000))
 
     def processes_of(self, title: str, nodes: list[Node]) -> list[psutil.Process]:
         """Ray's processes with this title."""

@@ -1,13 +1,12 @@
 """Webhooks: a real HTTP server gets a message when a sweep has ended."""
 
-import json
 import threading
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from http.server import BaseHTTPRequestHandler, HTTPServer, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -24,47 +23,23 @@ from sweeps.service.running import resume_sweep, run_sweep
 from sweeps.store.state import failure_noted
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import Noted, baseline, make_sweep, new_store, trial
-
-
-class Webhook(BaseHTTPRequestHandler):
-    """Keeps the messages, and answers with a status."""
-
-    received: ClassVar[list[dict[str, Any]]]
-    statuses: ClassVar[list[int]]  # of the next replies; then 200
-    headers_of: ClassVar[list[str | None]]
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.headers_of.append(self.headers["Authorization"])
-        status = self.statuses.pop(0) if self.statuses else 200
-        if status in (200, 403):
-            self.received.append(json.loads(body))
-        self.send_response(status)
-        self.send_header("Location", "/elsewhere")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None: ...
+from tests.harness.webhook import Webhook
 
 
 @pytest.fixture
-def webhook() -> Iterator[tuple[str, type[Webhook]]]:
-    Webhook.received, Webhook.statuses, Webhook.headers_of = [], [], []
-    with HTTPServer(("127.0.0.1", 0), Webhook) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}/T0/secret", Webhook
-        server.shutdown()
+def webhook() -> Iterator[Webhook]:
+    server = Webhook()
+    yield server
+    server.stop()
 
 
-def test_a_finished_sweep_sends_its_recommendation(
-    tmp_path: Path, webhook: tuple[str, type[Webhook]]
-) -> None:
-    url, server = webhook
-    sweep = make_sweep("birds", tracking={"notify": url})
+def test_a_finished_sweep_sends_its_recommendation(tmp_path: Path, webhook: Webhook) -> None:
+    sweep = make_sweep("birds", tracking={"notify": webhook.url})
     records = [baseline(val_ece=0.05), trial(1, val_ece=0.02)]
     store = new_store(tmp_path, sweep, records)
     with notified(sweep.tracking, store, Noted([])), failure_noted(store):
         store.save_answer(result_of(Ranking(records, rule_of(sweep)), Plan(sweep)).to_json())
-    (message,) = server.received
+    (message,) = webhook.received
     assert (message["sweep"], message["state"]) == ("birds", "finished")
     assert message["recommended"] in message["text"]
     assert message["text"].startswith("Sweep birds has finished. ")
@@ -80,13 +55,12 @@ def test_a_finished_sweep_sends_its_recommendation(
 )
 def test_other_ends_are_sent_too(
     tmp_path: Path,
-    webhook: tuple[str, type[Webhook]],
+    webhook: Webhook,
     error: BaseException,
     state: str,
     text: str,
 ) -> None:
-    url, server = webhook
-    sweep = make_sweep("birds", tracking={"notify": url})
+    sweep = make_sweep("birds", tracking={"notify": webhook.url})
     store = new_store(tmp_path, sweep, [baseline()])
     with (
         pytest.raises(type(error)),
@@ -94,18 +68,17 @@ def test_other_ends_are_sent_too(
         failure_noted(store),
     ):
         raise error
-    (message,) = server.received
+    (message,) = webhook.received
     assert message["state"] == state
     assert message["text"].startswith(text)
 
 
 def test_a_webhook_that_fails_is_a_notice_without_its_path(
-    tmp_path: Path, webhook: tuple[str, type[Webhook]]
+    tmp_path: Path, webhook: Webhook
 ) -> None:
-    url, server = webhook
-    server.statuses = [403]
+    webhook.statuses = [403]
     said: list[str] = []
-    for address in (url, "http://127.0.0.1:9/T0/secret"):  # no process listens there
+    for address in (webhook.url, "http://127.0.0.1:9/T0/secret"):  # no process listens there
         sweep = make_sweep("birds", tracking={"notify": address})
         with notified(sweep.tracking, new_store(tmp_path / str(len(said)), sweep), Noted(said)):
             pass
@@ -120,10 +93,9 @@ def interrupt(*_: object) -> None:
 
 
 def test_a_run_sends_it_at_its_end(
-    tmp_path: Path, webhook: tuple[str, type[Webhook]], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also if the user does not wait for the model to be registered."""
-    url, server = webhook
     sweep = make_sweep(
         "birds",
         dataset={"name": "digits", "train_samples": 100},
@@ -132,18 +104,18 @@ def test_a_run_sends_it_at_its_end(
         training={"epochs": 1},
         search={"trials": 1},
         selection={"finalists": 0},
-        tracking={"notify": url, "register_model": True},
+        tracking={"notify": webhook.url, "register_model": True},
     )
     monkeypatch.setattr("sweeps.service.registering.register_recommended", interrupt)
     again = rf"`calsweep export birds --register --storage {tmp_path}` registers"
     with pytest.raises(SweepInterruptedError, match=again):
         run_sweep(sweep, str(tmp_path), debug=True)
-    (message,) = server.received
+    (message,) = webhook.received
     assert message["state"] == "finished"
     assert message["storage"] == str(tmp_path)
     with pytest.raises(SweepInterruptedError, match=again):
         resume_sweep("birds", str(tmp_path), debug=True)
-    assert len(server.received) == 1  # as --or-resume does in a loop
+    assert len(webhook.received) == 1  # as --or-resume does in a loop
     stored = SweepStore(str(tmp_path), "birds").folder.read("sweep.yaml").decode()
     assert "notify: http://127.0.0.1:" in redact(stored)
     assert "secret" not in redact(stored)
@@ -151,16 +123,15 @@ def test_a_run_sends_it_at_its_end(
 
 @pytest.mark.parametrize("statuses", [[301], [302, 307, 308], [503, 500], [503, 302]])
 def test_a_message_survives_redirections_and_overload(
-    webhook: tuple[str, type[Webhook]], monkeypatch: pytest.MonkeyPatch, statuses: list[int]
+    webhook: Webhook, monkeypatch: pytest.MonkeyPatch, statuses: list[int]
 ) -> None:
-    url, server = webhook
     monkeypatch.setattr(notifying, "_PAUSES", (0.0, 0.0))
     monkeypatch.setenv(notifying.HEADERS, "Authorization: Bearer HUSH\nX-A: b")
-    server.statuses = statuses
+    webhook.statuses = statuses
     message = Message("birds", "running", "/store", None, None, "text")
-    assert notifying.Webhook(url, Noted([])).send(message)
-    assert server.received == [asdict(message)]
-    assert set(server.headers_of) == {"Bearer HUSH"}
+    assert notifying.Webhook(webhook.url, Noted([])).send(message)
+    assert webhook.received == [asdict(message)]
+    assert set(webhook.authorizations) == {"Bearer HUSH"}
 
 
 @pytest.mark.parametrize(
@@ -199,18 +170,15 @@ def test_a_server_that_does_not_answer_is_not_waited_for(
     assert len(said) == 1 and reason in said[0] and "secret" not in said[0]
 
 
-def test_failures_and_a_standstill_are_announced(
-    tmp_path: Path, webhook: tuple[str, type[Webhook]]
-) -> None:
-    url, server = webhook
+def test_failures_and_a_standstill_are_announced(tmp_path: Path, webhook: Webhook) -> None:
     keys = {"notify_after_failures": 2, "notify_after_minutes": 0.005}
-    sweep = make_sweep("birds", tracking={"notify": url, **keys})
+    sweep = make_sweep("birds", tracking={"notify": webhook.url, **keys})
     store = new_store(tmp_path, sweep, [baseline()])
 
     def wait_for(text: str) -> dict[str, Any]:
         until = time.monotonic() + 60
         while True:
-            for message in list(server.received):
+            for message in list(webhook.received):
                 if text in message["text"]:
                     return message
             assert time.monotonic() < until
@@ -222,7 +190,7 @@ def test_failures_and_a_standstill_are_announced(
         failed = wait_for("Sweep birds: 2 trials failed, the last by: no memory")
         assert failed["state"] == "running"
         wait_for("Sweep birds: no epoch has ended for 0.005 minutes")
-    texts = [message["text"] for message in server.received]
+    texts = [message["text"] for message in webhook.received]
     assert sum("failed, the last" in text for text in texts) == 1
     assert texts[-1].startswith("Sweep birds was stopped.")
 
