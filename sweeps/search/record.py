@@ -29,6 +29,8 @@ class TrialRecord:
         runs: When its process ran: ``[began, ended]`` for each run, ``[began]`` for one that
             continues or was interrupted.
         dropped: Whether a user dropped it; its state is ``failed``.
+        runs_before: How many runs had ended when it was last retried; the limit of its minutes
+            counts those after them.
         code: Digests of the code that trained it, in order; see :mod:`sweeps.store.code`.
         sweep_id: Id of the sweep that wrote it; None before it is written.
     """
@@ -45,6 +47,7 @@ class TrialRecord:
     runs: list[list[float]] = field(default_factory=list)
     code: list[str] = field(default_factory=list, compare=False)
     dropped: bool = False
+    runs_before: int = 0
     sweep_id: str | None = field(default=None, compare=False)
 
     @classmethod
@@ -77,6 +80,7 @@ class TrialRecord:
             (self.runs, list),
             (self.code, list),
             (self.dropped, bool),
+            (self.runs_before, int),
             (self.sweep_id, str | None),
         )
         return (
@@ -112,6 +116,7 @@ class TrialRecord:
     def again(self) -> None:
         """Record that a trial that had ended continues."""
         self.state, self.reason, self.ended, self.dropped = "running", None, None, False
+        self.runs_before = len(self.runs)
 
     def drop(self, by: str) -> None:
         self.state, self.reason, self.dropped = "failed", f"dropped by {by}", True

@@ -439,7 +439,8 @@ class TrialQueue:
 
 def overtime(record: TrialRecord, running: float, search: SearchSection) -> str | None:
     """Why a trial must end that has been running for so many seconds; None if it need not."""
-    before = sum(run[1] - run[0] for run in record.runs if len(run) == 2)
+    counted = record.runs[record.runs_before :]
+    before = sum(run[1] - run[0] for run in counted if len(run) == 2)
     most = search.max_minutes_per_trial
     if most is None or before + running <= 60 * most:
         return None

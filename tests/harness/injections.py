@@ -81,7 +81,10 @@ def hanging(scene: Scene, rng: random.Random) -> CutOff | None:
     if not ended():
         return None
     scene.wait(lambda: not victim.is_running())
-    scene.calsweep("retry", "fragile", *map(str, ended()), "--storage", scene.storage)
+    said = scene.calsweep("retry", "fragile", *map(str, ended()), "--storage", scene.storage)
+    if "continues the sweep" in said:  # it has ended meanwhile
+        scene.wait(scene.has_ended)
+        scene.resume()
     scene.wait(lambda: not ended())
     return cut_off
 

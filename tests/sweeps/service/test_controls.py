@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from sweeps.cli import app
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.search.record import TrialRecord
-from sweeps.search.trial_queue import TrialQueue
+from sweeps.search.trial_queue import TrialQueue, overtime
 from sweeps.service.controls import Changed, drop_trials, retry_trials
 from sweeps.service.running import resume_sweep, run_sweep
 from sweeps.store.blocks import SIZE, BlockWriter
@@ -121,6 +121,18 @@ def test_a_retried_trial_counts_once_and_gets_new_code_and_processes(store: Swee
     queue.result(record.number, entry(2))
     queue.end(record.number, "finished")
     assert (queue.how_it_ended, queue.budget._epochs_of_ended) == ("finished", before + 1)
+
+
+def test_a_retried_trial_has_all_its_minutes_again() -> None:
+    record = trial(1, state="failed")
+    record.runs = [[0.0, 200.0], [300.0, 410.0]]
+    search = make_sweep(search={"max_minutes_per_trial": 5}).search
+    assert "in 5.2 minutes" in (overtime(record, 1.0, search) or "")  # also after a resume
+    record.again()
+    record.run(500.0)
+    assert overtime(record, 299.0, search) is None
+    record.pause(799.0)
+    assert overtime(record, 2.0, search) is not None
 
 
 def test_failures_in_a_row_end_the_sweep(store: SweepStore) -> None:
