@@ -11,7 +11,7 @@ from urllib.parse import SplitResult, quote, unquote, urlsplit
 from sweeps.errors import UserError
 from sweeps.messages.redaction import without_credentials
 from sweeps.tracking.retrying import PatientClient
-from sweeps.tracking.sqlite import sqlite_path, sqlite_uri
+from sweeps.tracking.sqlite import sqlite_path, sqlite_uri, with_absolute_path
 from trainables.files.storage import Folder, absolute
 from trainables.plugins.arguments import first_line
 
@@ -52,10 +52,7 @@ def tracking_uri(storage: str, own: str | None = None) -> str:
                 f"tracking.uri = {given!r} is not allowed; allowed: an address that begins with "
                 f"{', '.join(f'{s}:' for s in _SCHEMES)}"
             )
-        path = sqlite_path(given)
-        if path is not None and not path.is_absolute():  # other commands run in other folders
-            return given.replace(f":///{path}", f":///{path.absolute()}")
-        return given
+        return with_absolute_path(given)
     folder = Folder(storage)
     if not folder.is_local:
         raise UserError(

@@ -17,7 +17,7 @@ from sweeps.store.state import is_held
 from sweeps.store.sweep_store import SweepStore, read_json, sweep_names
 from sweeps.tracking.address import is_server, tracking_uri
 from sweeps.tracking.mlflow_internals import follow_move
-from sweeps.tracking.sqlite import sqlite_path, sqlite_uri
+from sweeps.tracking.sqlite import sqlite_path, sqlite_uri, with_absolute_path
 from trainables.files.storage import Folder
 
 _FILE: Final = "mlflow.json"
@@ -47,7 +47,7 @@ def tracking_uri_of(store: SweepStore, own: str | None) -> str:
     began = _began(kept, store.storage)
     if began is None or (own and not _is_kept(own, kept)):
         return tracking_uri(store.storage, own)  # it is damaged; or the sweep file decides
-    given = None if own else os.environ.get(_VARIABLE)
+    given = None if own else with_absolute_path(os.environ.get(_VARIABLE, ""))
     if given and _same(given, began):
         return given
     if given:

@@ -30,6 +30,15 @@ def sqlite_path(uri: str) -> Path | None:
     return Path(unquote(place.partition("?")[0]))
 
 
+def with_absolute_path(uri: str) -> str:
+    """The address from any working folder, if it is that of a SQLite file; others unchanged."""
+    path = sqlite_path(uri)
+    if path is None or path.is_absolute():
+        return uri
+    scheme, mark, place = uri.partition(":///")
+    return f"{scheme}{mark}{quote(os.getcwd(), safe=' +/')}/{place}"
+
+
 def make_database(uri: str) -> None:
     """Make the SQLite file of MLflow's store if it does not exist, whole or not at all.
 

@@ -99,7 +99,8 @@ def test_the_sweep_file_decides_before_the_environment(
 
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize(
-    "given", ["sqlite:///runs.db", "sqlite:////data/a%20b.db", "sqlite:///a b.db"]
+    "given",
+    ["sqlite:///runs.db", "sqlite:////data/a%20b.db", "sqlite:///a b.db", "sqlite:///a%20b.db"],
 )
 def test_a_sqlite_file_is_the_same_in_every_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, own: bool, given: str
@@ -113,6 +114,7 @@ def test_a_sqlite_file_is_the_same_in_every_folder(
     sweep = make_sweep("kept", tracking={"uri": given} if own else {})
     store = begun(tmp_path / "store", sweep)
     expected = given if ":////" in given else f"sqlite:///{tmp_path}/here/{given[10:]}"
+    assert tracking_uri_of(store, sweep.tracking.uri) == expected
     for folder in ("here", "elsewhere"):
         monkeypatch.chdir(tmp_path / folder)
         monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
