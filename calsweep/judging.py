@@ -20,9 +20,11 @@ from trainables.data.readers.index_columns import index_columns
 class Judgement:
     """An evaluation of predictions; ``facts`` has all of it as plain data."""
 
-    def __init__(self, models: Sequence[Predicted], event: str | None = None) -> None:
+    def __init__(
+        self, models: Sequence[Predicted], event: str | None = None, also: Sequence[str] = ()
+    ) -> None:
         self._models = models
-        self._found = judge_models(models, event)
+        self._found = judge_models(models, event, also=also)
         self.facts: dict[str, Any] = plain(self._found)
 
     @property
@@ -94,6 +96,7 @@ def judge(
     clusters: Any = None,
     classes: Sequence[str] = (),
     event: str | None = None,
+    also: Sequence[str] = (),
 ) -> Judgement:
     """Judges existing predictions: metrics with intervals, scaling and comparisons.
 
@@ -117,6 +120,7 @@ def judge(
             Intervals and verdicts then take these as the unit; there are none with fewer than 10.
         classes: Names of the classes, in the order of the columns.
         event: The class, of two, that is the event; by default the less frequent one.
+        also: Metrics besides the usual ones: ``canonical_kde_ece``, ``nll_aurc``, ``mean_iou``.
 
     Raises:
         UserError: Predictions or labels are not as above.
@@ -142,7 +146,7 @@ def judge(
                 clusters=clusters,
             )
         )
-    return Judgement(aligned(models), event)
+    return Judgement(aligned(models), event, also)
 
 
 def frame_classes(scores: Any) -> tuple[str, ...]:

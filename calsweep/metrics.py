@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from trainables import metrics as _metrics
 
-_ACRONYMS: Final = ("auroc", "aurc", "e", "ece", "kde", "mce", "nll")
+_ACRONYMS: Final = ("auroc", "aurc", "e", "ece", "iou", "kde", "mce", "nll")
 
 __all__ = list(_metrics.__all__)
 

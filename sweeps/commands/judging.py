@@ -87,6 +87,13 @@ def judge(
         Literal["all", "per_class"],
         typer.Option(help="Whether prediction sets cover on average, or for each class."),
     ] = "all",
+    also: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME,NAME,…",
+            help="Metrics besides the usual ones: canonical_kde_ece, nll_aurc, mean_iou.",
+        ),
+    ] = None,
     costs: Annotated[
         str | None,
         typer.Option(
@@ -141,7 +148,7 @@ def judge(
     condition = None if fail_if is None else Condition.parse(fail_if)
     decisions = Decisions.parse(costs, accept_error)
     models = read_predictions(files, asked)
-    found = judge_models(models, event, sets)
+    found = judge_models(models, event, sets, also.split(",") if also else ())
     first, later, changes = found.models[0], None, list[str]()
     if against is not None:
         from sweeps.judging.later import compare_with_earlier, later_lines

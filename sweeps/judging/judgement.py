@@ -51,7 +51,10 @@ _MIN_IN_GROUP = 20
 
 
 def judge(
-    models: Sequence[Predicted], event: str | None = None, sets: SetsKind = "all"
+    models: Sequence[Predicted],
+    event: str | None = None,
+    sets: SetsKind = "all",
+    also: Sequence[str] = (),
 ) -> Findings:
     """Judge the predictions of one model, or of several on the same samples.
 
@@ -59,9 +62,10 @@ def judge(
         models: Their predictions. The others are compared with the first.
         event: The class that is the event, of two; by default the less frequent one.
         sets: Whether prediction sets cover on average over ``all`` samples, or ``per_class``.
+        also: Metrics besides the usual ones, of ``trainables.metrics.ON_REQUEST``.
 
     Raises:
-        UserError: Two models have different labels or the same name, or there is no such event.
+        UserError: There is no such metric, or it cannot be known of these predictions; two models have different labels or the same name, or there is no such event.
     """
     first, *others = models
     names = [each.name for each in models]
@@ -70,6 +74,10 @@ def judge(
     for other in others:
         _check_same_samples(first, other)
     top_label_only = any(each.top_label_only for each in models)
+    if wrong := [name for name in also if name not in M.ON_REQUEST]:
+        raise UserError(f"--also {wrong[0]}: allowed: {', '.join(M.ON_REQUEST)}")
+    if also and (top_label_only or any(each.soft is not None for each in models)):
+        raise UserError("--also needs the probabilities of all classes, and one label per sample")
     index = event_of(first, event)
     compared_by = COMPARED if index is None else COMPARED_BY_EVENT
     metrics = [each for each in compared_by if not top_label_only or each in _TOP_LABEL]
@@ -79,7 +87,7 @@ def judge(
         return Findings(
             [str(model.read) for model in models],
             [
-                _judged(model, choice, index, sets)
+                _judged(model, choice, index, sets, also)
                 for model, choice in zip(models, choices, strict=True)
             ],
             [each for other in others for each in verdicts(metrics, other, first)],
@@ -144,7 +152,13 @@ def _same_clusters(first: Predicted, other: Predicted) -> bool:
     return torch.equal(first.clusters, other.clusters)
 
 
-def _judged(model: Predicted, choice: Choice | None, event: int | None, sets: SetsKind) -> Judged:
+def _judged(
+    model: Predicted,
+    choice: Choice | None,
+    event: int | None,
+    sets: SetsKind,
+    also: Sequence[str],
+) -> Judged:
     if model.soft is not None:
         return judged_by_soft_labels(model)
     if choice is None:
@@ -152,7 +166,7 @@ def _judged(model: Predicted, choice: Choice | None, event: int | None, sets: Se
     clusters = clusters_of(model.clusters, len(model.labels))
     best, scaling = choice.candidate, _scaled(model, choice, clusters)
     names = M.METRIC_NAMES if event is None else (*_OF_EVENT, *M.METRIC_NAMES)
-    metrics = _intervals(names, model.probs, model.labels, model.clusters)
+    metrics = _intervals((*names, *also), model.probs, model.labels, model.clusters)
     return replace(
         _common(
             model, {**metrics, "nll": _nll(model.log_losses, model.logits, clusters)}, clusters
@@ -173,6 +187,7 @@ def _scaled(model: Predicted, choice: Choice, clusters: Clusters | None) -> Scal
         str(each.name): {
             **_intervals(names, probabilities(z), model.labels, model.clusters),
             "nll": _nll(choice.losses[each], z, clusters),
+            "gap": mean_of(model.log_losses - choice.losses[each], clusters),
         }
         for each, z in choice.logits.items()
         if each.name != "none"

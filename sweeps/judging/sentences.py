@@ -124,11 +124,11 @@ def error_of(model: Judged) -> str:
 
 def scaling_headings(model: Judged) -> tuple[str, ...]:
     """The headings of :func:`scaling_rows`, after that of the method."""
-    return "NLL", "Brier", metric_heading(error_of(model)), "error"
+    return "NLL", "Brier", metric_heading(error_of(model)), "error", "gap"
 
 
 def scaling_rows(model: Judged) -> list[list[str]]:
-    """Method, NLL, Brier, ECE and error, as given and after each method."""
+    """Method, NLL, Brier, ECE, error and gap, as given and after each method."""
     if model.scaling is None:
         return []
     return [
@@ -138,6 +138,7 @@ def scaling_rows(model: Judged) -> list[list[str]]:
             format_fraction(metrics["brier"].value),
             with_interval(metrics[error_of(model)]),
             format_fraction(metrics["error"].value),
+            with_interval(metrics["gap"]) if "gap" in metrics else "",
         ]
         for name, metrics in {"none": model.metrics, **model.scaling.methods}.items()
     ]

@@ -22,7 +22,7 @@ _SYMBOLS = {
 }
 
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
-_ABBREVIATIONS = ("ece", "mce", "nll", "auroc", "aurc", "kde")
+_ABBREVIATIONS = ("ece", "mce", "nll", "auroc", "aurc", "iou", "kde")
 
 
 def shortened(text: str, lines: int = 10) -> str:

@@ -26,6 +26,7 @@ from trainables.metrics.proper_scores import (
     accuracy,
     brier_score,
     error_rate,
+    mean_iou,
     negative_log_likelihood,
     root_brier_score,
 )
@@ -34,11 +35,19 @@ from trainables.metrics.ranking import (
     e_aurc,
     failure_auroc,
     multiclass_auroc,
+    nll_aurc,
     ood_metrics,
     risk_coverage,
 )
 from trainables.metrics.smooth import smooth_calibration_error
-from trainables.metrics.table import EPOCH_METRICS, METRIC_NAMES, METRICS, Metric, evaluate
+from trainables.metrics.table import (
+    EPOCH_METRICS,
+    METRIC_NAMES,
+    METRICS,
+    ON_REQUEST,
+    Metric,
+    evaluate,
+)
 
 if TYPE_CHECKING:
     from trainables.metrics.inference.detectable import chance_of_detection, detectable_difference
@@ -73,6 +82,7 @@ __all__ = [
     "EPOCH_METRICS",
     "METRICS",
     "METRIC_NAMES",
+    "ON_REQUEST",
     "REFERENCED_METRICS",
     "Design",
     "Difference",
@@ -104,8 +114,10 @@ __all__ = [
     "kde_calibration_error",
     "maximum_calibration_error",
     "mean_difference",
+    "mean_iou",
     "multiclass_auroc",
     "negative_log_likelihood",
+    "nll_aurc",
     "nll_calibration",
     "ood_metrics",
     "reliability_bins",

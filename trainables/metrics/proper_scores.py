@@ -1,4 +1,4 @@
-"""Proper scores and top-1 accuracy."""
+"""Proper scores, top-1 accuracy and mean IoU."""
 
 import torch
 from torch import Tensor
@@ -47,6 +47,22 @@ def accuracy(probs: Tensor, labels: Tensor) -> float:
 def error_rate(probs: Tensor, labels: Tensor) -> float:
     """Share of samples whose most probable class is not the label; ties go to the first class."""
     return 1 - accuracy(probs, labels)
+
+
+def mean_iou(probs: Tensor, labels: Tensor) -> float:
+    """Mean over classes of intersection over union of predicted and true samples, in [0, 1].
+
+    The usual metric of segmentation, where samples are pixels. Classes that are neither predicted
+    nor true are left out of the mean.
+    """
+    probs, labels = check_probs(probs, labels)
+    predicted, num_classes = probs.argmax(dim=1), probs.shape[1]
+    both, ours, theirs = (
+        each.bincount(minlength=num_classes)
+        for each in (labels[predicted == labels], predicted, labels)
+    )
+    union = ours + theirs - both
+    return float((both[union > 0].double() / union[union > 0]).mean())
 
 
 def log_losses(probs: Tensor, labels: Tensor) -> Tensor:

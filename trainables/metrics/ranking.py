@@ -12,6 +12,7 @@ from trainables.metrics._ranked import (
     tie_means,
     top_label,
 )
+from trainables.metrics.proper_scores import log_losses
 
 _OF_UNKNOWN_DATA = ("auroc", "aupr_in", "aupr_out", "fpr_at_95_tpr", "detection_error")
 
@@ -57,6 +58,24 @@ def e_aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probabil
     """
     scores, correct = _scored(probs, labels, confidence)
     return float(risk_coverage_area(scores, correct) - perfect_ranking_area(correct))
+
+
+def nll_aurc(probs: Tensor, labels: Tensor, confidence: Confidence = "max_probability") -> float:
+    """AURC of the log loss instead of the error, at least 0: -mean_i ln(1 - r_i / (n + 1)) l_i.
+
+    r_i is the rank of the confidence, 1 for the lowest of n; equal confidences share the mean of
+    their weights. Zhou et al. (r-AURC), eq. 19. `confidence` is as in `failure_auroc`.
+    """
+    probs, labels = check_probs(probs, labels)
+    return float(log_loss_area(confidence_scores(probs, confidence), log_losses(probs, labels)))
+
+
+def log_loss_area(scores: Tensor, losses: Tensor) -> Tensor:
+    """AURC by eq. 19 of scores (N,) and log losses (N,), a float64 scalar."""
+    ordered, order = scores.sort()
+    ranks = torch.arange(1, len(ordered) + 1, device=scores.device, dtype=torch.float64)
+    weights = tie_means(ordered, -torch.log1p(-ranks / (len(ordered) + 1)))
+    return (weights * losses[order].double()).mean()
 
 
 def risk_coverage(

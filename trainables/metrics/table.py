@@ -25,6 +25,7 @@ from trainables.metrics.proper_scores import (
     accuracy,
     brier_score,
     error_rate,
+    mean_iou,
     negative_log_likelihood,
     root_brier_score,
 )
@@ -32,7 +33,9 @@ from trainables.metrics.ranking import (
     aurc,
     e_aurc,
     failure_auroc,
+    log_loss_area,
     multiclass_auroc,
+    nll_aurc,
     perfect_ranking_area,
 )
 from trainables.metrics.smooth import smooth_calibration_error, smooth_error
@@ -49,6 +52,8 @@ class Metric:
         description: One line, including the range.
         higher_is_better: Whether a larger value is better.
         two_classes: Whether it is defined for two classes only.
+        on_request: Whether it is computed only where it is named, as it takes long or is of special
+            use.
         shared: Computes the same value from intermediate results that metrics share, if there are
             any.
     """
@@ -58,6 +63,7 @@ class Metric:
     description: str
     higher_is_better: bool = False
     two_classes: bool = False
+    on_request: bool = False
     shared: Callable[[Predictions], Tensor | float] | None = None
 
     def value(self, predictions: Predictions) -> float:
@@ -186,21 +192,50 @@ METRICS: dict[str, Metric] = {
             "area under the risk-coverage curve beyond that of a perfect ranking; in [0, 1]",
             shared=lambda p: p.aurc - perfect_ranking_area(p.top[1]),
         ),
+        Metric(
+            "canonical_kde_ece",
+            kde_calibration_error,
+            "calibration error of all probabilities jointly (canonical), L1 over classes, by kernel"
+            " density estimation; in [0, 2]",
+            on_request=True,
+        ),
+        Metric(
+            "nll_aurc",
+            nll_aurc,
+            "area under the risk-coverage curve with the log loss as the risk; at least 0",
+            on_request=True,
+            shared=lambda p: log_loss_area(p.top[0], p.log_losses),
+        ),
+        Metric(
+            "mean_iou",
+            mean_iou,
+            "intersection over union of predicted and true samples, mean over classes; in [0, 1]",
+            higher_is_better=True,
+            on_request=True,
+        ),
     )
 }
 """All metrics that :func:`~trainables.metrics.evaluate` knows, by name."""
 
-METRIC_NAMES = tuple(metric.name for metric in METRICS.values() if not metric.two_classes)
-"""Names of the metrics of any number of classes."""
+METRIC_NAMES = tuple(
+    metric.name for metric in METRICS.values() if not metric.two_classes and not metric.on_request
+)
+"""Names of the metrics of any number of classes that are computed unasked."""
+ON_REQUEST = tuple(metric.name for metric in METRICS.values() if metric.on_request)
+"""Names of the metrics that are computed only where they are named."""
 
 
 def chosen_metrics(names: Sequence[str] | None, num_classes: int) -> tuple[str, ...]:
-    """The names; of None, all metrics of this number of classes.
+    """The names; of None, all metrics of this number of classes but those on request.
 
     Raises ValueError for an unknown name, or a metric of two classes with more of them.
     """
     if names is None:
-        return tuple(METRICS) if num_classes == 2 else METRIC_NAMES
+        return tuple(
+            each.name
+            for each in METRICS.values()
+            if not each.on_request and (num_classes == 2 or not each.two_classes)
+        )
     for name in names:
         if METRICS[check_choice("metric", name, METRICS)].two_classes and num_classes != 2:
             raise ValueError(f"{name} is defined for two classes, not {num_classes}")
@@ -228,8 +263,8 @@ def evaluate(
         logits: Shape (N, K), floats, on CPU or GPU, finite or -inf (a masked class). Half precision
             is converted to float32.
         labels: True classes, shape (N,), integers.
-        names: Names of metrics; None for all that this number of classes has. `EPOCH_METRICS`
-            are much faster than all.
+        names: Names of metrics; None for all that this number of classes has but `ON_REQUEST`.
+            `EPOCH_METRICS` are much faster than all.
         probabilities_as_logits: Take the softmax also of logits that look like probabilities: all
             in [0, 1], and each row sums to one. By default they are a ValueError.
 

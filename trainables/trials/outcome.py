@@ -193,7 +193,8 @@ def _measured(
     names = [name for name in extent.intervals if name in M.METRICS]
     of_parts = [M.intervals(*part, names, clusters=ids) for part in parts]
     for name in names:
-        _, found[name, "low"], found[name, "high"] = _means(each[name] for each in of_parts)
+        value, found[name, "low"], found[name, "high"] = _means(each[name] for each in of_parts)
+        found.setdefault((name, ""), value)  # a metric on request
     for name in dict.fromkeys((*names, *extent.references)):
         if name in M.REFERENCED_METRICS:
             found[name, "calibrated"], _, found[name, "calibrated_high"] = _means(

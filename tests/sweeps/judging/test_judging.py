@@ -54,7 +54,7 @@ def facts(*arguments: str) -> Any:
 
 
 def test_findings_agree_with_metrics_and_scaling() -> None:
-    judgement = calsweep.judge(PROBS, LABELS)
+    judgement = calsweep.judge(PROBS, LABELS, also=["canonical_kde_ece", "nll_aurc", "mean_iou"])
     model = judgement.facts["models"][0]
     probs, labels = torch.from_numpy(PROBS), torch.from_numpy(LABELS)
     for name in ("ece", "nll", "auroc"):
@@ -64,6 +64,12 @@ def test_findings_agree_with_metrics_and_scaling() -> None:
     crossed = cross_fitted(logits, labels, num_folds=5)
     expected = M.evaluate(crossed, labels, ["nll"])["nll"]
     assert model["scaling"]["temperature"]["nll"]["value"] == pytest.approx(expected)
+    gap = judgement.metrics["nll"]["value"] - expected
+    assert model["scaling"]["temperature"]["gap"]["value"] == pytest.approx(gap)
+    canonical = M.kde_calibration_error(probs, labels)
+    assert judgement.metrics["canonical_kde_ece"]["value"] == pytest.approx(canonical)
+    with pytest.raises(UserError, match="--also auc: allowed: canonical_kde_ece, nll_aurc"):
+        calsweep.judge(PROBS, LABELS, also=["auc"])
     assert model["temperature"] == pytest.approx(
         TemperatureScaling().fit(logits, labels).temperature
     )

@@ -23,8 +23,10 @@ METRICS: list[Callable[[Tensor, Tensor], float]] = [
     M.failure_auroc,
     M.kde_calibration_error,
     M.maximum_calibration_error,
+    M.mean_iou,
     M.multiclass_auroc,
     M.negative_log_likelihood,
+    M.nll_aurc,
     M.root_brier_score,
     M.smooth_calibration_error,
     M.sweep_calibration_error,
@@ -34,7 +36,7 @@ LABELS = torch.tensor([0, 1, 1, 0])
 
 
 def test_every_metric_of_probabilities_is_in_the_table() -> None:
-    others = {"EPOCH_METRICS", "METRICS", "METRIC_NAMES", "Metric", "ReliabilityBins"}
+    others = {"EPOCH_METRICS", "METRICS", "METRIC_NAMES", "ON_REQUEST", "Metric", "ReliabilityBins"}
     others |= {
         "Direction",
         "bootstrap",

@@ -12,6 +12,7 @@ from scipy.stats import beta
 from sklearn.metrics import (
     average_precision_score,
     brier_score_loss,
+    jaccard_score,
     log_loss,
     roc_auc_score,
     roc_curve,
@@ -99,6 +100,29 @@ def test_risk_coverage_by_hand() -> None:
     area = (0 + 0 + 1 / 3 + 1 / 4) / 4
     assert M.aurc(PROBS, LABELS) == pytest.approx(area)
     assert M.e_aurc(PROBS, LABELS) == pytest.approx(area - (0.25 + 0.75 * math.log(0.75)))
+
+
+def test_the_aurc_of_the_log_loss_is_equation_19_with_equal_weights_of_ties() -> None:
+    draw = torch.Generator().manual_seed(1)
+    probs = torch.randn(50, 4, generator=draw, dtype=torch.float64).softmax(1)
+    labels = torch.randint(4, (50,), generator=draw)
+    ranks = probs.amax(1).argsort().argsort() + 1
+    losses = -probs.gather(1, labels[:, None])[:, 0].log()
+    expected = float((-(1 - ranks.double() / 51).log() * losses).mean())
+    assert M.nll_aurc(probs, labels) == pytest.approx(expected, abs=1e-12)
+    twice = M.nll_aurc(probs.repeat(2, 1), labels.repeat(2))
+    means = [-math.log((1 - (2 * r - 1) / 101) * (1 - 2 * r / 101)) / 2 for r in ranks.tolist()]
+    assert twice == pytest.approx(float((torch.tensor(means).double() * losses).mean()), abs=1e-6)
+
+
+def test_mean_iou_is_the_jaccard_score_of_the_classes_that_occur() -> None:
+    draw = torch.Generator().manual_seed(1)
+    probs = torch.randn(90, 6, generator=draw).softmax(1)
+    probs[:, 5] = 0
+    probs = probs / probs.sum(1, keepdim=True)
+    labels = torch.randint(5, (90,), generator=draw)
+    expected = jaccard_score(labels, probs.argmax(1), average="macro")
+    assert M.mean_iou(probs, labels) == pytest.approx(expected)
 
 
 def test_aurc_of_ties_is_the_mean_over_their_orders() -> None:
