@@ -65,7 +65,8 @@ def judge(
         also: Metrics besides the usual ones, of ``trainables.metrics.ON_REQUEST``.
 
     Raises:
-        UserError: There is no such metric, or it cannot be known of these predictions; two models have different labels or the same name, or there is no such event.
+        UserError: Two models have different labels or the same name; there is no such event, or no
+            such metric; or it cannot be known of these predictions.
     """
     first, *others = models
     names = [each.name for each in models]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
+from statistics import fmean, stdev
 
 from sweeps.messages.formatting import (
     format_fraction,
@@ -38,6 +39,7 @@ from sweeps.search.stopping import make_stopper
 
 _BEYOND_GUARD = 3.0  # times the guard's limit is shown; a single trial must not spoil the scale
 _FEWEST_IN_SLICE, _FEWEST_IN_MAP = 2, 6  # trials at least
+_DASH_OF = {"min": "2 2", "mean": "", "max": "5 3"}
 _DASHES = ("", "5 3", "2 2", "8 2 2 2")
 _SEARCHED = Mark(COLOURS[0])
 _PUBLISHED = Mark(COLOURS[1], "diamond", size=5.5)
@@ -160,6 +162,78 @@ def curves(records: Sequence[TrialRecord], plan: Plan) -> Chart:
     if any(r.state == "stopped" for r in drawn):
         chart.name(early, "stopped early")
     return chart
+
+
+def multipliers(ranking: Ranking) -> Chart | None:
+    """Class multipliers by epoch, as losses such as CALS have: least, mean and largest.
+
+    Of the best setting of each loss; None if no loss has any. Liu et al. 2023 (CALS), figure 3b.
+    """
+    drawn = [
+        trial
+        for each in ranking.best_by_loss.values()
+        if "multiplier_mean" in (trial := each.judged[0]).outcome
+    ]
+    if not drawn:
+        return None
+    of = {
+        (trial.loss, name): [entry[f"multiplier_{name}"] for entry in trial.history]
+        for trial in drawn
+        for name in _DASH_OF
+    }
+    chart = Chart(
+        "Class multipliers by epoch: least, mean (solid) and largest",
+        Axis("epoch", 0, float(max(trial.epochs for trial in drawn))),
+        axis("multiplier λ", [value for values in of.values() for value in values], log=True),
+    )
+    for i, trial in enumerate(drawn):
+        epochs = [entry["epoch"] for entry in trial.history]
+        for name, dash in _DASH_OF.items():
+            stroke = Stroke(COLOURS[i % len(COLOURS)], 1.2, dash)
+            chart.line(epochs, of[trial.loss, name], stroke, f"{trial.label}: {name}")
+        chart.name(Stroke(COLOURS[i % len(COLOURS)], 1.2), format_loss(trial.loss))
+    return chart
+
+
+def trade_off(ranking: Ranking, metric: str) -> Chart:
+    """A metric of the test split against the ECE: the best setting of each loss.
+
+    Means of its seeds with one standard deviation to each side; hollow marks are after a
+    temperature. RefCal, figure 3.
+    """
+    names = [f"test_{name}{end}" for end in ("", "_scaled") for name in ("ece", metric)]
+    of = {
+        loss: [[t.outcome.get(name, math.nan) for t in each.judged] for name in names]
+        for loss, each in ranking.best_by_loss.items()
+    }
+    ends = {loss: [_around(values) for values in each] for loss, each in of.items()}
+    xs, ys = (
+        [end for each in ends.values() for k in (i, i + 2) for end in each[k]] for i in (0, 1)
+    )
+    chart = Chart(
+        f"{metric_heading(metric)} against ECE on the test split; hollow: after a temperature",
+        axis("ECE", xs),
+        axis(metric_heading(metric), ys),
+    )
+    for loss, mark in marks(list(of)).items():
+        for first, look in ((0, mark), (2, replace(mark, hollow=True))):
+            x, y = (fmean(values) for values in of[loss][first : first + 2])
+            if math.isnan(x + y):
+                continue
+            tip = f"{format_loss(loss)}: ECE {format_fraction(x)}, {metric} {format_fraction(y)}"
+            chart.points([x], [y], look, [tip])
+            bar = Stroke(look.colour, 0.8)
+            chart.line(ends[loss][first], [y, y], bar)
+            chart.line([x, x], ends[loss][first + 1], bar)
+        chart.name(mark, format_loss(loss))
+    return chart
+
+
+def _around(values: Sequence[float]) -> list[float]:
+    """The mean less and plus one standard deviation."""
+    mean = fmean(values)
+    spread = stdev(values) if len(values) > 1 and not math.isnan(mean) else 0.0
+    return [mean - spread, mean + spread]
 
 
 def saved_by_stopping(records: Sequence[TrialRecord], full: int) -> str:

@@ -55,10 +55,17 @@ def figures_of(ranking: Ranking, plan: Plan, read: ReadRows, form: FigureForm) -
 
     Raises FileNotFoundError or ValueError if the predictions are missing or damaged.
     """
-    search, curves = new_figure((7.2, 3.8)), new_figure((7.2, 3.4))
-    draw(search, charts.error_against_objective(ranking))
-    draw(curves, charts.curves(ranking.records, plan))
-    drawn = {"search": search, "curves": curves}
+    found = {
+        "search": charts.error_against_objective(ranking),
+        "curves": charts.curves(ranking.records, plan),
+        "multipliers": charts.multipliers(ranking),
+        "auroc_ece": charts.trade_off(ranking, "auroc"),
+        "accuracy_ece": charts.trade_off(ranking, "accuracy"),
+    }
+    drawn = {name: new_figure((7.2, 3.6)) for name, chart in found.items() if chart is not None}
+    for name, figure in drawn.items():
+        if (chart := found[name]) is not None:
+            draw(figure, chart)
     if ranking.chosen is not None:
         trial = ranking.chosen.judged[0]
         drawn["reliability"] = new_figure((7.2, 3.8))

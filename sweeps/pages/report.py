@@ -136,6 +136,7 @@ def _search_figures(ranking: Ranking, plan: Plan) -> dict[str, Any]:
     return {
         "scatter": _svg(figures.error_against_objective(ranking)),
         "curves": _svg(figures.curves(classifiers, plan)),
+        "multipliers": (chart := figures.multipliers(ranking)) and _svg(chart),
         "saved": figures.saved_by_stopping(classifiers, plan.epochs),
         "importances": importances(classifiers, plan),
         "slices": [_svg(figures.one_slice(group, plan.rule.objective)) for group in groups],

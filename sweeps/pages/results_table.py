@@ -8,24 +8,22 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from statistics import stdev
+from statistics import fmean, stdev
 from typing import Any, Final, Literal
 
 from sweeps.errors import UserError
+from sweeps.evidence.columns import Column
 from sweeps.evidence.comparison import verdicts_in_pairs
-from sweeps.messages.formatting import MARKDOWN, finite, format_loss, markdown_table, metric_heading
+from sweeps.messages.formatting import MARKDOWN, finite, format_loss, markdown_table
 from sweeps.results.side_by_side import Beside
 from sweeps.results.verdicts import Verdict
 from trainables.contract.config import ScalingWay
-from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE_LOSS
 from trainables.files.rows import ReadRows
 
-_TEMPERATURE: Final = "temperature"
 Key = Literal["loss", "dataset", "model", "sweep"]
 Form = Literal["latex", "csv", "markdown", "json"]
 
-_NOT_PERCENT: Final = ("nll", _TEMPERATURE)
 _LATEX: Final = str.maketrans(
     {
         "\\": r"\textbackslash{}",
@@ -75,7 +73,7 @@ class Value:
 
 def values_of(
     one: Beside,
-    metrics: Sequence[MetricName],
+    columns: Sequence[Column],
     read: ReadRows,
     sweeps: int = 1,
 ) -> list[Value]:
@@ -90,47 +88,55 @@ def values_of(
         if each.feasible and each.seeds and each.tier == 0 and each == originals[each.loss]
     ]
     temperature = ScalingWay("temperature", one.ranking.rule.scaling.criterion)
-    verdicts = verdicts_in_pairs(compete, metrics, read, temperature, sweeps)
+    comparable = [each.plain for each in columns if each.is_of_test and not each.method]
+    verdicts = verdicts_in_pairs(compete, comparable, read, temperature, sweeps)
     found = []
-    for metric in metrics:
-        ranked = compete if metric.metric != _TEMPERATURE else []  # none is better than another
-        known = [each for each in ranked if not math.isnan(each.mean(metric))]
-        best = min((each for each in known), key=lambda each: each.mean(metric), default=None)
+    for column in columns:
+        of_losses = {
+            loss: [column.of(trial, read) for trial in each.judged]
+            for loss, each in originals.items()
+        }
+        means = {loss: fmean(values) for loss, values in of_losses.items()}
+        ranked = compete if column.is_of_test else []  # none is better than another
+        known = [each for each in ranked if not math.isnan(means[each.loss])]
+        pick = max if column.higher_is_better else min
+        best = pick(known, key=lambda each: means[each.loss], default=None)
+        name = None if column.method else column.plain
         for loss, each in originals.items():
-            against_best = verdicts.get((metric, each.loss, best.loss)) if best else None
+            against_best = verdicts.get((name, each.loss, best.loss)) if name and best else None
             is_best = each == best or (each in known and against_best == "not supported")
-            values = [trial.outcome.get(str(metric), math.nan) for trial in each.judged]
+            values, mean = of_losses[loss], means[loss]
+            enough = len(values) > 1 and not math.isnan(mean)
             found.append(
                 replace(
-                    _untried(one, loss, metric),
-                    mean=each.mean(metric),
-                    deviation=stdev(values) if len(values) > 1 else math.nan,
+                    _untried(one, loss, column),
+                    mean=mean,
+                    deviation=stdev(values) if enough else math.nan,
                     seeds=each.seeds,
                     best=is_best,
-                    verdict=verdicts.get((metric, each.loss, BASELINE_LOSS)),
+                    verdict=verdicts.get((name, each.loss, BASELINE_LOSS)) if name else None,
                     within_guard=each.feasible,
                 )
             )
-        found += [_untried(one, loss, metric) for loss in one.losses if loss not in originals]
+        found += [_untried(one, loss, column) for loss in one.losses if loss not in originals]
     return found
 
 
-def _untried(one: Beside, loss: str, metric: MetricName) -> Value:
+def _untried(one: Beside, loss: str, column: Column) -> Value:
     """The value of a loss of which no trial has finished."""
-    name = str(replace(metric, split=""))
     return Value(
         loss=format_loss(loss),
         dataset=one.sweep.dataset.label,
         model=one.sweep.model_label,
         sweep=one.sweep.name,
-        metric=name,
+        metric=column.text,
         mean=math.nan,
         deviation=math.nan,
         seeds=0,
         best=False,
         verdict=None,
         within_guard=True,
-        published=one.sweep.published.get(loss, {}).get(name),
+        published=one.sweep.published.get(loss, {}).get(column.text),
     )
 
 
@@ -189,8 +195,7 @@ def _cells(values: Sequence[Value], rows: Key, columns: Key) -> _Cells:
 def _shown(value: Value | None, bold: str) -> str:
     if value is None or math.isnan(value.mean):
         return "–"
-    percent = value.metric.removesuffix("_scaled") not in _NOT_PERCENT
-    scale, digits = (100.0, 2) if percent else (1.0, 3)
+    scale, digits = (100.0, 2) if Column.parse(value.metric).is_percent else (1.0, 3)
     text = f"{scale * value.mean:.{digits}f}"
     if not math.isnan(value.deviation):
         text += f" ± {scale * value.deviation:.{digits}f}"
@@ -201,8 +206,7 @@ def _shown(value: Value | None, bold: str) -> str:
 
 
 def _title(metric: str) -> str:
-    name = MetricName.parse(metric)
-    return metric_heading(name.metric) + (" + T" if name.scaled else "")
+    return Column.parse(metric).heading
 
 
 def _csv(rows: str, heads: _Heads, names: Sequence[str], lines: _Lines) -> str:

@@ -95,6 +95,7 @@ def _trial_setup(
         own_loop=sweep.trainable is not None,
         gpu_share=sweep.scaling.gpus,
         criterion=sweep.scaling_method.criterion,
+        training_temperature=sweep.scaling_method.training_temperature,
     )
 
 

@@ -39,7 +39,6 @@ from sweeps.store.sweep_store import SweepStore, of_each_sweep, sweep_names, tel
 from sweeps.sweep_file.loading import load_sweep, read_sweep
 from sweeps.terminal.watching import Glimpse
 from sweeps.tracking.address import tracking_uri
-from trainables.contract.metric_names import MetricName
 from trainables.contract.report import COSTS
 from trainables.plugins.arguments import few
 
@@ -258,9 +257,10 @@ def results_table_of(
         UserError: There is no such sweep or metric, its predictions are missing or damaged, or two
             values belong in one cell.
     """
+    from sweeps.evidence.columns import Column
     from sweeps.pages.results_table import results_table, values_of  # they import NumPy
 
-    asked = [_metric(name.strip()) for name in metrics.split(",")]
+    asked = [Column.parse(name.strip()) for name in metrics.split(",")]
     values = []
     for each in side_by_side(list(dict.fromkeys(names)), storage):
         store = SweepStore(storage, each.sweep.name)
@@ -272,21 +272,6 @@ def results_table_of(
                 f"sweep {store.name!r}: its predictions cannot be used: {error}"
             ) from None
     return results_table(values, rows, columns, form)
-
-
-def _metric(name: str) -> MetricName:
-    from trainables.metrics import METRICS
-
-    if name == "temperature":
-        return MetricName(name)  # it belongs to no split
-    metric = MetricName.parse(name)
-    allowed = [each for each in METRICS if not METRICS[each].higher_is_better]
-    if metric.split or metric.metric not in allowed:
-        raise UserError(
-            f"--metrics: found {name!r}; allowed: {', '.join(allowed)}, each with _scaled for its "
-            "value after temperature scaling, and temperature"
-        )
-    return MetricName(metric.metric, "test", metric.scaled)
 
 
 def write_new_sweep_file(draft: Draft, name: str, trials: int, file: str) -> str:

@@ -258,6 +258,7 @@ def _faults_beside_own_loop(sweep: SweepFile, loop: TrainableSection) -> Iterato
         "model": sweep.model != ModelSection(),
         "encoder": sweep.encoder is not None,
         "evaluation": bool(sweep.evaluation.sets),
+        "scaling_method.training_temperature": sweep.scaling_method.training_temperature,
         "tracking.register_model": sweep.tracking.register_model and not loop.load,
     }
     for key in (key for key, is_given in given.items() if is_given):

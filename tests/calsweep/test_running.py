@@ -149,7 +149,9 @@ def test_figures_are_files_for_papers(
     result: calsweep.Result, tmp_path: Path, form: Any, begins: bytes
 ) -> None:
     written = write_figures(result.name, result.storage, form, str(tmp_path / "figures"))
-    assert [Path(each).stem for each in written] == ["search", "curves", "reliability"]
+    assert [Path(each).stem for each in written] == [
+        *("search", "curves", "auroc_ece", "accuracy_ece", "reliability")
+    ]
     for path in map(Path, written):
         assert path.suffix == f".{form}" and path.read_bytes().startswith(begins)
     if form == "svg":

@@ -178,6 +178,7 @@ class TrialSetup:
             same path.
         gpu_share: GPUs, or fraction of a GPU, per worker: ``scaling.gpus_per_worker``.
         criterion: How the temperature is fitted: ``scaling_method.criterion``.
+        training_temperature: Whether finalists report ``training_temperature``.
     """
 
     model: str
@@ -194,6 +195,7 @@ class TrialSetup:
     own_loop: bool = False
     gpu_share: float = 1.0
     criterion: Criterion = "nll"
+    training_temperature: bool = False
 
 
 def check_shares(num_samples: int, batch_size: int, num_workers: int) -> None:

@@ -151,6 +151,10 @@ class CalibrationLoss(nn.Module):
         Every worker passes the whole split, so the state is the same on all workers.
         """
 
+    def multipliers(self) -> Tensor | None:
+        """Weights (K,) of the classes that adapt, which a trial records; None if there are none."""
+        return None
+
     def parameter_groups(self) -> list[dict[str, Any]]:
         """Parameter groups of the loss for the optimiser; by default all parameters in one."""
         trainable = [parameter for parameter in self.parameters() if parameter.requires_grad]

@@ -1,5 +1,6 @@
 """One trial from start to end, resumable after each epoch. Does not depend on Ray."""
 
+import io
 import socket
 import sys
 import time
@@ -34,6 +35,7 @@ from trainables.losses import CalibrationLoss, make_loss
 from trainables.metrics.own_metric import own_metrics
 from trainables.models import Classifier, model_for
 from trainables.plugins.arguments import first_line
+from trainables.posthoc import TemperatureScaling
 from trainables.runtime.devices import (
     DeviceFailedError,
     has_failed,
@@ -53,6 +55,8 @@ from trainables.trials.outcome import (
 )
 
 CPU = torch.device("cpu")
+MULTIPLIERS = "multipliers.npy"
+"""The file of a trial with the multipliers (epochs, K) of a loss such as CALS."""
 
 
 class StorageAwayError(OSError):
@@ -80,6 +84,7 @@ class TrialRun:
         self._state: dict[str, Any] | None = None  # checkpoint content, on the first worker
         self._trainer: Trainer | None = None
         self._lowest = LowestEpoch(self.training) if self.training.keep != "last" else None
+        self._multipliers: list[list[float]] = []  # of each epoch and class, if the loss has such
         self._begun = False
         self._unsaved: list[Callable[[], object]] = []
         self._made = time.monotonic()
@@ -188,6 +193,7 @@ class TrialRun:
             trainer.load_state_dict(state["trainer"])
             if self._lowest is not None:
                 self._lowest.load_state_dict(state["lowest"])
+            self._multipliers = state.get("multipliers", [])  # absent from older checkpoints
         self._trainer = trainer
 
     def _prepare_process(self) -> None:
@@ -227,8 +233,22 @@ class TrialRun:
         seconds = time.monotonic() - began
         entry = {**self._entry(trainer.epoch), "training_seconds": seconds, **train_metrics}
         entry |= self._evaluate(trainer)
+        entry |= self._record_multipliers(trainer.loss.multipliers())
         lowest = {} if self._lowest is None else {"lowest": self._lowest.state_dict()}
-        self._keep(entry, {"trainer": trainer.state_dict(), **lowest})
+        state = {"trainer": trainer.state_dict(), "multipliers": self._multipliers, **lowest}
+        self._keep(entry, state)
+
+    def _record_multipliers(self, values: torch.Tensor | None) -> dict[str, float]:
+        """Least, mean and largest multiplier; all (epochs, K) are in a file of the trial."""
+        if values is None:
+            return {}
+        self._multipliers.append(values.tolist())
+        buffer = io.BytesIO()
+        np.save(buffer, np.array(self._multipliers, np.float32))
+        self._unsaved.append(partial(self.folder.write, MULTIPLIERS, buffer.getvalue()))
+        found = values.min(), values.mean(), values.max()
+        names = (f"multiplier_{name}" for name in ("min", "mean", "max"))
+        return dict(zip(names, map(float, found), strict=True))
 
     def _entry(self, epoch: int) -> dict[str, float]:
         """The number and times of an epoch."""
@@ -274,6 +294,11 @@ class TrialRun:
         if test is not None and last and self.config.role == "finalist":
             sets = [(each, trainer.predict(each.split)) for each in self.dataset.evaluation_sets]
             found |= summarise_evaluation_sets(sets, test, found["temperature"])
+            if self.setup.training_temperature:
+                fitted = TemperatureScaling("ece_grid").fit(
+                    *self.dataset.task.decisions_of(*trainer.predict(self.dataset.train))
+                )
+                found["training_temperature"] = fitted.temperature
         return found
 
     def _judge(

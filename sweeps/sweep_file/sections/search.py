@@ -74,10 +74,14 @@ class ScalingMethodSection(Section, frozen=True):
             temperature of 0.1, 0.2 … 10 with the lowest ECE for all metrics, as the papers on focal
             losses do; with both, ``auto`` is ``temperature``. Ensembles of networks are always
             fitted by ``nll``.
+        training_temperature: Whether finalists also report ``training_temperature``, the one of
+            this grid with the lowest ECE on the training split. It is only for comparison with
+            papers: ``calsweep table --metrics ece@training_temperature``.
     """
 
     name: ScalingMethod = "auto"
     criterion: Criterion = "nll"
+    training_temperature: bool = False
 
     @property
     def way(self) -> ScalingWay:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sweeps.pages import figures, held_out
-from sweeps.pages.chart import Axis, Point, axis
+from sweeps.pages.chart import Axis, Line, Point, axis
 from sweeps.pages.matplotlib_figures import draw, new_figure
 from sweeps.pages.svg import svg
 from sweeps.results.importance import importances
@@ -254,3 +254,31 @@ def test_an_axis_holds_all_values_and_has_ticks(values: list[float], log: bool) 
     assert 1 <= len(made.ticks()) <= 60
     span = made.high - made.low
     assert all(-1e-6 <= (tick - made.low) / span <= 1 + 1e-6 for tick in made.ticks())
+
+
+def test_the_trade_off_has_the_mean_of_the_seeds_and_a_standard_deviation_to_each_side() -> None:
+    first = baseline(val_ece=0.02)
+    again = [
+        finalist(1 + i, first, i, val_ece=0.02, test_ece=0.01 * i, test_auroc=0.9 + 0.02 * i)
+        for i in (1, 2, 3)
+    ]
+    chart = figures.trade_off(ranked([first, *again]), "auroc")
+    (point,) = [each for each in chart.parts if isinstance(each, Point)]
+    assert (point.x, point.y) == pytest.approx((0.02, 0.94))
+    across, up = [each.places for each in chart.parts if isinstance(each, Line)]
+    assert across == (pytest.approx((0.01, 0.94)), pytest.approx((0.03, 0.94)))
+    assert up == (pytest.approx((0.02, 0.92)), pytest.approx((0.02, 0.96)))
+
+
+def test_multipliers_are_drawn_by_epoch_if_a_loss_has_any() -> None:
+    first = baseline(val_ece=0.02)
+    assert figures.multipliers(ranked([first])) is None
+    usual = trial(1, "cals_alm", {}, val_ece=0.02).history[0]
+    history = [
+        {**usual, "epoch": e, **{f"multiplier_{n}": 0.1 * e for n in ("min", "mean", "max")}}
+        for e in (1, 2)
+    ]
+    chart = figures.multipliers(ranked([first, trial(1, "cals_alm", {}, history=history)]))
+    assert chart is not None
+    lines = [each.places for each in chart.parts if isinstance(each, Line)]
+    assert lines == [((1, 0.1), (2, 0.2))] * 3

@@ -13,8 +13,10 @@ import torch
 from sweeps.errors import UserError
 from sweeps.pages.results_table import Form
 from sweeps.service.reading import results_table_of
+from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, finalist, make_sweep, new_store, trial, write_predictions
 from trainables.metrics import evaluate
+from trainables.posthoc import MetaCalibration
 
 # Two seeds of each loss, by how much their logits are too large.
 FACTORS = {"cross_entropy": (3.0, 3.1), "focal": (1.0, 1.02), "mbls": (1.01, 1.0)}
@@ -39,7 +41,8 @@ def make_results(folder: Path, name: str, dataset: str) -> None:
     sweep = make_sweep(name, dataset=dataset)
     store = new_store(folder, sweep, [replace(each, ended=1e9 + 60) for each in records])
     for number, each in predictions.items():
-        write_predictions(store.trial_folder(number), "test", each)
+        for split in ("validation", "test"):
+            write_predictions(store.trial_folder(number), split, each)
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +113,27 @@ def test_the_temperature_and_published_values_are_beside_the_measured_ones(tmp_p
     assert "In parentheses: the published value" in text
 
 
+def test_columns_after_other_scalings_are_computed_from_the_predictions(storage: Path) -> None:
+    asked = "canonical_kde_ece,ece@meta_calibration,accuracy@meta_calibration,nll_gap@temperature"
+    text = results_table_of(["one"], str(storage), "loss", "dataset", f"nll,{asked}", "json")
+    found = {(each["loss"], each["metric"]): each["mean"] for each in json.loads(text)}
+    names = dict(zip(("canonical", "ece", "accuracy", "gap"), asked.split(","), strict=True))
+    gaps = {loss: found[loss, names["gap"]] for loss in FACTORS}
+    assert gaps["cross_entropy"] > 0.1 > abs(gaps["focal"])  # T = 3 is needed, and T = 1
+    assert found["cross_entropy", names["canonical"]] > found["focal", names["canonical"]] > 0
+    store = SweepStore(str(storage), "one")
+    logits, labels = store.rows("test", 3).tensors()
+    after = MetaCalibration().fit(logits, labels)(logits)
+    again = MetaCalibration().fit(*store.rows("test", 4).tensors())
+    values = (
+        evaluate(after, labels, ("ece", "accuracy")),
+        evaluate(again(store.rows("test", 4).tensors()[0]), labels, ("ece", "accuracy")),
+    )
+    for name in ("ece", "accuracy"):
+        mean = (values[0][name] + values[1][name]) / 2
+        assert found["cross_entropy", names[name]] == pytest.approx(mean)
+
+
 def test_duplicates_and_losses_that_were_not_tried_have_rows(tmp_path: Path) -> None:
     same = {"val_nll_scaled": 0.31234, "val_nll": 0.4, "val_ece": 0.02}
     first, copy = baseline(**same), trial(1, "mbls", **same)
@@ -134,7 +158,8 @@ def test_duplicates_and_losses_that_were_not_tried_have_rows(tmp_path: Path) -> 
     [
         (["one"], "loss", "loss", "nll", "they must differ"),
         (["one", "two"], "loss", "model", "nll", "are both in the cell cross_entropy, small_cnn"),
-        (["one"], "loss", "dataset", "accuracy", "--metrics: found 'accuracy'; allowed: ece,"),
+        (["one"], "loss", "dataset", "acc", "--metrics: found 'acc'; allowed: ece,"),
+        (["one"], "loss", "dataset", "ece@platt", "after @ allowed: temperature, vector"),
         (["one"], "loss", "dataset", "ece,,nll", "--metrics: found ''"),
     ],
 )

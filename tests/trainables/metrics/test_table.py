@@ -19,7 +19,7 @@ def test_names_are_the_keys_and_each_is_described() -> None:
         M.METRICS["ece"].higher_is_better = True  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("name", (*M.METRIC_NAMES, *M.ON_REQUEST))
+@pytest.mark.parametrize("name", [*M.METRIC_NAMES, *M.ON_REQUEST])
 def test_direction_is_that_of_better_predictions(name: str) -> None:
     labels = torch.arange(200) % 4
     certain = 8 * torch.nn.functional.one_hot(labels, 4).double()
@@ -30,7 +30,7 @@ def test_direction_is_that_of_better_predictions(name: str) -> None:
     assert (good > bad) == M.METRICS[name].higher_is_better
 
 
-@pytest.mark.parametrize("name", (*M.METRIC_NAMES, *M.ON_REQUEST))
+@pytest.mark.parametrize("name", [*M.METRIC_NAMES, *M.ON_REQUEST])
 def test_function_gives_what_evaluate_gives(name: str, logits: Tensor, labels: Tensor) -> None:
     value = M.METRICS[name].function(torch.softmax(logits, dim=1), labels)
     assert value == pytest.approx(M.evaluate(logits, labels, [name])[name])

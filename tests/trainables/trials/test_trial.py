@@ -13,6 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -560,3 +561,24 @@ def test_a_checkpoint_that_vanishes_is_skipped(
 
     monkeypatch.setattr(Folder, "names", with_one_more)
     assert entries(start(digits, setup), 1) == begun
+
+
+def test_multipliers_are_kept_by_epoch_and_class_across_an_interruption(
+    digits: Dataset, tmp_path: Path
+) -> None:
+    setup = replace(make_setup(tmp_path), training_temperature=True)
+    config = replace(CONFIG, role="finalist", setting=Setting("cals_hr", {"margin": 0.5}))
+    entries(TrialRun(digits, setup, config), 2)
+    run = TrialRun(digits, setup, config)
+    found = entries(run, 3)
+    kept = np.load(tmp_path / "00007" / "multipliers.npy")
+    assert kept.shape == (EPOCHS, 10) and kept.std() > 0
+    for entry, values in zip(found, kept, strict=True):
+        named = [entry[f"multiplier_{name}"] for name in ("min", "mean", "max")]
+        assert named == pytest.approx([values.min(), values.mean(), values.max()])
+    trainer = run._trainer
+    assert trainer is not None
+    logits, labels = trainer.predict(digits.train)
+    temperature = TemperatureScaling("ece_grid").fit(logits, labels).temperature
+    assert found[-1]["training_temperature"] == temperature
+    assert "training_temperature" not in found[0]
