@@ -97,8 +97,10 @@ def explain_choice(ranking: Ranking, training: TrainingSection = _USUAL) -> list
         over = f"mean over {counted(chosen.seeds, 'fresh seed')}"
     elif any(r.role == "finalist" and r.setting == chosen.setting for r in ranking.records):
         over = "one seed; no trial of it with a fresh seed has finished"
+    above = chosen.val_error - (chosen if baseline is None else baseline).val_error
+    noise = ", within noise" if above > guard else ""
     among = (
-        f"among settings whose validation error is at most {guard:g} above cross-entropy's"
+        f"among settings whose validation error is at most {guard:g} above cross-entropy's{noise}"
         if baseline is not None
         else f"among settings whose validation error is at most {guard:g} above the "
         f"lowest, as the cross-entropy baseline did not finish{_baseline_reason(ranking)}"

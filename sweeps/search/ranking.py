@@ -21,6 +21,7 @@ from trainables.contract.setting import BASELINE_LOSS, Setting
 
 _PROOF = "val_nll_scaled"  # a metric that equal networks alone have in common
 _LEAST_CHANCE = 0.05  # probability of respecting the guard that a finalist needs
+_GUARD_NOISE = 0.5  # standard errors of the difference of two errors beyond which the guard holds
 _WIDTH_OF_95_PERCENT = 2 * 1.96  # standard deviations
 
 References = dict[str, float]
@@ -41,7 +42,8 @@ class Candidate:
             all settings together.
         tier: Lower is better: 0 with fresh seeds, 1 if the best finalist has further seeds, 2 for a
             single trial.
-        broken: The limits that it exceeds; it is feasible if there are none.
+        broken: The limits that it exceeds, the guard by more than half of the standard error of the
+            difference of both errors; it is feasible if there are none.
     """
 
     trials: tuple[TrialRecord, ...]
@@ -78,7 +80,7 @@ class Candidate:
 
     def mean(self, metric: str | MetricName) -> float:
         """Mean of a metric over the judged trials (NaN where it is undefined)."""
-        return fmean(trial.outcome.get(str(metric), math.nan) for trial in self.judged)
+        return _mean(self.judged, str(metric))
 
     def interval(self, metric: MetricName) -> tuple[float, float]:
         """Means of the ends of a metric's 95% interval over the judged trials."""
@@ -108,9 +110,18 @@ class Ranking:
         references = self._references(list(judged.values()))
         spreads = [_spread_over_seeds(judged.values(), name) for name in rule.objectives]
         tiers = self._tiers(judged)
+        baseline = next((own for each, own in judged.items() if each.loss == BASELINE_LOSS), [])
         found = [
-            _candidate(
-                groups[setting], own, rule, references[_is_again(own)], spreads, tiers[setting]
+            Candidate(
+                trials=tuple(groups[setting]),
+                judged=tuple(own),
+                objectives=tuple(_mean(own, name) for name in rule.objectives),
+                broken=_broken(own, rule, references[_is_again(own)], _error_noise(own, baseline)),
+                scores=tuple(
+                    _mean(own, name) + spread / math.sqrt(len(own))
+                    for name, spread in zip(rule.objectives, spreads, strict=True)
+                ),
+                tier=tiers[setting],
             )
             for setting, own in judged.items()
         ]
@@ -191,7 +202,8 @@ class Ranking:
         """The `count` most promising settings and the baseline, to train again with fresh seeds.
 
         With one objective these are the settings with the lowest expected objective: `expected`, or
-        that of :meth:`_expected_objective`. With several they are the Pareto front, or settings
+        that of :meth:`_expected_objective`; of two losses at least, because the settings of one
+        break the guard together. With several they are the Pareto front, or settings
         spread along it if it has too many. The baseline is included even if it breaks a constraint;
         0 means no trials at all. With `per_loss` they are the best setting of each loss, promising
         or not.
@@ -204,7 +216,7 @@ class Ranking:
             found = _spread([c for c in self.front if not self.repeats_baseline(c)], count)
         else:
             promising = filter(self._is_promising, self.candidates)
-            found = sorted(promising, key=lambda c: self._value(c, expected))[:count]
+            found = _of_two_losses(sorted(promising, key=lambda c: self._value(c, expected)), count)
         return found + [c for c in self.candidates if c.loss == BASELINE_LOSS and c not in found]
 
     def _best_of_losses(self, expected: Mapping[Setting, float] | None) -> list[Candidate]:
@@ -261,11 +273,11 @@ class Ranking:
         Computed from the intervals of both measured errors, assumed independent and normal; if an
         interval is unknown, the measured errors decide.
         """
-        widths = [_error_width(c) for c in (candidate, self.baseline) if c is not None]
-        if self.baseline is None or candidate == self.baseline or not all(widths):
+        if self.baseline is None or candidate == self.baseline:
             return float(candidate.feasible)
+        noise = _error_noise(candidate.judged, self.baseline.judged)
         allowed = self.baseline.val_error + self.rule.guard - candidate.val_error
-        return NormalDist().cdf(allowed / (math.hypot(*widths) / _WIDTH_OF_95_PERCENT))
+        return NormalDist().cdf(allowed / noise) if noise else float(candidate.feasible)
 
     def _references(self, judged: Sequence[list[TrialRecord]]) -> dict[bool, References]:
         """The references of limits, for settings with fresh seeds (True) and for the others."""
@@ -314,7 +326,7 @@ def excesses(record: TrialRecord, references: References, rule: Rule) -> dict[st
 
 def _means(trials: Sequence[TrialRecord], rule: Rule) -> References:
     metrics = {limit.metric for limit in rule.limits.values() if limit.relative}
-    return {name: fmean(r.outcome.get(name, math.nan) for r in trials) for name in metrics}
+    return {name: _mean(trials, name) for name in metrics}
 
 
 def repeats_networks(trial: TrialRecord, other: TrialRecord) -> bool:
@@ -337,10 +349,19 @@ def _has(record: TrialRecord, rule: Rule) -> bool:
     return all(math.isfinite(record.outcome.get(name, math.nan)) for name in rule.objectives)
 
 
-def _error_width(candidate: Candidate) -> float:
-    """Width of the 95% interval of its validation error; 0 if it has none."""
-    width = candidate.mean("val_error_high") - candidate.mean("val_error_low")
-    return 0.0 if math.isnan(width) else width
+def _mean(trials: Sequence[TrialRecord], metric: str) -> float:
+    """NaN where it is undefined."""
+    return fmean(trial.outcome.get(metric, math.nan) for trial in trials)
+
+
+def _error_noise(trials: Sequence[TrialRecord], baseline: Sequence[TrialRecord]) -> float:
+    """Standard error of the difference of two validation errors, independent; 0 if unknown."""
+    if not baseline or trials == baseline:
+        return 0.0
+    widths = [
+        _mean(own, "val_error_high") - _mean(own, "val_error_low") for own in (trials, baseline)
+    ]
+    return math.hypot(*widths) / _WIDTH_OF_95_PERCENT if all(map(math.isfinite, widths)) else 0.0
 
 
 def _first_of_losses(candidates: Iterable[Candidate]) -> dict[str, Candidate]:
@@ -348,6 +369,16 @@ def _first_of_losses(candidates: Iterable[Candidate]) -> dict[str, Candidate]:
     for each in candidates:
         found.setdefault(each.loss, each)
     return found
+
+
+def _of_two_losses(ranked: Sequence[Candidate], count: int) -> list[Candidate]:
+    """The first ones; the last gives way to the first of another loss if they are all of one."""
+    first = list(ranked[:count])
+    own = [c.loss for c in first if c.loss != BASELINE_LOSS]
+    other = next((c for c in ranked if c.loss not in (BASELINE_LOSS, *own)), None)
+    if len(own) > 1 and len(set(own)) == 1 and other is not None:
+        first[-1] = other
+    return first
 
 
 def _spread(front: Sequence[Candidate], count: int) -> list[Candidate]:
@@ -373,28 +404,14 @@ def _spread_over_seeds(judged: Iterable[list[TrialRecord]], metric: str) -> floa
     return math.sqrt(squares / freedom) if freedom else 0.0
 
 
-def _candidate(
-    trials: list[TrialRecord],
-    judged: list[TrialRecord],
-    rule: Rule,
-    references: References,
-    spreads: Sequence[float],
-    tier: int,
-) -> Candidate:
-    def mean(metric: str) -> float:
-        return fmean(r.outcome.get(metric, math.nan) for r in judged)
-
-    objectives = tuple(mean(name) for name in rule.objectives)
-    errors = (spread / math.sqrt(len(judged)) for spread in spreads)
-    return Candidate(
-        trials=tuple(trials),
-        judged=tuple(judged),
-        objectives=objectives,
-        scores=tuple(sum(each) for each in zip(objectives, errors, strict=True)),
-        tier=tier,
-        broken=tuple(
-            limit
-            for limit in rule.limits.values()
-            if limit.excess(mean(limit.metric), references.get(limit.metric, math.nan)) > 0
-        ),
+def _broken(
+    trials: Sequence[TrialRecord], rule: Rule, references: References, noise: float
+) -> tuple[Limit, ...]:
+    """The limits that the means of trials exceed; `noise` is a standard error of the guard's."""
+    tolerated = {rule.limits["guard"]: _GUARD_NOISE * noise}
+    return tuple(
+        limit
+        for limit in rule.limits.values()
+        if limit.excess(_mean(trials, limit.metric), references.get(limit.metric, math.nan))
+        > tolerated.get(limit, 0.0)
     )

@@ -142,7 +142,8 @@ class SearchSection(Section, frozen=True):
             temperature scaling. For a list, such as ``[val_ece, val_error]``, the result is the
             Pareto front; tables and comparisons use the first metric.
         guard: By how much a trial's validation error may exceed that of the cross-entropy
-            baseline, as a fraction. Beyond it the trial is infeasible.
+            baseline, as a fraction; beyond it by more than half a standard error of the difference,
+            a setting is infeasible.
         constraints: Limits of other metrics that a feasible trial respects, by metric:
             ``{val_nll: 0.3, val_brier: {above_baseline: 0.01}, val_auroc: {at_least: 0.9}}``.
         max_epochs: Epochs of all trials together, including finalists and excluding encoders.

@@ -165,6 +165,33 @@ def test_finalists_are_the_best_feasible_ones_and_the_baseline() -> None:
     assert Ranking(trials, RULE).finalists(0) == []
 
 
+def test_finalists_are_of_two_losses_at_least() -> None:
+    """Settings of one loss break the guard together."""
+    trials = [baseline(), *(trial(n, "focal", val_ece=0.01 * n) for n in range(1, 5))]
+    trials += [trial(5, "mbls", val_ece=0.07), trial(6, "mdca", val_ece=0.08)]
+    ranking = Ranking(trials, RULE)
+    numbers = [[c.trials[0].number for c in ranking.finalists(count)] for count in (1, 2, 3)]
+    assert numbers == [[1, 0], [1, 5, 0], [1, 2, 5, 0]]
+    alone = Ranking(trials[:-2], RULE).finalists(3)
+    assert [c.trials[0].number for c in alone] == [1, 2, 3, 0]
+
+
+@pytest.mark.parametrize(("error", "feasible"), [(0.325, True), (0.34, False)])
+def test_the_guard_tolerates_noise_of_the_errors(error: float, feasible: bool) -> None:
+    """400 validation samples: the standard error of the difference is .033."""
+
+    def with_interval(error: float) -> dict[str, float]:
+        half = 1.96 * (error * (1 - error) / 400) ** 0.5
+        return {"val_error": error, "val_error_low": error - half, "val_error_high": error + half}
+
+    first, best = baseline(), trial(1)
+    again = [finalist(2, best, 1, val_ece=0.0255, **with_interval(error))]
+    again += [finalist(3 + s, first, s, val_ece=0.1385, **with_interval(0.305)) for s in (1, 2, 3)]
+    ranking = Ranking([first, best, *again], RULE)
+    by_loss = {c.loss: c.feasible for c in ranking.candidates}
+    assert by_loss == {"cross_entropy": True, best.loss: feasible}
+
+
 @pytest.mark.parametrize("per_loss", [False, True])
 def test_a_setting_that_trains_the_networks_of_cross_entropy_is_no_finalist(per_loss: bool) -> None:
     """A margin that is never reached: its slot goes to the next setting."""
