@@ -82,9 +82,9 @@ class Column:
 
     @property
     def heading(self) -> str:
-        """``ECE``, ``ECE + T``, ``ECE + meta calibration``, ``NLL gap + vector``."""
+        """``ECE``, ``ECE with T``, ``ECE with meta calibration``, ``NLL gap with vector``."""
         after = self.method.replace("_", " ") or ("T" if self.plain.scaled else "")
-        return metric_heading(self.metric) + " gap" * self.gap + (f" + {after}" if after else "")
+        return metric_heading(self.metric) + " gap" * self.gap + (f" with {after}" if after else "")
 
     def of(self, trial: TrialRecord, read: ReadRows) -> float:
         """The value of a trial; NaN if unknown. Errors are those of `read` and of the method."""

@@ -29,9 +29,9 @@ METHODS = {
 _SET_NAMES = {"lac": "LAC", "aps": "APS", "raps": "RAPS"}
 _MOST_CLASSES = 15
 _VERDICTS = {
-    "supported": "better, supported",
-    "not supported": "not supported, may be chance",
-    "worse": "worse, supported",
+    "supported": "better",
+    "not supported": "may be chance",
+    "worse": "worse",
 }
 
 

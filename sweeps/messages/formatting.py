@@ -176,13 +176,14 @@ def budget_unit(key: str) -> str:
 
 def metric_heading(metric: str) -> str:
     """A metric or objective as a heading: ``ECE``, ``adaptive ECE``, ``NLL``, ``error``."""
-    words = MetricName.parse(metric).metric.split("_")
+    name = MetricName.parse(metric).metric
+    words = ("avoidable", "nll") if name == "nll_calibration" else name.split("_")
     return " ".join(w.upper() if w in _ABBREVIATIONS else w for w in words)
 
 
 def objective_heading(objective: str) -> str:
-    """``ECE scaled`` for ``val_ece_scaled``."""
-    return metric_heading(objective) + " scaled" * MetricName.parse(objective).scaled
+    """``ECE with T`` for ``val_ece_scaled``."""
+    return metric_heading(objective) + " with T" * MetricName.parse(objective).scaled
 
 
 def finite(tree: Any) -> Any:

@@ -337,9 +337,9 @@ def test_values(sweeps: Sequence[Beside]) -> Chart | None:
     shown = [(each.sweep.name, found) for each in sweeps if (found := each.chosen)]
     looks = {
         "test": ("selected", _SEARCHED),
-        "test_scaled": ("selected + T", replace(_SEARCHED, hollow=True)),
+        "test_scaled": ("selected with T", replace(_SEARCHED, hollow=True)),
         "baseline_test": ("cross_entropy", _PUBLISHED),
-        "baseline_scaled": ("cross_entropy + T", replace(_PUBLISHED, hollow=True)),
+        "baseline_scaled": ("cross_entropy with T", replace(_PUBLISHED, hollow=True)),
     }
     values = [
         found[key]

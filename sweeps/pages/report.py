@@ -33,7 +33,7 @@ from sweeps.pages import figures
 from sweeps.pages.chart import Chart
 from sweeps.pages.predictions import parts_of_error, probabilities, reliability_bins, top_label
 from sweeps.pages.svg import svg
-from sweeps.results.columns import one_line, shown_metrics
+from sweeps.results.columns import legend, one_line, shown_metrics
 from sweeps.results.explanation import evaluation_rows, failure_summary, result_of
 from sweeps.results.headline import headline
 from sweeps.results.importance import importances
@@ -115,6 +115,7 @@ def render_report(
         refinement=refinement_rows(ranking),
         sets=judgement.all_sets,
         metrics=metrics,
+        legend=legend(found.rows, found.objective),
         columns=[*_FACTS, *metrics.values(), "reason"],
         trials=[_trial_row(record, metrics) for record in records],
         diagrams=[Markup(drawn) for drawn in _diagrams(ranking, shown, predictions)],

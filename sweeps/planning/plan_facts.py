@@ -57,8 +57,8 @@ def untried(plan: Plan) -> str:
         rest = losses - {setting.loss for setting in first}
         left_out = f" (not {', '.join(sorted(rest))})"
     return (
-        f"with search.trials = {plan.search.trials} {tried} can be tried{left_out}, with "
-        f"{len(losses) + 1} or more each"
+        f"with search.trials = {plan.search.trials} {tried} can be tried{left_out}; "
+        f"{len(losses) + 1} are enough to try each loss"
     )
 
 

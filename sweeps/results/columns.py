@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from sweeps.messages.formatting import metric_heading
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from sweeps.messages.formatting import metric_heading, objective_heading
 from trainables.contract.metric_names import MetricName
 
 _USUAL = "ece"
+BY_CHANCE: Final = ("ECE by", "chance")
 
 
 def objective_metric(objective: str) -> str:
@@ -18,27 +22,42 @@ def shown_metrics(objective: str) -> dict[str, tuple[str, str]]:
     """The metrics of a trial that a table shows, each with its heading in two lines.
 
     On the validation split: the error, the objective's metric and, for a calibration error, the
-    calibrated bound. On the test split: both, and the metric after scaling; the AUROC if the
-    objective is about an event, whose errors say little if it is rare. Last the temperature.
+    bound of a calibrated model. On the test split: both, and the metric with a temperature; the
+    AUROC if the objective is about an event, whose errors say little if it is rare. Last the
+    temperature.
     """
     metric = objective_metric(objective)
     scaled = MetricName.parse(objective).scaled
     judged = MetricName(metric, "val", scaled)
-    bound = {judged.with_statistic("calibrated_high"): ("calib.", "bound")}
+    bound = {judged.with_statistic("calibrated_high"): BY_CHANCE}
     heading = metric_heading(metric)
     return {
         "val_error": ("error", "val"),
-        str(judged): (heading, "val scaled" if scaled else "val"),
+        str(judged): (heading, "val with T" if scaled else "val"),
         **(bound if metric.endswith("ece") else {}),
         "test_error": ("error", "test"),
         str(MetricName(metric, "test")): (heading, "test"),
-        str(MetricName(metric, "test", scaled=True)): (heading, "scaled"),
+        str(MetricName(metric, "test", scaled=True)): (heading, "with T"),
         **({"test_auroc": ("AUROC", "test")} if metric == "event_ece" else {}),
         "temperature": ("", "T"),
     }
 
 
 def one_line(heading: tuple[str, str]) -> str:
-    """``val ECE``, ``ECE scaled``, ``T``: a heading of :func:`shown_metrics` in one line."""
+    """``val ECE``, ``ECE with T``, ``T``: a heading of :func:`shown_metrics` in one line."""
     name, split = heading
-    return f"{split} {name}" if split.startswith(("val", "test")) else f"{name} {split}".strip()
+    first, _, more = split.partition(" ")
+    return " ".join((first, name, more) if first in ("val", "test") else heading).strip()
+
+
+def legend(rows: Sequence[Mapping[str, Any]], objective: str) -> list[str]:
+    """What the headings and notes of a leaderboard mean, a sentence each."""
+    lines = ["T: the fitted temperature; values are means over seeds."]
+    if BY_CHANCE in shown_metrics(objective).values():
+        lines.append("ECE by chance: a perfectly calibrated model may show this much.")
+    if any(row["note"] == "selected" and not row.get("recommended") for row in rows):
+        lines.append(
+            f"Selected: the lowest validation {objective_heading(objective)} at an allowed error; "
+            "★: what to deploy."
+        )
+    return lines

@@ -42,7 +42,6 @@ def reasons(ranking: Ranking, training: TrainingSection, judgement: Judgement) -
         *on_stopped(ranking.records),
         *(_on_failed_finalists(ranking) or conclusion(judgement.comparisons)),
         *judgement.on_ensemble,
-        *([] if judgement.event is None else [judgement.event.line]),
         *judgement.on_data,
     ]
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sweeps.messages.confident import Confident
 from sweeps.messages.shares import Share, share_line
 from sweeps.results.reference import ReferenceResult
 from sweeps.results.scaling import ScalingRow
@@ -46,6 +47,7 @@ class Judgement:
         untried: The losses that were not tried.
         scalings: The scaling of the finalists, the selected setting and cross-entropy.
         event: Of the selected setting, if there are two classes.
+        confident: Of what is recommended, on the test split.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -60,6 +62,7 @@ class Judgement:
     untried: tuple[Untried, ...] = ()
     scalings: tuple[ScalingRow, ...] = ()
     event: EventEvidence | None = None
+    confident: Confident | None = None
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Judgement:
@@ -81,7 +84,15 @@ class Judgement:
         values["scalings"] = tuple(map(ScalingRow.from_json, kept.get("scalings", ())))
         if (event := kept.get("event")) is not None:
             values["event"] = EventEvidence(**{**event, "share": Share(**event["share"])})
+        if (found := kept.get("confident")) is not None:
+            values["confident"] = Confident(**found)
         return cls(**values, ensemble=ensemble, candidates=kept.get("candidates"))
+
+    @property
+    def in_plain_words(self) -> list[str]:
+        """A sentence for everybody: about the event if there is one, else about the confidence."""
+        found = self.event or self.confident
+        return [] if found is None else [found.line]
 
     @property
     def all_comparisons(self) -> list[Comparison]:

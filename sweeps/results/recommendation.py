@@ -61,9 +61,9 @@ class Recommendation:
         """The recommendation in two sentences."""
         numbers = ", ".join(map(str, self.trials))
         where = f"trial{'s' * (len(self.trials) > 1)} {numbers}"
-        temperature = format_temperature(self.temperature)
-        found = f"Recommended: {self.name} ({where}, T = {temperature}). {self.why}"
-        return f"{found} {self.several}".rstrip()
+        if self.temperature != 1:
+            where += f", T = {format_temperature(self.temperature)}"
+        return f"Recommended: {self.name} ({where}). {self.why} {self.several}".rstrip()
 
     def is_row(self, row: Mapping[str, Any]) -> bool:
         """Whether a row of the leaderboard shows what it recommends."""

@@ -111,8 +111,11 @@ class SweepResult:
             "untried": [flat(each) for each in judgement.untried],
             "scalings": [asdict(each) for each in judgement.scalings],
         }
-        if judgement.event is not None:
-            values["event"] = asdict(judgement.event)
+        values |= {
+            key: asdict(found)
+            for key in ("event", "confident")
+            if (found := getattr(judgement, key)) is not None
+        }
         if self.front is not None:
             values["front"] = list(self.front)
         if selected is not None:

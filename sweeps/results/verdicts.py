@@ -106,16 +106,19 @@ def verdict(comparisons: Sequence[Comparison]) -> Verdict | None:
     return None if found is None else found.verdict
 
 
-READING = "A value below 0 favours the setting in the heading; + S: scaled, as handed out."
+def reading(comparisons: Sequence[Comparison]) -> list[str]:
+    """What the values of comparisons mean, a sentence each."""
+    lines = ["A value below 0 favours the setting in the heading; scaled: as it is handed out."]
+    if any(each.metric == CALIBRATION_PART for each in comparisons):
+        lines.append("Avoidable NLL is what a temperature would take off the NLL.")
+    return lines
 
 
 def basis(comparisons: Sequence[Comparison]) -> list[str]:
     """The basis of the intervals, a sentence each; empty without comparisons."""
     if not comparisons:
         return []
-    lines = [READING]
-    if any(each.metric == CALIBRATION_PART for each in comparisons):
-        lines.append("NLL calibration is the part of the NLL that a temperature removes.")
+    lines = reading(comparisons)
     for each in comparisons:
         unit = "samples" if each.groups is None else "groups"
         lines.append(
@@ -163,8 +166,8 @@ def conclusion(of_setting: Sequence[Comparison]) -> list[str]:
 
 
 def short_name(name: str) -> str:
-    """Such as ``cross_entropy + S`` for scaled cross-entropy."""
-    return f"{name.rpartition(' + ')[0]} + S" if is_scaled(name) else name
+    """Such as ``cross_entropy, scaled`` for scaled cross-entropy."""
+    return f"{name.rpartition(' + ')[0]}, scaled" if is_scaled(name) else name
 
 
 def is_scaled(name: str) -> bool:

@@ -39,6 +39,7 @@ from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.search.untried import Untried
+from sweeps.service.confident import judge_confident
 from sweeps.service.event import judge_event
 from sweeps.service.stored import StoredSweep, sweeps_on_test_split
 from sweeps.store.beginning import read_earlier_candidates
@@ -71,12 +72,16 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         *store.patiently(code_warnings, store.folder, queue.records),
     )
     untried = tuple(queue.untried)
+    several = queue.plan.sweep.selection.ensemble == "if_supported"
+    recommended = recommend(ranking, judgement, several)
+    confident = _as_far_as_readable(judge_confident, ranking, store.rows_patiently, recommended)
     judgement = replace(
         judgement,
         references=references,
         warnings=(*judgement.warnings, *more),
         on_data=(*_on_data(dataset), *on_copies),
         event=next(iter(of_event), None),
+        confident=next(iter(confident), None),
         ends=tuple(
             said
             for said in (

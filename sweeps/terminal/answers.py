@@ -31,13 +31,13 @@ from sweeps.messages.formatting import (
 )
 from sweeps.messages.redaction import redact
 from sweeps.results.best import as_sweep_file
-from sweeps.results.columns import objective_metric, shown_metrics
+from sweeps.results.columns import legend, objective_metric, shown_metrics
 from sweeps.results.leaderboard import in_short, star
 from sweeps.results.recommendation import STAR
 from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.results.so_far import ListedSweep
-from sweeps.results.verdicts import READING, Comparison, basis, short_name
+from sweeps.results.verdicts import Comparison, basis, reading, short_name
 from sweeps.sweep_file.loading import FIRST_LINE, read_resolved, to_yaml
 from sweeps.terminal.console import new_table, plain_console
 from sweeps.terminal.watching import ended
@@ -80,13 +80,13 @@ def print_answer(console: Console, found: SweepResult) -> None:
     console.print(leaderboard_table(shown, found.objective, console.width))
     if left := len(found.rows) - len(shown):
         console.print(f"and {counted(left, 'further loss')}", style="dim")
+    console.print(" ".join(legend(found.rows, found.objective)), style="dim")
     if verdicts := found.leading_comparisons:
         console.print()
         console.print(verdict_table(verdicts, console.width))
-        console.print(READING, style="dim")
+        console.print(" ".join(reading(verdicts)), style="dim")
     # Without a recommendation, the reasons say why there is none.
-    event = found.judgement.event
-    lines = [*([] if event is None else [event.line]), *found.failures, *found.judgement.ends]
+    lines = [*found.failures, *found.judgement.ends]
     if found.recommended is None:
         lines = list(found.why)
     if lines:
@@ -98,6 +98,8 @@ def print_answer(console: Console, found: SweepResult) -> None:
 def _print_recommendation(console: Console, found: SweepResult) -> None:
     if found.recommended is not None:
         console.print(f"{STAR}{redact(found.recommended.text)}\n", style="bold")
+    for line in found.judgement.in_plain_words:
+        console.print(f"{redact(line)}\n")
     for warning in found.warnings:
         console.print(f"Warning: {redact(warning)}\n", style="bold red")
 
@@ -106,6 +108,7 @@ def print_whole_answer(console: Console, found: SweepResult) -> None:
     """Print a sweep's result with all losses, reasons and verdicts, and their basis."""
     _print_recommendation(console, found)
     console.print(leaderboard_table(found.rows, found.objective, console.width))
+    console.print(" ".join(legend(found.rows, found.objective)), style="dim")
     console.print()
     for line in found.why:
         console.print(redact(line))
@@ -122,9 +125,9 @@ def verdict_table(comparisons: Sequence[Comparison], width: int = 80) -> Table:
     """The verdicts for a terminal of this width, at least 80 columns, one row each."""
     table = new_table(gap=1)
     # Without this maximum, Rich would crop the verdicts beside a long name.
-    table.add_column("\ncompared", overflow="fold", min_width=20, max_width=max(20, width - 60))
+    table.add_column("\ncompared", overflow="fold", min_width=22, max_width=max(22, width - 58))
     table.add_column("\nsplit", no_wrap=True)
-    table.add_column("\nmetric", max_width=12)
+    table.add_column("\nmetric", max_width=10)
     table.add_column("difference and\nits 95% interval", min_width=26)  # a number of groups wraps
     table.add_column("\nverdict", no_wrap=True)
     before = None
@@ -133,7 +136,7 @@ def verdict_table(comparisons: Sequence[Comparison], width: int = 80) -> Table:
             table.add_row(f"{short_name(each.ours)} vs", style="bold")
             before = each.ours
         table.add_row(
-            f"  {short_name(each.theirs)}",
+            f" {short_name(each.theirs)}",
             {"validation": "val"}.get(each.split, each.split),
             metric_heading(each.metric),
             each.difference,
@@ -172,11 +175,11 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
     # Two per column, because the intervals need two lines anyway, so the table fits into 80
     # columns.
     table = new_table("dataset\nmodel", "recom-\nmended", gap=1)
-    names = [metric_heading(m) + " + T" * MetricName.parse(m).scaled for m in metrics]
+    names = [objective_heading(m) for m in metrics]
     headings = [f"{split}\n{name}" for name in names for split in ("val", "test")]
     for heading in (*headings, "val\nerror", "test\nerror", "\nT"):
         table.add_column(heading, justify="right", overflow="fold")
-    table.add_column("best\nsetting", overflow="fold")
+    table.add_column("\nselected", overflow="fold")
     for entry in entries:
         val, test = entry["val"], entry["test"]
         table.add_row(
@@ -191,9 +194,11 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
     by_groups = any("groups" in entry[split] for entry in entries for split in ("val", "test"))
     unit = ", the number of groups that it is over" if by_groups else ""
     table.caption = (
-        f"Below a value: its 95% interval{unit}, and behind 0: up to what a perfectly calibrated "
-        "model would show with this many samples"
+        f"Below a value: its 95% interval{unit}, and (≤) what a perfectly calibrated model would "
+        "show at most. Recommended: what to deploy. Selected: the lowest validation value at an "
+        "allowed error; it is recommended if it is shown to beat scaled cross-entropy (CE)."
     )
+    table.caption_justify = "left"
     return table
 
 
@@ -205,8 +210,8 @@ def _best_setting(entry: dict[str, Any]) -> str:
     shown = "the same" if same else f"{setting}\nval {format_fraction(best['value'])}"
     if (verdict := best["verdict"]) is None:
         return shown
-    words = {"supported": "beats CE + T", "worse": "worse than CE + T"}
-    return f"{shown}\n{words.get(verdict, 'not shown to beat CE + T')}"
+    words = {"supported": "beats scaled CE", "worse": "worse than scaled CE"}
+    return f"{shown}\n{words.get(verdict, 'not shown to beat scaled CE')}"
 
 
 def _shown_metric(objective: str) -> str:
@@ -224,16 +229,16 @@ def _with_interval(values: dict[str, float], metric: str) -> str:
     if "groups" in values:
         lines.append(counted(round(values["groups"]), "group"))
     if bound in values:
-        lines.append(f"0: ≤{format_fraction(values[bound])}")
+        lines.append(f"≤{format_fraction(values[bound])}")
     return "\n".join(lines)
 
 
 def side_by_side_tables(sweeps: Sequence[Beside]) -> list[Table]:
     """The selected setting of each sweep, and the best setting of each loss in each sweep."""
     chosen = new_table("sweep", "dataset\nmodel", "selected", gap=1)
-    for heading in ("\nval", "error\nval", "\ntest", "\nscaled", "\nT"):
+    for heading in ("\nval", "error\nval", "\ntest", "test\nwith T", "\nT"):
         chosen.add_column(heading, justify="right", overflow="fold")
-    chosen.add_column("beats\nCE + T?", overflow="fold")
+    chosen.add_column("beats scaled\ncross-entropy", overflow="fold")
     for each in sweeps:
         found = each.chosen
         numbers = ("objective", "val_error", "test", "test_scaled")

@@ -86,9 +86,9 @@ def test_the_calibration_part_decides_where_ece_cannot(tmp_path: Path, objective
     verdicts = {(each.metric, each.theirs): each.verdict for each in found}
     assert verdicts.pop(("nll_calibration", "cross_entropy")) == "supported"
     assert set(verdicts.values()) == ({"not supported"} if objective == "val_ece" else set())
-    assert "NLL calibration is the part of the NLL that a temperature removes." in basis(found)
+    assert "Avoidable NLL is what a temperature would take off the NLL." in basis(found)
     assert conclusion(found)[0] == (
-        "Better calibrated than cross_entropy without a temperature: supported, by NLL calibration "
+        "Better calibrated than cross_entropy without a temperature: supported, by avoidable NLL "
         f"on the test split{' (ECE: not supported)' * (objective == 'val_ece')}."
     )
 
@@ -234,7 +234,7 @@ def test_the_verdict_on_the_test_split_comes_first(tmp_path: Path) -> None:
     assert any("Intervals on it have a level of 97.5 %: this is sweep 1" in each for each in lines)
     assert lines[-1].endswith("corrected for the selection among 1 setting.")
     assert conclusion([*on_test, *on_validation]) == [
-        "Better calibrated than cross_entropy without a temperature: worse, by NLL calibration on "
+        "Better calibrated than cross_entropy without a temperature: worse, by avoidable NLL on "
         "the test split (ECE: not supported)."
     ]
 

@@ -243,7 +243,7 @@ def test_table_and_page(tmp_path: Path) -> None:
     np.savez(tmp_path / "<two>.npz", logits=LOGITS / 2, labels=LABELS)
     files = [str(tmp_path / name) for name in ("one.npz", "<two>.npz")]
     table = run(*files)
-    for part in ("ECE", "overconfident", "structured vector", "90% prediction sets", "supported"):
+    for part in ("ECE", "overconfident", "structured vector", "90% prediction sets", "better"):
         assert part in table
     page = tmp_path / "page.html"
     assert run(*files, "--format", "html", "--output", str(page)) == f"written: {page}\n"

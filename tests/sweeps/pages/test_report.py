@@ -75,7 +75,7 @@ def test_it_shows_choice_leaderboard_figures_and_reproduction(page: Path) -> Non
     for part in (
         "Selected: ",
         "Leaderboard",
-        "ECE scaled",
+        "ECE with T",
         "Calibration against error",
         "Early stopping",
         "1 of 9 trials were stopped early",

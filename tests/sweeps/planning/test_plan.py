@@ -53,7 +53,7 @@ from tests.builders import make_sweep, shown
             {"search": {"trials": 1}},
             {
                 "trials": "1: the baseline; with search.trials = 1 none of the losses can be "
-                "tried, with 3 or more each",
+                "tried; 3 are enough to try each loss",
             },
         ),
         (
@@ -61,7 +61,7 @@ from tests.builders import make_sweep, shown
             {
                 "trials": "2: the baseline, 1 published, 0 searched; 5 published settings left "
                 "out; with search.trials = 2 at most 1 of the 2 losses can be tried (not "
-                "mbls), with 3 or more each",
+                "mbls); 3 are enough to try each loss",
             },
         ),
         (

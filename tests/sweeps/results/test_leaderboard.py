@@ -90,7 +90,10 @@ def test_a_stored_result_recommends_with_the_chosen_scaling() -> None:
     assert found.recommended.name == "cross-entropy with structured matrix scaling"
     kept = Judgement.from_json(json.loads(json.dumps(finite(found.to_json()))))
     assert result_of(ranking, plan, kept).recommended == found.recommended
-    assert {each.name for each in fields(Judgement)} <= found.to_json().keys() | {"event"}
+    assert {each.name for each in fields(Judgement)} <= found.to_json().keys() | {
+        "event",
+        "confident",
+    }
 
 
 def test_no_word_of_a_setting_is_broken_at_80_columns() -> None:

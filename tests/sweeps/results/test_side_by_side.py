@@ -63,7 +63,7 @@ def test_the_page_has_choices_and_the_best_of_each_loss() -> None:
     assert "supported" in page
     assert "<script" not in page
     assert "http" not in page.replace("http://www.w3.org/2000/svg", "")
-    assert ">focal</text>" not in page and ">selected + T</text>" in page  # the picture
+    assert ">focal</text>" not in page and ">selected with T</text>" in page  # the picture
     assert re.search(r"val 0?\.0100, test 0?\.1000", shown)
 
 

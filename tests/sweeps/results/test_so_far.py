@@ -62,7 +62,7 @@ def test_of_several_objectives_it_is_on_the_front() -> None:
     ("objective", "shown"),
     [
         ("val_ece", "ECE 0.0300"),
-        ("val_ece_scaled", "ECE scaled 0.0300"),
+        ("val_ece_scaled", "ECE with T 0.0300"),
         ("val_error", "error 0.0300"),
     ],
 )

@@ -87,7 +87,7 @@ def test_several_sweeps_have_a_page_of_their_own(folder: Path) -> None:
 def test_a_table_of_one_sweep_is_printed_or_written(folder: Path) -> None:
     metrics = ("--metrics", "error,ece,ece_scaled,nll,nll_scaled", "--format", "latex")
     printed = calsweep(folder, "table", "done", *metrics).stdout
-    assert printed.count("digits") == 1 and "ECE + T & NLL & NLL + T" in printed
+    assert printed.count("digits") == 1 and "ECE with T & NLL & NLL with T" in printed
     done = calsweep(folder, "table", "done", *metrics, "--output", "table.tex")
     assert done.stdout == f"written: {folder / 'table.tex'}\n"
     assert (folder / "table.tex").read_text() == printed

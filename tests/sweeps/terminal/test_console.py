@@ -61,11 +61,11 @@ def test_verdicts_fit_into_80_columns(metric: str) -> None:
     lines = shown(verdict_table([ece, each]), width=80).splitlines()
     assert lines[2].split() == ["focal_calibration", "vs"]
     for line in lines[3:5]:
-        assert line.split()[:4] == ["cross_entropy", "+", "S", "test"]
+        assert line.split()[:3] == ["cross_entropy,", "scaled", "test"]
         assert line.rstrip().endswith("-0.0634 [-0.1337, -0.0037] not supported")
-    heading = {"ece": "ECE", "adaptive_ece": "adaptive ECE", "nll_calibration": "NLL"}[metric]
+    heading = {"ece": "ECE", "adaptive_ece": "adaptive", "nll_calibration": "avoidable"}[metric]
     assert heading in lines[4]
-    assert ("calibration" in "".join(lines[5:])) == (metric == "nll_calibration")
+    assert ("NLL" in "".join(lines[5:])) == (metric == "nll_calibration")
 
 
 @pytest.mark.parametrize("terminal", [False, True])

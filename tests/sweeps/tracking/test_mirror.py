@@ -364,7 +364,7 @@ def test_each_sweep_on_the_same_data_has_its_own_leaderboard(fresh: Path) -> Non
         assert board.tag.removeprefix("mlflow.sharedViewState.") in board.link("http://h")
         assert f"= '{board.sweep_id}'" in view["searchFilter"]
         assert view["selectedColumns"][:3] == [
-            *("tags.`rank`", "tags.`ECE scaled`", "tags.`test error`"),
+            *("tags.`rank`", "tags.`ECE with T`", "tags.`test error`"),
         ]
         assert not {"params.`seed`", "duration"} & set(view["selectedColumns"])
         assert view["columnOrder"][-1] == "duration"
