@@ -37,8 +37,8 @@ from trainables.models.recipes import batch_size_for, usual_recipe
 from trainables.posthoc import cross_fitted
 from trainables.posthoc.chosen import fit_scaling
 from trainables.posthoc.ensembles import fit_mean
-from trainables.trials.inverse import inverse_of
 from trainables.trials.kept_epoch import is_better
+from trainables.trials.scaling import inverse_of
 
 CPU = torch.device("cpu")
 TEMPERATURE = ScalingWay("temperature")

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping
 from copy import copy
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
 from sweeps.messages.formatting import DEFAULT_STORAGE, format_loss
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sweeps.pages.chart import Chart
+    from sweeps.results.verdicts import Split
     from sweeps.service.delivered import Wanted
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
     from trainables.files.rows import Rows
@@ -132,12 +133,11 @@ class Result:
             ["label", "method", "target", "coverage", "low", "high", "size"],
         )
 
-    def by_label(self, split: Literal["validation", "test"] = "test") -> Any:
+    def by_label(self, split: Split = "test") -> Any:
         """The metrics of the selected setting for each label of multi-label data, one row each.
 
         A table like :meth:`table`: ``label``, all metrics of its binary decisions, and the same
-        after temperature scaling as ``ece_scaled`` and so on. On the validation split, the scaled
-        metrics are optimistic: the temperature was fitted on it.
+        with its scaling as ``ece_scaled`` and so on, cross-fitted on the validation split.
 
         Raises:
             UserError: No setting was selected, or each sample has one class.
@@ -151,16 +151,12 @@ class Result:
             raise UserError(
                 f"sweep {self.name!r}: each of its samples has one class, not several labels"
             )
-        tensors = self._rows(split, trial.number).tensors()
-        logits, labels = (each_label(each, len(names)) for each in tensors)
-        rows = []
-        for name, each, truth in zip(names, logits, labels, strict=True):
-            scaled = evaluate(each / trial.outcome["temperature"], truth)
-            rows.append(
-                {"label": name, **evaluate(each, truth)}
-                | {f"{metric}_scaled": value for metric, value in scaled.items()}
-            )
-        return _frame(rows)
+        found: list[dict[str, Any]] = [{"label": name} for name in names]
+        for ending, rows in zip(("", "_scaled"), self._views(split, trial).values(), strict=True):
+            logits, labels = (each_label(each, len(names)) for each in rows.tensors())
+            for row, *each in zip(found, logits, labels, strict=True):
+                row |= {f"{metric}{ending}": value for metric, value in evaluate(*each).items()}
+        return _frame(found)
 
     @property
     def recommended(self) -> Recommendation | None:
@@ -222,11 +218,11 @@ class Result:
 
     def plot_reliability(
         self,
-        split: Literal["validation", "test"] = "test",
+        split: Split = "test",
         loss: str | None = None,
         bins: int = 15,
     ) -> Figure:
-        """Reliability diagrams of the selected setting, as trained and after temperature scaling.
+        """Reliability diagrams of the selected setting, as trained and with its scaling.
 
         With ``loss``, of the best setting of this loss. ``bins`` is the number of bins of equal
         width, at least 1.
@@ -242,8 +238,7 @@ class Result:
 
         trial = self._judged() if loss is None else best_of_loss(self._sweep, loss)
         figure = new_figure((7.2, 3.8))
-        rows = self._rows(split, trial.number)
-        draw_reliability(figure, rows, trial.outcome["temperature"], bins)
+        draw_reliability(figure, self._views(split, trial), bins)
         return figure
 
     def plot_search(self) -> Figure:
@@ -296,13 +291,17 @@ class Result:
             raise UserError(f"sweep {self.name!r} selected no setting: {self.why[0]}")
         return chosen.judged[0]
 
-    def _rows(self, split: str, number: int) -> Rows:
+    def _views(self, split: Split, trial: TrialRecord) -> dict[str, Rows]:
+        """A trial's predictions as trained and with its scaling."""
+        from sweeps.evidence.scaling import reliability_views
+
+        store, way = self._sweep.store, self._sweep.ranking.rule.scaling
         try:
-            return self._sweep.store.rows(split, number)
+            return reliability_views(store.rows, trial, way, split)
         except FileNotFoundError:
             raise UserError(
-                f"sweep {self.name!r}: the predictions of trial {number} on the {split} split are "
-                f"no longer in {self.storage}; was the sweep deleted?"
+                f"sweep {self.name!r}: the predictions of trial {trial.number} are no longer in "
+                f"{self.storage}; was the sweep deleted?"
             ) from None
 
 

@@ -19,12 +19,12 @@ from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
+from trainables.contract.config import USUAL_SCALING
 from trainables.contract.report import COSTS, Role
 from trainables.contract.setting import Setting
 from trainables.files.rows import Rows
 from trainables.files.storage import Folder
-from trainables.posthoc.chosen import fit_scaling
-from trainables.trials.inverse import inverse_of
+from trainables.trials.scaling import fit_network_scaling
 
 
 def make_sweep(name: str = "small", **sections: Any) -> SweepFile:
@@ -177,7 +177,5 @@ def handed_out(store: SweepStore, number: int) -> Tensor:
     """Probabilities (N, K) of a trial on the test split, by the scaling of its validation split."""
     record = store.load_records()[number]
     known, test = (Rows.read(store.trial_folder(number), each) for each in ("validation", "test"))
-    logits, labels = known.tensors()
-    inverse = inverse_of(record.loss, record.hyperparameters, logits.shape[1])
-    scaling, _ = fit_scaling(logits.double(), labels, clusters=known.units(), inverse=inverse)
+    scaling, _ = fit_network_scaling(known, record.setting, USUAL_SCALING)
     return scaling(test.tensors()[0]).softmax(1)

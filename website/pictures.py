@@ -20,6 +20,7 @@ from matplotlib.figure import Figure
 from torch import Tensor, nn
 
 import calsweep
+from sweeps.evidence.scaling import AS_TRAINED
 from sweeps.pages.matplotlib_figures import draw_reliability, new_figure
 from trainables import metrics as M
 from trainables.contract.config import TrainingConfig
@@ -124,7 +125,9 @@ def intervals() -> None:
         fitted_on, logits = network(held), network(test)
     temperature = TemperatureScaling().fit(fitted_on, held_labels).temperature
     figure = new_figure((7.2, 3.8))
-    draw_reliability(figure, Rows(logits.numpy(), labels.numpy()), temperature)
+    rows = Rows(logits.numpy(), labels.numpy())
+    views = {AS_TRAINED: rows, f"T = {temperature:.2f}": rows.scaled(temperature)}
+    draw_reliability(figure, views)
     for scale, heading, axis in zip(
         (1.0, temperature), ("as trained", "with a temperature"), figure.axes, strict=False
     ):

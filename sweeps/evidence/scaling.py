@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
+from sweeps.messages.formatting import scaling_words
 from sweeps.results.scaling import ScalingRow
+from sweeps.results.verdicts import Split
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.config import ScalingWay
@@ -18,6 +20,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from trainables.posthoc import Scaling
+
+AS_TRAINED: Final = "as trained"
+"""The heading of a diagram before any scaling."""
 
 _fitted: WeakKeyDictionary[Rows, dict[tuple[str, ScalingWay], Scaled]] = WeakKeyDictionary()
 
@@ -36,24 +41,34 @@ class Scaled:
 
 def scaled_network(read: ReadRows, trial: TrialRecord, way: ScalingWay) -> Scaled:
     """The scaling of a trial's network; errors are those of `read`."""
-    from trainables.posthoc.chosen import fit_scaling
-    from trainables.trials.inverse import inverse_of
+    from trainables.trials.scaling import fit_network_scaling
 
     rows = read("validation", trial.number)
     known = _fitted.setdefault(rows, {})
     key = (trial.label, way)
     if key not in known:
-        logits, labels = double_tensors(rows)
-        inverse = inverse_of(trial.loss, trial.hyperparameters, logits.shape[1])
-        known[key] = Scaled(*fit_scaling(logits, labels, way, rows.units(), inverse))
+        known[key] = Scaled(*fit_network_scaling(rows, trial.setting, way))
     return known[key]
 
 
-def scaled_rows(read: ReadRows, trial: TrialRecord, way: ScalingWay) -> Rows:
-    """A trial's predictions on the test split after its scaling, log-probabilities."""
-    rows = read("test", trial.number)
-    logits = scaled_network(read, trial, way).scaling(double_tensors(rows)[0])
+def scaled_rows(read: ReadRows, trial: TrialRecord, way: ScalingWay, split: Split = "test") -> Rows:
+    """A trial's predictions after its scaling, log-probabilities; cross-fitted on validation."""
+    rows, found = read(split, trial.number), scaled_network(read, trial, way)
+    logits = found.crossed
+    if split == "test":
+        logits = found.scaling(double_tensors(rows)[0])
     return replace(rows, logits=logits.log_softmax(dim=1).float().numpy())
+
+
+def reliability_views(
+    read: ReadRows, trial: TrialRecord, way: ScalingWay, split: Split = "test"
+) -> dict[str, Rows]:
+    """A trial's predictions as trained and after its scaling, by heading of a diagram."""
+    words = scaling_words(scaled_network(read, trial, way).scaling.to_json())
+    return {
+        AS_TRAINED: read(split, trial.number),
+        words: scaled_rows(read, trial, way, split),
+    }
 
 
 def judge_scalings(ranking: Ranking, read: ReadRows) -> list[ScalingRow]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from trainables.contract.metric_names import MetricName
@@ -42,17 +42,22 @@ def format_fraction(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.4f}".removeprefix("0")
 
 
-def scaling_words(name: str, temperature: float) -> str:
-    """``T = 1.35``, ``structured matrix scaling``, ``no scaling``: a scaling in a sentence."""
-    match name:
+def scaling_words(scaling: Mapping[str, Any]) -> str:
+    """``T = 1.35``, ``structured matrix scaling``, ``no scaling``: a scaling in a sentence.
+
+    Args:
+        scaling: Has ``name``, ``temperature`` and ``inverse``, as `Scaling.to_json` gives.
+    """
+    match name := scaling["name"]:
         case "temperature":
-            return f"T = {format_temperature(temperature)}"
+            found = f"T = {format_temperature(scaling['temperature'])}"
         case "none":
-            return "no scaling"
+            found = "no scaling"
         case "beta":
-            return "beta calibration"
+            found = "beta calibration"
         case _:
-            return f"structured {name} scaling"
+            found = f"structured {name} scaling"
+    return f"{found} after the inverse map of its loss" if scaling["inverse"] else found
 
 
 def format_temperature(value: float) -> str:

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from markupsafe import Markup
 
 from sweeps.judging import event_sentences, sentences
-from sweeps.judging.facts import Findings
+from sweeps.judging.facts import Findings, Judged
 from sweeps.judging.inputs import Predicted
 from sweeps.messages.formatting import metric_heading
 from sweeps.pages.event_diagram import event_svg
 from sweeps.pages.reliability import reliability_svg
 from sweeps.pages.report import page
 from trainables.files.rows import Rows
+from trainables.posthoc.chosen import Candidate, cross_fitted_scaling
 
 
 def render_judgement(found: Findings, models: Sequence[Predicted]) -> str:
@@ -29,14 +30,19 @@ def render_judgement(found: Findings, models: Sequence[Predicted]) -> str:
             if each.event is not None
         ],
         diagrams=[
-            Markup(
-                reliability_svg(
-                    Rows(each.logits.numpy(), each.labels.numpy()),
-                    None if judged.scaling is None else judged.scaling.temperature,
-                    each.name,
-                )
-            )
+            Markup(reliability_svg(_views(each, judged), each.name))
             for each, judged in zip(models, found.models, strict=True)
             if each.soft is None  # the error bars are those of single labels
         ],
     )
+
+
+def _views(model: Predicted, judged: Judged) -> dict[str, Rows]:
+    """The predictions as given and, if one is recommended, after the scaling, by heading."""
+    found = {"as given": Rows(model.logits.numpy(), model.labels.numpy())}
+    best = "none" if judged.scaling is None else judged.scaling.recommended
+    if best != "none":
+        scaled = cross_fitted_scaling(Candidate(best), model.logits, model.labels, model.clusters)
+        words = f"{sentences.METHODS[best]} (cross-fitted)"
+        found[words] = Rows(scaled.numpy(), model.labels.numpy())
+    return found

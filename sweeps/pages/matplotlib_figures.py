@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
+from sweeps.evidence.scaling import reliability_views
 from sweeps.pages import figures as charts
 from sweeps.pages.chart import (
     COLOURS,
@@ -69,8 +70,7 @@ def figures_of(ranking: Ranking, plan: Plan, read: ReadRows, form: FigureForm) -
     if ranking.chosen is not None:
         trial = ranking.chosen.judged[0]
         drawn["reliability"] = new_figure((7.2, 3.8))
-        rows = read("test", trial.number)
-        draw_reliability(drawn["reliability"], rows, trial.outcome["temperature"])
+        draw_reliability(drawn["reliability"], reliability_views(read, trial, ranking.rule.scaling))
     return {name: _saved(figure, form) for name, figure in drawn.items()}
 
 
@@ -81,15 +81,16 @@ def _saved(figure: Figure, form: FigureForm | Literal["png"]) -> bytes:
     return stream.getvalue()
 
 
-def draw_reliability(
-    figure: Figure, rows: Rows, temperature: float, num_bins: int = NUM_BINS
-) -> None:
+def draw_reliability(figure: Figure, views: Mapping[str, Rows], num_bins: int = NUM_BINS) -> None:
     """Draw :func:`~sweeps.pages.reliability.reliability_svg` on an empty figure.
 
     Below are the shares of the samples.
     """
-    axes = figure.subplots(2, 2, sharex=True, sharey="row", height_ratios=(4, 1))
-    for column, panel in enumerate(reliability_panels(rows, temperature, num_bins)):
+    axes = figure.subplots(
+        2, len(views), sharex=True, sharey="row", height_ratios=(4, 1), squeeze=False
+    )
+    panels = reliability_panels(views, num_bins)
+    for column, (panel, rows) in enumerate(zip(panels, views.values(), strict=True)):
         _panel(axes[0, column], axes[1, column], panel.bins, rows.independent)
         axes[0, column].set_title(panel.heading, fontsize=10)
         axes[1, column].set_xlabel("confidence")

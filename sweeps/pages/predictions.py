@@ -5,7 +5,7 @@ Importing torch for ``trainables.metrics`` takes longer than writing a report. A
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Final
@@ -22,9 +22,9 @@ _LEAST_SAMPLES: Final = 5  # below it the 95% interval spans more than half of t
 _EDGE_ROUNDING: Final = 8 * 2.0**-23  # a confidence this close above an edge, relatively, is at it
 
 
-def probabilities(logits: npt.ArrayLike, temperature: float = 1.0) -> Array:
-    """The softmax (N, K) of logits divided by a temperature, float64."""
-    scaled = np.asarray(logits, dtype=np.float64) / temperature
+def probabilities(logits: npt.ArrayLike) -> Array:
+    """The softmax (N, K) of logits, float64."""
+    scaled = np.asarray(logits, dtype=np.float64)
     powers = np.exp(scaled - scaled.max(axis=1, keepdims=True))
     return np.asarray(powers / powers.sum(axis=1, keepdims=True))
 
@@ -93,22 +93,17 @@ def parts_of_error(bins: Sequence[Bin]) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Panel:
-    """One of the two reliability diagrams of a classifier, of all decisions together."""
+    """One of the reliability diagrams of a classifier, of all decisions together."""
 
     heading: str
     bins: list[Bin]
 
 
-def reliability_panels(
-    rows: Rows, temperature: float | None, num_bins: int = NUM_BINS
-) -> list[Panel]:
-    """The reliability diagrams before and, with a temperature, after temperature scaling."""
-    labels, count, found = rows.labels, rows.decisions, []
-    scales = [(1.0, "as trained")]
-    if temperature is not None:
-        scales.append((temperature, f"temperature {temperature:.2f}"))
-    for scale, name in scales:
-        probs = probabilities(rows.logits, scale)
+def reliability_panels(views: Mapping[str, Rows], num_bins: int = NUM_BINS) -> list[Panel]:
+    """The reliability diagram of each of some predictions, by heading."""
+    found = []
+    for name, rows in views.items():
+        labels, count, probs = rows.labels, rows.decisions, probabilities(rows.logits)
         parts = [(probs[k::count], labels[k::count]) for k in range(count)]
         errors = [expected_calibration_error(reliability_bins(*each, num_bins)) for each in parts]
         found.append(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 
 from sweeps.pages.chart import COLOURS
@@ -21,8 +22,8 @@ _STYLE = (
 )
 
 
-def reliability_svg(rows: Rows, temperature: float | None, title: str) -> str:
-    """Reliability diagrams before and after temperature scaling, next to each other.
+def reliability_svg(views: Mapping[str, Rows], title: str) -> str:
+    """Reliability diagrams next to each other, such as before and after scaling.
 
     A bar is the accuracy in one of 15 equal-width bins of confidence. The error bar is the 95%
     interval of this accuracy, drawn at the bin's mean confidence: where it crosses the diagonal,
@@ -30,13 +31,13 @@ def reliability_svg(rows: Rows, temperature: float | None, title: str) -> str:
     are the numbers of samples.
 
     Args:
-        rows: The predictions. The ECE is the mean over the decisions of a sample. Error bars assume
-            independent rows, so they are left out if a sample has similar ones, such as pixels.
-        temperature: The fitted temperature; None for the diagram before scaling alone.
+        views: Predictions by heading. The ECE is the mean over the decisions of a sample. Error
+            bars assume independent rows, so they are left out if a sample has similar ones, such as
+            pixels.
         title: Title of the figure.
     """
-    found = reliability_panels(rows, temperature)
-    panels = [_panel(panel, index, rows.independent) for index, panel in enumerate(found)]
+    found, independent = reliability_panels(views), all(each.independent for each in views.values())
+    panels = [_panel(panel, index, independent) for index, panel in enumerate(found)]
     width, height = _LEFT + len(found) * (_SIZE + _GAP) - _GAP + 12, _TOP + _SIZE + _COUNTS
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '

@@ -20,13 +20,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from sweeps.errors import first_line
-from sweeps.evidence.scaling import scaled_rows
+from sweeps.evidence.scaling import AS_TRAINED, scaled_rows
 from sweeps.messages.formatting import (
     counted,
     format_hyperparameters,
     format_loss,
+    format_temperature,
     metric_heading,
-    scaling_words,
 )
 from sweeps.messages.redaction import redact
 from sweeps.pages import figures
@@ -269,8 +269,11 @@ class _Predictions:
     def words(self, record: TrialRecord) -> str:
         """Such as ``T = 1.35``."""
         known = scaling_of(self._scalings, record.number)
-        temperature = record.outcome["temperature"]
-        return scaling_words("temperature", temperature) if known is None else known.words
+        return (
+            f"T = {format_temperature(record.outcome['temperature'])}"
+            if known is None
+            else known.words
+        )
 
 
 def _diagrams(ranking: Ranking, shown: TrialRecord | None, predictions: _Predictions) -> list[str]:
@@ -284,9 +287,14 @@ def _diagrams(ranking: Ranking, shown: TrialRecord | None, predictions: _Predict
     drawings = []
     for candidate in sorted(ranking.best_by_loss.values(), key=place):
         record = candidate.judged[0]
-        if (rows := predictions.of(record)) is not None:
+        views = {
+            AS_TRAINED: predictions.of(record),
+            predictions.words(record): predictions.scaled(record),
+        }
+        known = {name: rows for name, rows in views.items() if rows is not None}
+        if known:
             title = record.label + (" (selected)" if candidate == ranking.chosen else "")
-            drawings.append(reliability_svg(rows, record.outcome["temperature"], title))
+            drawings.append(reliability_svg(known, title))
     return drawings
 
 

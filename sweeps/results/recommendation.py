@@ -14,6 +14,7 @@ from sweeps.messages.formatting import (
     format_temperature,
     metric_heading,
     objective_heading,
+    scaling_words,
 )
 from sweeps.results.judgement import Judgement
 from sweeps.results.scaling import scaling_of
@@ -41,7 +42,7 @@ class Recommendation:
         kind: ``setting`` (the selected one), ``baseline`` (cross-entropy) or ``ensemble``.
         trials: Numbers of the trials whose networks it consists of, ascending.
         loss: Its loss; ``ensemble`` for networks of several settings.
-        temperature: The temperature that its scaling begins with; 1 if it has none.
+        temperature: Its temperature; None if its scaling is another.
         name: Such as ``cross-entropy with a temperature``.
         why: The reason, one sentence.
         several: What the mean of several networks would give and cost, one sentence, if known.
@@ -51,7 +52,7 @@ class Recommendation:
     trials: tuple[int, ...]
     loss: str
     hyperparameters: Mapping[str, Any]
-    temperature: float = field(compare=False)
+    temperature: float | None = field(compare=False)
     name: str = field(compare=False)
     why: str = field(compare=False)
     several: str = field(default="", compare=False)
@@ -61,7 +62,7 @@ class Recommendation:
         """The recommendation in two sentences."""
         numbers = ", ".join(map(str, self.trials))
         where = f"trial{'s' * (len(self.trials) > 1)} {numbers}"
-        if self.temperature != 1:
+        if self.temperature is not None:
             where += f", T = {format_temperature(self.temperature)}"
         return f"Recommended: {self.name} ({where}). {self.why} {self.several}".rstrip()
 
@@ -159,13 +160,14 @@ def _several_networks(ensemble: Mapping[str, Any] | None) -> Recommendation | No
         return None
     on_test = Comparison(**ensemble["comparisons"][0])
     networks = counted(ensemble["networks"], "network")
+    words, temperature = _scaled(ensemble)
     return Recommendation(
         "ensemble",
         _numbers(ensemble),
         "ensemble",
         {},
-        ensemble["temperature"],
-        f"the ensemble of {networks}",
+        temperature,
+        f"the ensemble of {networks} with {words}",
         f"It is shown to beat equally many seeds of cross-entropy, {_by(on_test)}, and a "
         f"prediction costs {networks}.",
     )
@@ -187,16 +189,25 @@ def _several_would(ensemble: Mapping[str, Any] | None, nll: float | None) -> str
 
 def _mean_of_seeds(seeds: Mapping[str, Any]) -> Recommendation:
     networks = counted(seeds["networks"], "network")
+    words, temperature = _scaled(seeds)
     return Recommendation(
         "ensemble",
         _numbers(seeds),
         BASELINE_LOSS,
         {},
-        seeds["temperature"],
-        f"the mean of {counted(seeds['networks'], 'seed')} of cross-entropy with temperatures",
+        temperature,
+        f"the mean of {counted(seeds['networks'], 'seed')} of cross-entropy with {words}",
         "Neither the selected setting nor an ensemble of all settings is shown to be better, and "
         f"a prediction costs {networks}.",
     )
+
+
+def _scaled(ensemble: Mapping[str, Any]) -> tuple[str, float | None]:
+    """How the mean of networks is scaled, and its temperature if that is all."""
+    scaling = ensemble.get("scaling")  # older results have none
+    if scaling is None or scaling["name"] == "temperature":
+        return "a temperature", ensemble["temperature"]
+    return scaling_words(scaling), None
 
 
 def _numbers(ensemble: Mapping[str, Any]) -> tuple[int, ...]:
@@ -207,9 +218,9 @@ def _of(candidate: Candidate, kind: Kind, judgement: Judgement, why: str) -> Rec
     trial = candidate.judged[0]
     scaling = scaling_of(judgement.scalings, trial.number)
     words, gain = "a temperature", ""
-    temperature = trial.outcome.get("temperature", math.nan)
+    temperature: float | None = trial.outcome.get("temperature", math.nan)
     if scaling is not None and not scaling.is_temperature:
-        words, gain, temperature = scaling.words, f" {scaling.gain}", scaling.temperature
+        words, gain, temperature = scaling.words, f" {scaling.gain}", None
     return Recommendation(
         kind,
         (trial.number,),

@@ -44,8 +44,7 @@ class ScalingRow:
     @property
     def words(self) -> str:
         """``structured matrix scaling after the inverse map of its loss``."""
-        found = scaling_words(self.names[0], self.temperature)
-        return f"{found} after the inverse map of its loss" if self.inverse else found
+        return scaling_words({**vars(self), "name": self.names[0]})
 
     @property
     def gain(self) -> str:

@@ -94,7 +94,7 @@ def _trial_setup(
         marker=(store.folder.uri, sweep_id),
         own_loop=sweep.trainable is not None,
         gpu_share=sweep.scaling.gpus,
-        criterion=sweep.scaling_method.criterion,
+        scaling=queue.plan.rule.scaling,
         training_temperature=sweep.scaling_method.training_temperature,
     )
 

@@ -100,7 +100,7 @@ def export_model(
 
 def _in_words(about: dict[str, Any], finished: bool) -> str:
     """What was exported, in a line."""
-    found = f"{about['label']}, {scaling_words(about['scaling']['name'], about['temperature'])}"
+    found = f"{about['label']}, {scaling_words(about['scaling'])}"
     found += ", recommended" if about["recommended"] else ", not recommended"
     return found if finished else f"{found}; the sweep is not finished, and may recommend another"
 
@@ -356,7 +356,7 @@ def _page(about: dict[str, Any], needed: list[str]) -> str:
     axes, outputs = (", ".join(map(str, ("N", *about[key]))) for key in ("shape", "outputs"))
     recommended = "It is what the sweep recommends." if about["recommended"] else "Not recommended."
     words = {
-        "scaling_in_words": scaling_words(about["scaling"]["name"], about["temperature"]),
+        "scaling_in_words": scaling_words(about["scaling"]),
         "program": PROGRAM,
         "axes": axes,
         "outputs": outputs,

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from sweeps.errors import first_line
+from sweeps.messages.formatting import format_temperature
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.run import METRICS, metrics_file
-from trainables.contract.config import ARCHIVE, is_own_folder
+from trainables.contract.config import ARCHIVE, USUAL_SCALING, ScalingWay, is_own_folder
 from trainables.files.storage import Folder
 
 _PREDICTIONS: Final = "predictions_"
@@ -26,11 +27,15 @@ class FilesAwayError(Exception):
 
 
 def gather_artifacts(
-    store: SweepStore, record: TrialRecord, shared: dict[str, str], folder: Path
+    store: SweepStore,
+    record: TrialRecord,
+    shared: dict[str, str],
+    folder: Path,
+    way: ScalingWay = USUAL_SCALING,
 ) -> None:
     """:func:`collect_artifacts`, with errors that name the trial."""
     try:
-        collect_artifacts(store, record, shared, folder)
+        collect_artifacts(store, record, shared, folder, way)
     except Exception as error:
         away = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
         files = store.trial_folder(record.number).uri
@@ -39,15 +44,21 @@ def gather_artifacts(
 
 
 def collect_artifacts(
-    store: SweepStore, record: TrialRecord, shared: dict[str, str], folder: Path
+    store: SweepStore,
+    record: TrialRecord,
+    shared: dict[str, str],
+    folder: Path,
+    way: ScalingWay = USUAL_SCALING,
 ) -> None:
     """Gather a trial's artifacts in an empty local folder.
 
     These are its last undamaged checkpoint (or the files of a custom training loop), its
     predictions on the validation and test split, a reliability diagram of the test split before and
-    after temperature scaling, all metrics of its last epoch, and the `shared` files of all trials.
+    after scaling, all metrics of its last epoch, and the `shared` files of all trials. Finalists
+    are scaled in the given way, others with their temperature, because a choice takes a second.
     """
     # Imported here, because torch takes seconds and Ray should start first.
+    from sweeps.evidence.scaling import AS_TRAINED, reliability_views
     from sweeps.pages.reliability import reliability_svg
     from trainables.files.checkpoints import read_checkpoint
 
@@ -67,7 +78,16 @@ def collect_artifacts(
         data = (folder / "predictions_test.parquet").read_bytes()
         rows = store.find_rows("test", record.number, data)
         assert rows is not None  # the file was there
-        drawing = reliability_svg(rows, record.outcome["temperature"], record.label)
+        temperature = record.outcome["temperature"]
+        views = (
+            reliability_views(store.rows, record, way)
+            if record.role == "finalist"
+            else {
+                AS_TRAINED: rows,
+                f"T = {format_temperature(temperature)}": rows.scaled(temperature),
+            }
+        )
+        drawing = reliability_svg(views, record.label)
         (folder / "reliability.svg").write_bytes(drawing.encode())
 
 

@@ -180,7 +180,8 @@ class Mirror:
             if run.filed and not (self._look_for_files and self._lacks_files(run.files, record)):
                 return
             with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
-                gather_artifacts(self._store, record, own.files, Path(folder))
+                way = self._plan.rule.scaling
+                gather_artifacts(self._store, record, own.files, Path(folder), way)
                 run.files.add(Path(folder))
             status = "FAILED" if record.state == "failed" else "FINISHED"
             ended = int(1000 * record.ended) if record.ended else None

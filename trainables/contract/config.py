@@ -177,7 +177,7 @@ class TrialSetup:
             which a worker verifies that it accesses the sweep's storage, not a local folder at the
             same path.
         gpu_share: GPUs, or fraction of a GPU, per worker: ``scaling.gpus_per_worker``.
-        criterion: How the temperature is fitted: ``scaling_method.criterion``.
+        scaling: How a trained network is scaled: ``scaling_method``.
         training_temperature: Whether finalists report ``training_temperature``.
     """
 
@@ -194,7 +194,7 @@ class TrialSetup:
     marker: tuple[str, str] | None = None
     own_loop: bool = False
     gpu_share: float = 1.0
-    criterion: Criterion = "nll"
+    scaling: ScalingWay = USUAL_SCALING
     training_temperature: bool = False
 
 

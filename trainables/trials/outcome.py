@@ -18,7 +18,7 @@ from trainables.data.core.base import EvaluationSet
 from trainables.data.core.tasks import each_label
 from trainables.files.rows import Rows
 from trainables.metrics.own_metric import OwnMetric
-from trainables.posthoc import TemperatureScaling, cross_fitted
+from trainables.posthoc import Scaling, TemperatureScaling, cross_fitted
 
 Predictions = tuple[Tensor, Tensor]
 Clusters = tuple[Tensor | None, Tensor | None]
@@ -232,7 +232,7 @@ _SHIFT_METRICS = ("ece", "adaptive_ece", "nll", "error")
 
 
 def summarise_evaluation_sets(
-    sets: Sequence[tuple[EvaluationSet, Predictions]], test: Predictions, temperature: float
+    sets: Sequence[tuple[EvaluationSet, Predictions]], test: Predictions, scaling: Scaling
 ) -> dict[str, float]:
     """Metrics of a classifier on shifted and out-of-distribution data.
 
@@ -240,19 +240,19 @@ def summarise_evaluation_sets(
     ``shift_<name>_<severity>_<metric>``: ECE, adaptive ECE, NLL and error, averaged over the sets
     (corruptions) of a name and severity. For out-of-distribution sets, ``ood_<name>_<metric>``:
     :func:`~trainables.metrics.ood_metrics` of the largest probability, with the test split as
-    in-distribution. All of them also after temperature scaling, as ``..._scaled``. Undefined values
-    are left out.
+    in-distribution. All of them also with the network's scaling, as ``..._scaled``. Undefined
+    values are left out.
     """
     found: dict[str, list[float]] = {}
     for each, (logits, labels) in sets:
         name = f"{each.kind}_{re.sub(r'[^0-9A-Za-z_]', '_', each.name)}"
         name += f"_{each.severity}" if each.severity else ""
-        for ending, divisor in (("", 1.0), ("_scaled", temperature)):
+        for ending, scaled in (("", Scaling()), ("_scaled", scaling)):
             if each.kind == "shift":
-                values = M.evaluate(logits / divisor, labels, names=_SHIFT_METRICS)
+                values = M.evaluate(scaled(logits), labels, names=_SHIFT_METRICS)
             else:
                 inside, outside = (
-                    torch.softmax((some / divisor).double(), dim=1).amax(dim=1)
+                    torch.softmax(scaled(some.double()), dim=1).amax(dim=1)
                     for some in (test[0], logits)
                 )
                 values = M.ood_metrics(inside, outside)

@@ -53,6 +53,7 @@ from trainables.trials.outcome import (
     summarise,
     summarise_evaluation_sets,
 )
+from trainables.trials.scaling import fit_network_scaling
 
 CPU = torch.device("cpu")
 MULTIPLIERS = "multipliers.npy"
@@ -293,7 +294,10 @@ class TrialRun:
         found = kept | self._judge(trainer.epoch, validation, adapting, test)
         if test is not None and last and self.config.role == "finalist":
             sets = [(each, trainer.predict(each.split)) for each in self.dataset.evaluation_sets]
-            found |= summarise_evaluation_sets(sets, test, found["temperature"])
+            if sets:
+                rows, setting = self._rows("validation", validation), self.config.setting
+                scaling, _ = fit_network_scaling(rows, setting, self.setup.scaling)
+                found |= summarise_evaluation_sets(sets, test, scaling)
             if self.setup.training_temperature:
                 fitted = TemperatureScaling("ece_grid").fit(
                     *self.dataset.task.decisions_of(*trainer.predict(self.dataset.train))
@@ -324,7 +328,7 @@ class TrialRun:
             own,
             decisions=task.decisions,
             clusters=(rows["validation"].clusters(), rows["test"].clusters()),
-            criterion=self.setup.criterion,
+            criterion=self.setup.scaling.criterion,
         )
         for split, each in rows.items():
             if each.num_groups is not None:

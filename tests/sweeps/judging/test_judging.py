@@ -466,7 +466,7 @@ def test_only_the_top_label_is_known(tmp_path: Path) -> None:
     page = tmp_path / "page.html"
     run(file, "--format", "html", "--output", str(page))
     assert "What scaling would achieve" not in page.read_text()
-    assert page.read_text().count("as trained") == 1
+    assert page.read_text().count("as given") == 1
     both = facts(file, str(write(tmp_path / "whole", "npz")))["comparison"]
     assert [each["metric"] for each in both] == ["ece", "error"]
     assert [each["value"] for each in both] == pytest.approx([0, 0])

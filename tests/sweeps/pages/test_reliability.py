@@ -28,9 +28,9 @@ def test_what_is_drawn_is_what_the_metrics_say(
     predictions: tuple[torch.Tensor, torch.Tensor],
 ) -> None:
     logits, labels = predictions
-    drawing = ET.fromstring(
-        reliability_svg(Rows(logits.numpy(), labels.numpy()), 2.0, "focal <γ=3>")
-    )
+    rows = Rows(logits.numpy(), labels.numpy())
+    views = {"as trained": rows, "T = 2.00": rows.scaled(2.0)}
+    drawing = ET.fromstring(reliability_svg(views, "focal <γ=3>"))
     assert drawing.find(f"{SVG}title").text == "focal <γ=3>"  # type: ignore[union-attr]
     for panel, scale in zip(drawing.findall(f"{SVG}g"), (1.0, 2.0), strict=True):
         probs = torch.softmax(logits / scale, dim=1)
@@ -68,7 +68,7 @@ def test_dependent_rows_have_no_error_bars(
 ) -> None:
     logits, labels = predictions
     rows = Rows(logits.numpy(), labels.numpy(), cluster_size=4)
-    drawing = ET.fromstring(reliability_svg(rows, 1.0, "pixels"))
+    drawing = ET.fromstring(reliability_svg({"as trained": rows}, "pixels"))
     assert drawing.findall(f".//{SVG}rect[@class='accuracy']")
     assert not drawing.findall(f".//{SVG}path[@class='interval']")
 
@@ -78,11 +78,11 @@ def test_a_bin_of_fewer_than_five_samples_is_hollow() -> None:
     logits = torch.stack([confidence, 1 - confidence], dim=1).log()
     labels = torch.zeros(9, dtype=torch.int64)
     rows = Rows(logits.numpy(), labels.numpy())
-    drawing = ET.fromstring(reliability_svg(rows, None, "few"))
+    drawing = ET.fromstring(reliability_svg({"few": rows}, "few"))
     bars = [each.get("class", "") for each in drawing.iter(f"{SVG}rect")]
     assert [each for each in bars if each.startswith("accuracy")] == ["accuracy small", "accuracy"]
     figure = new_figure((7, 4))
-    draw_reliability(figure, rows, 1.0)
+    draw_reliability(figure, {"few": rows})
     assert [bar.get_fill() for bar in figure.axes[0].patches] == [False, True]
 
 
@@ -91,5 +91,5 @@ def test_a_diagram_of_25_bins() -> None:
     logits = torch.stack([confidence, 1 - confidence], dim=1).log().float()
     rows = Rows(logits.numpy(), torch.zeros(60, dtype=torch.int64).numpy())
     figure = new_figure((7, 4))
-    draw_reliability(figure, rows, 1.0, 25)  # the papers on CALS draw so many
+    draw_reliability(figure, {"as trained": rows}, 25)  # the papers on CALS draw so many
     assert len(figure.axes[0].patches) == 12

@@ -7,6 +7,7 @@ import pytest
 
 from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.recommendation import Recommendation, recommend
+from sweeps.results.scaling import ScalingRow
 from sweeps.results.verdicts import SCALED, Comparison, Verdict
 from sweeps.search.record import TrialRecord
 from tests.builders import baseline, ranked, trial
@@ -88,6 +89,20 @@ def test_where_cross_entropy_is_selected_or_no_option() -> None:
         "It is the selected setting; cross-entropy is no option: NLL too high.",
     )
     assert recommend(ranked([baseline(state="failed", history=[])]), NOT_YET) is None
+
+
+def test_only_a_temperature_has_a_value_in_the_name() -> None:
+    row = ScalingRow("cross_entropy", (0,), ("none",), False, 1.0, 0.4, 0.41, 0.1, 0.1)
+    judgement = Judgement(judged("worse").comparisons, scalings=[row])
+    found = recommended([PLAIN, FOCAL], judgement)
+    assert found.text.startswith("Recommended: cross-entropy with no scaling (trial 0). ")
+    assert "its NLL is 0.4000, with a temperature alone 0.4100." in found.why
+    matrix = {"name": "matrix", "temperature": 1.3, "inverse": None}
+    ensemble = {**networks(0, 2, 3), "scaling": matrix, "offered": "seeds"}
+    mean = recommend(ranked([PLAIN, FOCAL]), Judgement(ensemble=ensemble), with_ensemble=True)
+    assert mean is not None and mean.temperature is None
+    name = "the mean of 3 seeds of cross-entropy with structured matrix scaling"
+    assert mean.text.startswith(f"Recommended: {name} (trials 0, 2, 3). ")
 
 
 def test_a_network_with_a_fresh_seed_is_recommended_where_there_is_one() -> None:

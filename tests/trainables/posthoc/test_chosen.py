@@ -16,7 +16,7 @@ from trainables.posthoc import BetaScaling, Scaling, SelectedScaling, choose
 from trainables.posthoc.chosen import Candidate, candidates, fitted
 from trainables.posthoc.inverse_maps import InverseMap
 from trainables.posthoc.scaling import FORMAT, mixed_log_probs
-from trainables.trials.inverse import inverse_of
+from trainables.trials.scaling import inverse_of
 
 
 def drawn(truth: Tensor, generator: torch.Generator) -> Tensor:

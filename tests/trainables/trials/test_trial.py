@@ -18,7 +18,7 @@ import pytest
 import torch
 
 from trainables import metrics as M
-from trainables.contract.config import TrainingConfig, TrialSetup
+from trainables.contract.config import ScalingWay, TrainingConfig, TrialSetup
 from trainables.contract.report import (
     COSTS,
     Failed,
@@ -36,10 +36,11 @@ from trainables.files.checkpoints import load_checkpoint, read_checkpoint, save_
 from trainables.files.rows import Rows
 from trainables.files.storage import Folder
 from trainables.metrics import METRIC_NAMES
-from trainables.posthoc import TemperatureScaling, cross_fitted
+from trainables.posthoc import Scaling, TemperatureScaling, cross_fitted
 from trainables.runtime.devices import DeviceFailedError, has_failed
 from trainables.trials.kept_epoch import epoch_losses, is_better
 from trainables.trials.outcome import Extent, completed
+from trainables.trials.scaling import fit_network_scaling
 from trainables.trials.trial import TrialRun, validation_parts
 
 EPOCHS = 4
@@ -498,7 +499,7 @@ def test_finalists_are_evaluated_on_further_sets_at_their_end(
         EvaluationSet("ood", "upside_down", None, noisy),
     )
     data = replace(digits, evaluation_sets=sets)
-    setup = make_setup(tmp_path)
+    setup = replace(make_setup(tmp_path), scaling=ScalingWay("matrix"))
     run = TrialRun(data, setup, replace(CONFIG, role="finalist"))
     found = entries(run, EPOCHS)
     assert not any(name.startswith(("shift_", "ood_")) for each in found[:-1] for name in each)
@@ -506,11 +507,14 @@ def test_finalists_are_evaluated_on_further_sets_at_their_end(
     assert run._trainer is not None
     logits, labels = run._trainer.predict(noisy)
     inside, _ = run._trainer.predict(digits.test)
-    for ending, divisor in (("", 1.0), ("_scaled", last["temperature"])):
-        there = M.evaluate(logits / divisor, labels)["ece"]
-        mean = (M.evaluate(inside / divisor, labels)["ece"] + there) / 2
+    known = Rows.read(run.folder, "validation")
+    scaling, _ = fit_network_scaling(known, CONFIG.setting, setup.scaling)
+    assert scaling.name == "matrix"
+    for ending, scaled in (("", Scaling()), ("_scaled", scaling)):
+        there = M.evaluate(scaled(logits), labels)["ece"]
+        mean = (M.evaluate(scaled(inside), labels)["ece"] + there) / 2
         assert last[f"shift_mine_noise_2_ece{ending}"] == pytest.approx(mean)
-        sure = [torch.softmax(some / divisor, 1).amax(1) for some in (inside, logits)]
+        sure = [torch.softmax(scaled(some), 1).amax(1) for some in (inside, logits)]
         expected = M.ood_metrics(*sure)["auroc"]
         assert last[f"ood_upside_down_auroc{ending}"] == pytest.approx(expected, abs=1e-4)
     searched = entries(TrialRun(data, make_setup(tmp_path / "b"), CONFIG), EPOCHS)
