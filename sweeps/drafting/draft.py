@@ -32,6 +32,7 @@ _INPUTS: Final = ("x", "inputs", "data", "features", "images")
 _TELL_NOTHING: Final = ("train", "training", "data", "dataset", "images")
 _FEW_COLUMNS: Final = 2  # besides a text; with more it is a table
 _A_TEXT: Final = 25  # characters on average
+_SEVERAL_WORDS: Final = re.compile(r"\s|[^\x00-\x7f]")  # URLs and ids are no texts
 _LARGE: Final = 64  # pixels; larger images are resized in the draft
 _PIXEL_LOSSES: Final = ("focal", "dual_focal", "inverse_focal", "mbls", "cals_alm")
 _VOC: Final = "voc"
@@ -372,7 +373,11 @@ def _rows(rows: TrainingRows) -> _Seen:
             options = {**given, kind: column, **options}
             seen = f"{seen}, {kind}s in column {column}"
             return _Seen(options, kind, seen, table.num_rows, (*notes, *more))
-    dates = [name for name in unusable if name not in rows.lacking and is_dates(table[name])]
+    dates = [
+        name
+        for name in unusable
+        if name not in rows.lacking and is_dates(table[name]) and len(table[name].unique()) > 1
+    ]
     unusable = {name: reason for name, reason in unusable.items() if name not in dates}
     if not (usable or dates):
         reasons = ", ".join(f"{name} ({reason})" for name, reason in unusable.items())
@@ -468,7 +473,8 @@ def _text(table: pa.Table, names: Sequence[str]) -> str | None:
     for name in names:
         if content_of(table[name].type) == "text":
             values = [value for value in table[name].to_pylist() if value]
-            texts[name] = sum(map(len, values)) / max(1, len(values))
+            several = sum(map(bool, map(_SEVERAL_WORDS.search, values))) > len(values) / 2
+            texts[name] = several * sum(map(len, values)) / max(1, len(values))
     named = _called(texts, _TEXTS)
     longest = max(texts, key=lambda name: texts[name], default=None)
     if named is None and longest is not None and texts[longest] >= _A_TEXT:

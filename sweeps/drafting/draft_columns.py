@@ -13,7 +13,8 @@ from trainables.data.readers.table_columns import marked_number, too_many_levels
 from trainables.data.readers.tabular import content_of
 
 LABELS: Final = ("label", "labels", "target", "class", "y", "category", "outcome", "topic")
-_PARTS_OF_LABELS: Final = frozenset((*LABELS, "churn", "diagnosis", "species", "survived", "fraud"))
+_PARTS_OF_LABELS: Final = (*LABELS, "churn", "diagnosis", "species", "survived", "fraud")
+_PREDICTED: Final = re.compile("pred", re.IGNORECASE)
 _MOST_CLASSES: Final = 100  # that a column not called a label may have to be taken for one
 _ID: Final = re.compile(
     r"(^|[_\s:.-])(u?u?id|identifier|idx|index|key)$|^unnamed: \d+$|[a-z]I[dD]$"
@@ -52,9 +53,11 @@ def label_column(table: pa.Table) -> str | None:
         if name in by_lower:
             return by_lower[name]
     divisible = [name for name in reversed(possible) if _has_classes(table[name])]
-    for name in divisible:
-        if _PARTS_OF_LABELS & set(re.split(r"[^a-z]+", name.lower())):
-            return name
+    divisible.sort(key=lambda name: bool(_PREDICTED.match(name)))
+    for word in _PARTS_OF_LABELS:
+        for name in divisible:
+            if word in re.split(r"[^a-z]+", name.lower()):
+                return name
     complete = (name for name in divisible if not table[name].null_count)
     return next(complete, next(iter(divisible), None))
 
@@ -92,7 +95,7 @@ def _could_be_label(column: pa.ChunkedArray) -> bool:
     kind = column.type
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
-    if content_of(kind) not in ("text", "truth") and not pa.types.is_integer(kind):
+    if content_of(kind) not in ("text", "truth") and not _is_whole(column):
         return False
     return bool(2 <= pc.count_distinct(column).as_py() <= len(column) // 2)
 
@@ -104,23 +107,29 @@ def _has_classes(column: pa.ChunkedArray) -> bool:
         return False
     if len(counts) > _MOST_CLASSES or pc.min(counts.field("counts")).as_py() < _SPLITS:
         return False
-    values = set(counts.field("values").to_pylist()) if pa.types.is_integer(column.type) else {0}
+    values = set(counts.field("values").to_pylist()) if _is_whole(column) else {0}
     return min(values) >= 0 or values == {-1, 1}
+
+
+def _is_whole(column: pa.ChunkedArray) -> bool:
+    """Whether values are whole numbers, also 1.0, as pandas writes them if some are missing."""
+    if not pa.types.is_floating(column.type):
+        return bool(pa.types.is_integer(column.type))
+    return bool(pc.all(pc.equal(pc.floor(column), column)).as_py())
 
 
 def _why_not(name: str, column: pa.Array) -> str | None:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
-    kind = column.type
-    if pa.types.is_temporal(kind):
-        return "dates"
+    kind, values = column.type, column.drop_null()
     content = content_of(kind)
-    if content in ("bytes", "other"):
+    if content in ("bytes", "other") and not pa.types.is_temporal(kind):
         return f"holds {kind}"
-    values = column.drop_null()
     distinct = len(values.unique())
     if distinct + (column.null_count > 0) < 2:  # a ticked box is a word, or missing
         return "constant"
+    if pa.types.is_temporal(kind):
+        return "dates"
     if content == "text":
         return _why_no_words(values, distinct, len(column))
     if pa.types.is_integer(kind) and distinct == len(column):

@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
-_NUMBERED = re.compile(r"^(class|label|cls)[ _]?(?=\d+$)", re.IGNORECASE)
+_NUMBERED = re.compile(r"^(class|label|cls|x)[ _]?(?=\d+$)", re.IGNORECASE)
 _TRUTH = {"true": "1", "false": "0"}
 IGNORED = "-100"  # PyTorch's ignore_index
 
@@ -50,13 +50,18 @@ def _number_alone(text: str) -> str:
     return canonical(_NUMBERED.sub("", text))
 
 
+def _name_in_r(text: str) -> str:
+    return re.sub(r"[^\w.]", ".", text)
+
+
 def places(words: Sequence[str], classes: Sequence[str]) -> dict[str, int] | None:
     """The index of the class that each word names; None if a word names none.
 
     The text decides. Only if it does not, are numbers compared as numbers and truth values as 0 and
-    1, and ``class_3`` as 3; not if two words, or two classes, are then alike.
+    1, ``class_3`` and ``X3`` as 3, and ``CD4 T`` as R's ``CD4.T``; not if two words, or two
+    classes, are then alike.
     """
-    for form in (str, canonical, _number_alone):
+    for form in (str, canonical, _number_alone, _name_in_r):
         names, own = [form(each) for each in classes], [form(each) for each in words]
         unlike = len({*names}) == len(names) and len({*own}) == len(own)
         if unlike and {*own} <= {*names}:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ import numpy.typing as npt
 
 from sweeps.errors import UserError
 from sweeps.judging import names
-from sweeps.judging.classes import texts
+from sweeps.judging.classes import canonical, texts
 from sweeps.judging.inputs import are_probabilities
-from sweeps.judging.proposals import AllClasses, Scores, Source, are_classes
+from sweeps.judging.proposals import AllClasses, Labels, Scores, Source, are_classes, is_binary
 from sweeps.judging.tables import Asked, Table
 
 Array = npt.NDArray[Any]
@@ -24,7 +25,8 @@ def long_format(source: Source, asked: Asked) -> Iterator[AllClasses]:
     """Scores of all classes from ``image, class, prob, label``, one row for each class.
 
     A file is long if every class occurs once in the rows of every sample, with the same label in
-    all of them. Samples have an id, or are consecutive rows.
+    all of them, or a 1 in that of the true class and 0 in the others. Samples have an id, or are
+    consecutive rows.
     """
     table, labels = source.table, source.labels
     count = len(labels.words)
@@ -39,6 +41,7 @@ def long_format(source: Source, asked: Asked) -> Iterator[AllClasses]:
         if found is None or score is None:
             continue
         key, rows = found
+        same = bool((labels.words[rows] == labels.words[rows[:, :1]]).all())
         values = table.figures(score)[rows]
         logits = asked.logits or names.means_logits(score)
         if logits or are_probabilities(values):
@@ -52,8 +55,12 @@ def long_format(source: Source, asked: Asked) -> Iterator[AllClasses]:
                 beside=(column, key),
                 what=f"{'logits' if logits else 'probabilities'} of {len(classes)} classes",
             )
-            yield AllClasses(source.taken(rows[:, 0], note), scores, asked.logits, certain=True)
-        elif key != _CONSECUTIVE:
+            sample = source.taken(rows[:, 0], note)
+            if not same:
+                true = classes[_ones(labels)[rows].argmax(axis=1)]
+                sample = replace(sample, labels=replace(sample.labels, values=true))
+            yield AllClasses(sample, scores, asked.logits, certain=True)
+        elif key != _CONSECUTIVE and same:
             raise UserError(
                 f"{table.path}: has one row for each class in {column}, but {score} does not sum "
                 f"to one over the rows of a sample; if these are logits: --logits, otherwise "
@@ -91,10 +98,17 @@ def _samples(
             sample[rows] == sample[rows[:, :1]]
         ).all():
             labels = source.labels.words[rows]
-            if (labels == labels[:, :1]).all():
+            ones = _ones(source.labels)[rows].sum(axis=1)
+            if (labels == labels[:, :1]).all() or (ones == 1).all():
                 rows = rows[rows.min(axis=1).argsort()]
                 return (name or _CONSECUTIVE), rows
     return None
+
+
+def _ones(labels: Labels) -> Array:
+    """Where labels (N,) are 1 or true, if all are that, 0 or false; else nowhere."""
+    ones = [each for each in labels.classes if is_binary(labels) and canonical(each) == "1"]
+    return np.isin(labels.words, ones)
 
 
 def _words(table: Table, name: str, count: int) -> Array | None:

@@ -19,7 +19,7 @@ SCORES = (
 
 TRUE_LABELS = (
     *("y_true", "true_label", "true_labels", "true_class", "label_true", "truth", "ground_truth"),
-    *("true", "gold", "gold_label", "gt", "gt_label"),
+    *("true", "gold", "gold_label", "gold_index", "gt", "gt_label"),
 )
 LABELS = ("labels", "label", "y", "target", "targets", "label_ids", "actual", "obs", "class")
 """Names of true labels that some files use for predictions; the names above win."""
@@ -27,7 +27,8 @@ LABELS = ("labels", "label", "y", "target", "targets", "label_ids", "actual", "o
 PREDICTED = (
     *("y_pred", "pred", "preds", "prediction", "predictions", "predicted", "predict", "response"),
     *("predicted_label", "pred_label", "prediction_label", "predicted_class", "pred_class"),
-    *("label_pred", "class_pred", ".pred_class", "predicted_labels", "y_hat"),
+    *("label_pred", "class_pred", ".pred_class", "predicted_labels", "y_hat", "predicted_answer"),
+    *("predicted_id", "predicted_name"),
 )
 CONFIDENCES = (
     *("confidence", "conf", "confidences", "max_prob", "top_prob", "pred_prob", "pred_conf"),
@@ -72,8 +73,9 @@ RANKS = ("label", "index", "class", "indices", "labels", "category", "name", "pr
 PROBS_OR_LOGITS = (*PROBS, *LOGITS, ".pred", "prediction_score")
 _KINDS = (*PROBS_OR_LOGITS, *SCORES)
 _ONE_CLASS = re.compile(
-    r"(?P<kind>" + "|".join(map(re.escape, sorted(_KINDS, key=len, reverse=True))) + r")"
-    r"(?:\((?P<inside>.+)\)|[ _.:-](?P<after>.+)|(?P<number>\d+))",
+    r"(?P<kind>"
+    + "|".join(re.escape(each).replace("_", "[_.]") for each in sorted(_KINDS, key=len)[::-1])
+    + r")(?:\((?P<inside>.+)\)|[ _.:-](?P<after>.+)|(?P<number>\d+))",
     re.IGNORECASE,
 )
 _MEAN = re.compile(r"(?:mean|avg|average)[_ .-]|[_ .-](?:mean|avg|average)$", re.IGNORECASE)
@@ -118,7 +120,8 @@ def kind_and_class(name: str) -> tuple[str, str] | None:
         return None
     of_mean = _MEAN.sub("", name, count=1)  # of the members of an ensemble
     if match := _ONE_CLASS.fullmatch(of_mean):
-        return match["kind"].lower(), match["inside"] or match["after"] or match["number"]
+        kind = re.sub(r"(?<=.)\.", "_", match["kind"].lower())
+        return kind, match["inside"] or match["after"] or match["number"]
     if match := _CLASS_FIRST.fullmatch(name):
         return match["kind"].lower(), match["after"]
     return None

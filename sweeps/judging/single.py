@@ -218,6 +218,12 @@ def without_single(source: Source, asked: Asked) -> UserError:
     unnamed = [each for each in table.called(kinds) if _is_score(table.numbers(each), each)]
     if asked.confidence or (not unnamed and table.called(names.CONFIDENCES)):
         column = asked.confidence or table.called(names.CONFIDENCES)[0]
+        if predictions_of(source, asked):
+            low, high = np.quantile(table.figures(column), (0, 1))
+            return UserError(
+                f"{table.path}: {column} runs from {low:.4g} to {high:.4g}; probabilities lie "
+                "between 0 and 1; write percent as shares, 0.5 for 50%"
+            )
         return UserError(
             f"{table.path}: {column} is the confidence of predictions that are missing; "
             "needed: a column predicted, or --predicted NAME"

@@ -23,6 +23,8 @@ PROBS = np.exp(LOGITS) / np.exp(LOGITS).sum(axis=1, keepdims=True)
 LABELS = np.array([RNG.choice(4, p=each) for each in PROBS])
 GUESSES, CONFIDENCE = PROBS.argmax(axis=1), PROBS.max(axis=1)
 NAMES = np.array(["clean", "ds1", "ds2", "ds3"])
+TYPES = np.array(["CD4 T", "B", "CD14+ Mono", "NK"])
+TYPES_IN_R = [f"prediction.score.{each}" for each in ("CD4.T", "B", "CD14..Mono", "NK")]
 ROWS = range(300)
 
 RIVAL = PROBS[:, 1]
@@ -56,6 +58,12 @@ ALL_CLASSES: list[dict[str, Any]] = [
     {"y_true": LABELS, **of_classes("prob_{}_mean"), **of_classes("prob_{}_std", PROBS / 9)},
     # Orange 3, test and score: the model and the class in brackets
     {"truth": LABELS, "Random Forest": GUESSES, **of_classes("Random Forest ({})"), "fold": 1},
+    # Seurat, TransferData: names as R makes them, and the largest score
+    {"orig.ident": "pbmc", "predicted.id": NAMES[GUESSES], "true_label": TYPES[LABELS]}
+    | dict(zip(TYPES_IN_R, PROBS.T, strict=True))
+    | {"prediction.score.max": CONFIDENCE},
+    # data frames of R: X and the number
+    {"label": LABELS, **of_classes("prob.X{}")},
     # H2O
     {"predict": GUESSES, **of_classes("{}"), "actual": LABELS},
     # SageMaker: lists as text, with the names of their classes
@@ -70,6 +78,25 @@ def test_scores_of_all_classes(columns: dict[str, Any], tmp_path: Path) -> None:
     assert torch.equal(model.labels, torch.from_numpy(LABELS))
 
 
+def test_answers_of_language_models(tmp_path: Path) -> None:
+    letters = np.array([*"ABCD"])
+    # hendrycks/test, results_{model}.csv: questions have numbers as names
+    columns = {"0": "Why?", "5": letters[LABELS], "ada_correct": LABELS == GUESSES}
+    columns |= dict(zip([f"ada_choice{each}_probs" for each in letters], PROBS.T, strict=True))
+    found = [read(tmp_path, columns, label="5")]
+    # lighteval, details: lists of one answer
+    lists = {"gold_index": [[each] for each in LABELS.tolist()], "predictions": LOGITS.tolist()}
+    pd.DataFrame(lists).to_parquet(tmp_path / "details.parquet")
+    found += read_predictions([str(tmp_path / "details.parquet")])
+    # MMLU in the long format: a row for each option, and whether it is right
+    question, option = np.divmod(np.arange(1200), 4)
+    long = {"question_id": question, "class": letters[option], "prob": PROBS.ravel()}
+    found.append(read(tmp_path, long | {"label": (LABELS[question] == option).astype(int)}))
+    for model in found:
+        torch.testing.assert_close(model.probs, torch.from_numpy(PROBS))
+        assert torch.equal(model.labels, torch.from_numpy(LABELS))
+
+
 TOP_LABEL: list[dict[str, Any]] = [
     {"filename": "a", "true_label": LABELS, "predicted_label": GUESSES, "confidence": CONFIDENCE},
     {"path": "a", "label": LABELS, "prediction": GUESSES, "probability": CONFIDENCE},
@@ -82,6 +109,12 @@ TOP_LABEL: list[dict[str, Any]] = [
         "Confidence Score": CONFIDENCE,
         "True Class": NAMES[LABELS],
     },
+    # Roboflow, _annotations.csv, joined with the detections
+    {"filename": [f"{row // 3}.rf.jpg" for row in ROWS], "width": 640, "class": NAMES[LABELS]}
+    | {"xmin": RISK, "ymin": ROWS, "predicted_class": NAMES[GUESSES], "confidence": CONFIDENCE},
+    # COCO results, as JSON lines joined with the truth
+    {"image_id": LABELS + 7, "category_id": GUESSES + 1, "bbox": "[1.0, 2.0, 3.0, 4.0]"}
+    | {"score": CONFIDENCE, "gt": LABELS + 1},
     # BirdNET, joined with annotations
     {"Start (s)": ROWS, "Scientific name": NAMES[GUESSES], "Common name": NAMES[GUESSES]}
     | {"Confidence": CONFIDENCE, "File": "a.wav", "label": NAMES[LABELS]},
@@ -226,6 +259,11 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {"True_Label": ILL, "Pred": ALARM, "Confidence": [f"{100 * each:.2f}%" for each in RISK]},
         r"Confidence holds '\d+\.\d+%'; scores are numbers; write percent as shares, 0.5 for 50%",
+    ),
+    # what language models say about themselves
+    (
+        {"gold": NAMES[LABELS], "predicted_answer": NAMES[GUESSES], "confidence": 100 * CONFIDENCE},
+        r"confidence runs from \S+ to \S+; probabilities lie between 0 and 1; write percent as",
     ),
     (
         {"Actual": ROWS, "Predicted": 500 * RISK, "Residuals": 0.5},

@@ -30,6 +30,8 @@ def some(i: int) -> float:
     return (i * 37 % 101) / 4
 
 
+PLACE: Final = ('Rue "Haute", 5', '5" above lake', "forest")
+CALLS: Final = ("[]", "\"['x', 'y']\"")
 KIND: Final = ("rest", "walk", "run")
 READ: Final = {
     # Movebank, download of a study: quoted words, times with milliseconds
@@ -218,6 +220,129 @@ READ: Final = {
         ("radius_mean",),
         (),
     ),
+    # TrackMate, spots of a track: short names, again, and units below the header
+    "trackmate.csv": (
+        text(
+            "LABEL,ID,TRACK_ID,QUALITY,POSITION_X,FRAME,STATE",
+            "Label,Spot ID,Track ID,Quality,X,Frame,State",
+            "Label,Spot ID,Track ID,Quality,X,Frame,State",
+            ",,,(quality),(pixel),,",
+            row=lambda i: (
+                f"ID{900 + i},{900 + i},{i // 3},{some(i)},{i * 7 % 31},{i % 3},"
+                f"{('mitosis', 'rest')[i // 3 % 2]}"
+            ),
+        ),
+        "STATE",
+        ("QUALITY", "POSITION_X", "FRAME"),
+        (),
+    ),
+    # GBIF, occurrence download: tabs in a file called csv, no quoting, several labels are missing
+    "gbif.csv": (
+        text(
+            "gbifID\tspecies\tlocality\tdecimalLatitude\teventDate\tcountryCode\ttaxonRank",
+            row=lambda i: (
+                f"{4000000000 + 17 * i}\t{('Parus major', 'Turdus merula')[i % 2]}\t"
+                f"{PLACE[i % 3]}\t{some(i)}\t"
+                f"2019-0{1 + i % 9}-1{i % 9}T0{i % 9}:00:00\t{('NA', 'DE')[i // 2 % 2]}\tSPECIES"
+            ),
+        ),
+        "species",
+        ("decimalLatitude",),
+        ("locality", "countryCode"),
+    ),
+    # eBird, basic dataset: X where birds were not counted; the lines end in a tab
+    "ebird.tsv": (
+        text(
+            "GLOBAL UNIQUE IDENTIFIER\tCOMMON NAME\tOBSERVATION COUNT\tOBSERVATION DATE\t"
+            "APPROVED\t",
+            row=lambda i: (
+                f"URN:CornellLabOfOrnithology:EBIRD:OBS{i * 7919}\t{('Mallard', 'Robin')[i % 2]}\t"
+                f"{'X' if i % 6 == 0 else i % 5 + 1}\t2020-05-{1 + i % 28:02}\t{i // 2 % 2}\t"
+            ),
+        ),
+        "APPROVED",
+        (),
+        ("COMMON NAME", "OBSERVATION COUNT"),
+    ),
+    # BirdCLEF, train_metadata.csv: lists of Python as text
+    "birdclef.csv": (
+        text(
+            "primary_label,secondary_labels,type,latitude,rating,url,filename",
+            row=lambda i: (
+                f"{('barswa', 'comsan')[i % 2]},{CALLS[i // 2 % 2]},"
+                f"['call'],{some(i)},{i % 9 / 2},https://xeno-canto.org/{i},a/XC{i}.ogg"
+            ),
+        ),
+        "primary_label",
+        ("latitude", "rating"),
+        ("secondary_labels",),
+    ),
+    # SNAP (ESA), pixel extraction: lines of comments and an empty one, NaN
+    "snap.tsv": (
+        text(
+            "# BEAM pixel extraction export table",
+            "#",
+            "# Created on:\t2026-11-29 10:00:00",
+            "",
+            "# Wavelength:\t\t\t443.0\t560.0",
+            "",
+            "ProdID\tCoordID\tDate(yyyy-MM-dd)\tB1\tB3\tlandcover",
+            row=lambda i: (
+                f"{i % 3}\t{i}\t2020-05-{1 + i % 28:02}\t{some(i) / 100}\t"
+                f"{'NaN' if i % 11 == 3 else i * 5 % 11}\t{('urban', 'crop')[i // 2 % 2]}"
+            ),
+        ),
+        "landcover",
+        ("ProdID", "B1", "B3"),
+        (),
+    ),
+    # Spectral libraries (ENVI, ECOSTRESS as a table): wavelengths name the columns
+    "spectra.csv": (
+        text("443,490,560,class", row=lambda i: f"{some(i)},{i % 7},{i % 11},{'ab'[i % 2]}"),
+        "class",
+        ("443", "490", "560"),
+        (),
+    ),
+    # LimeSurvey: all quoted, codes and questions as names, one date of all anonymous answers
+    "lime.csv": (
+        "\ufeff"
+        + text(
+            '"id. Response ID";"submitdate. Date submitted";"G1Q1. How old are you?";'
+            '"G1Q2[SQ001]. Which do you use? [Bus]";"G1Q3. Would you recommend us?"',
+            row=lambda i: (
+                f'"{i + 1}";"1980-01-01 00:00:00";"{i * 7 % 50}";"{("Ja", "Nein", "")[i % 3]}";'
+                f'"{("Ja", "Nein")[i // 2 % 2]}"'
+            ),
+        ),
+        "G1Q3. Would you recommend us?",
+        ("G1Q1. How old are you?",),
+        ("G1Q2[SQ001]. Which do you use? [Bus]",),
+    ),
+    # ANES: codes with their words
+    "anes.csv": (
+        text(
+            "V200001,V201507x,V201231x,V202073",
+            row=lambda i: (
+                f"{200015 + 3 * i},{'-9. Refused' if i % 15 == 4 else i % 5},"
+                f"{('1. Strong Democrat', '-8. Don’t know')[i % 2]},{i // 2 % 2 + 1}. Vote"
+            ),
+        ),
+        "V202073",
+        ("V200001",),
+        ("V201507x", "V201231x"),
+    ),
+    # NHANES, from XPT by pandas: all codes are floats
+    "nhanes.csv": (
+        text(
+            "SEQN,RIDAGEYR,BMXBMI,DIQ010",
+            row=lambda i: (
+                f"{109263 + i}.0,{i % 50}.0,{'' if i % 9 == 3 else some(i)},{1 + i // 2 % 2}.0"
+            ),
+        ),
+        "DIQ010",
+        ("SEQN", "RIDAGEYR", "BMXBMI"),
+        (),
+    ),
     # Bank statements and polls: thousands separators and percent are not numbers
     "polls.csv": (
         text(
@@ -272,6 +397,21 @@ REFUSED: Final = {
             row=lambda i: f"2019-02-14T08:58:{i % 60:02},{i},{some(i)},{KIND[i % 3]}",
         ),
         "only 1 of 4 columns have a name; if the table begins further down",
+    ),
+    # MOTChallenge, det.txt: no header
+    "mot.csv": (
+        text(row=lambda i: f"{i // 4 + 1},{i % 4},{some(i)},{some(i)},55.1,120.4,0.9,-1,-1,-1"),
+        "has no header: its first line holds values",
+    ),
+    # DeepLabCut: scorer, body parts and coordinates name the columns
+    "dlc.csv": (
+        text(
+            "scorer,DLC_net,DLC_net,DLC_net",
+            "bodyparts,nose,nose,nose",
+            "coords,x,y,likelihood",
+            row=lambda i: f"{i},{some(i)},{some(i)},0.99",
+        ),
+        "has 3 columns called 'DLC_net'; rename all but one",
     ),
     # seaborn's brain_networks: several rows of names
     "networks.csv": (

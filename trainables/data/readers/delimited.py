@@ -358,9 +358,14 @@ def _num_lines(lines: Sequence[str], separator: str, count: int) -> int:
 
 
 def _described(records: Sequence[Sequence[str]]) -> int:
-    """Number of rows below the header that describe columns: 2 in the exports of Qualtrics."""
-    third = records[2] if len(records) > 2 else ()
-    return 2 if third and all(cell.startswith('{"ImportId"') for cell in third) else 0
+    """Number of rows below the header that describe columns.
+
+    These are 2 in the exports of Qualtrics, and 3 in TrackMate's, of which the last has units.
+    """
+    ids, units = [*records[2:4], [], []][:2]
+    if ids and all(cell.startswith('{"ImportId"') for cell in ids):
+        return 2
+    return 3 if any(units) and all(re.fullmatch(r"(\(.*\))?", cell) for cell in units) else 0
 
 
 def _is_value(name: str, column: pa.ChunkedArray) -> bool:
