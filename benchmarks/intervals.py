@@ -57,13 +57,14 @@ TIED = (
 FEW_ERRORS = ("accurate", "accurate, spread", "accurate, overconfident", "one-hot", "top bin wrong")
 RARE_CLASS = ("rare class", "rare class, two kinds")
 LATER = ("cubic", "heavy tail", "confused class")  # invented after the methods were fixed
+LATEST = ("votes", "smoothed labels", "shortcut")  # invented after those
 LAWS = (
     *(*TEMPERATURES, *OTHER_LAWS, *(f"{name}, scaled" for name in OTHER_LAWS), *TIED),
-    *(*FEW_ERRORS, *RARE_CLASS, *LATER),
+    *(*FEW_ERRORS, *RARE_CLASS, *LATER, *LATEST),
 )
 FAMILIES = (
     *("one temperature", "no temperature", "ties", "real logits", "few errors", "rare class"),
-    "later laws",
+    *("later laws", "latest laws"),
 )
 FULL = 1000  # repetitions
 LEVEL = 0.95
@@ -256,6 +257,37 @@ def confused_class(classes: int, size: int, random: np.random.Generator) -> Pair
     return softmax(logits), truth
 
 
+def with_rare_last(classes: int, size: int, share: float, random: np.random.Generator) -> Array:
+    """True probabilities: Laplace scores, of which those of the last class are lower."""
+    logits = random.laplace(0, 1.6, (size, classes))
+    logits[:, -1] += np.log(share) - 3
+    return softmax(logits)
+
+
+def votes(classes: int, size: int, random: np.random.Generator) -> Pair:
+    """Shares of the votes of 40 trees, which often are all for one class, and too often."""
+    truth = with_rare_last(classes, size, 0.03, random)
+    more = truth**1.5 / (truth**1.5).sum(axis=1, keepdims=True)
+    return random.multinomial(40, more) / 40, truth
+
+
+def smoothed_labels(classes: int, size: int, random: np.random.Generator) -> Pair:
+    """Logits pressed below a bound, as label smoothing does: confidences of .9 are right in .99."""
+    truth = with_rare_last(classes, size, 0.02, random)
+    logits = np.log(truth) - np.log(truth).mean(axis=1, keepdims=True)
+    return softmax(1.1 * np.tanh(0.5 * logits) + 0.05 * random.standard_normal(truth.shape)), truth
+
+
+def shortcut(classes: int, size: int, random: np.random.Generator) -> Pair:
+    """Odds of an error are log-normal; 4 % of the samples show a mark that misleads the model."""
+    odds = np.exp(-5 + 2 * random.standard_normal(size))
+    sure = np.maximum(1 / (1 + odds), 1.01 / classes)
+    misled = random.random(size) < 0.04
+    sure[misled] = 1 - 1e-4 * random.random(int(misled.sum()))
+    right = np.where(misled, 0.7, sure)
+    return of_top(classes, sure, right, random)
+
+
 OF_FEW: dict[str, Callable[[int, int, np.random.Generator], Pair]] = {
     "accurate": accurate,
     "accurate, spread": accurate_spread,
@@ -267,6 +299,9 @@ OF_FEW: dict[str, Callable[[int, int, np.random.Generator], Pair]] = {
     "cubic": cubic,
     "heavy tail": heavy_tail,
     "confused class": confused_class,
+    "votes": votes,
+    "smoothed labels": smoothed_labels,
+    "shortcut": shortcut,
 }
 
 
@@ -392,6 +427,12 @@ def area(scores: Array, shares: Array) -> float:
     return float((positive * below).sum() / positive.sum() / negative.sum())
 
 
+def event_error(probs: Array, truth: Array) -> float:
+    """Of the less frequent of two classes."""
+    event = int(truth[:, 1].mean() <= 0.5)
+    return binned(probs[:, event], truth[:, event], "adaptive_ece")
+
+
 OF_CLASSES: dict[str, Callable[[Array, Array], float]] = {
     "classwise_ece": over_classes(lambda p, q: binned(p, q, "ece")),
     "classwise_adaptive_ece": over_classes(lambda p, q: binned(p, q, "adaptive_ece")),
@@ -399,6 +440,7 @@ OF_CLASSES: dict[str, Callable[[Array, Array], float]] = {
     "brier": brier,
     "root_brier": lambda p, q: brier(p, q) ** 0.5,
     "auroc": over_classes(area),
+    "event_ece": lambda p, q: event_error(p, q) if p.shape[1] == 2 else float("nan"),
 }
 OF_TOP_LABEL: dict[str, Callable[[Array, Array], float]] = {
     "ece": lambda c, a: binned(c, a, "ece"),
@@ -463,8 +505,9 @@ class Row:
         for family, laws in (("few errors", FEW_ERRORS), ("rare class", RARE_CLASS)):
             if self.law in laws:
                 return family
-        if self.law in LATER:
-            return "later laws"
+        for family, laws in (("later laws", LATER), ("latest laws", LATEST)):
+            if self.law in laws:
+                return family
         return "one temperature" if self.law in TEMPERATURES else "no temperature"
 
 
@@ -687,7 +730,7 @@ def main() -> None:
     """Measure missing rows, and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=FULL)
-    known = [*(name for name in M.METRIC_NAMES if name != "mce"), *PARTS]
+    known = [*(name for name in M.METRIC_NAMES if name != "mce"), "event_ece", *PARTS]
     parser.add_argument("--metrics", nargs="+", default=known, choices=known)
     parser.add_argument("--samples", type=int, nargs="+", default=[200, 500, 2000, 10_000, 50_000])
     parser.add_argument("--classes", type=int, nargs="*", default=[10, 2, 100])

@@ -8,14 +8,17 @@ networks on one test split, in any of ten or twenty sweeps.
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from sweeps.judging.events import share_of
 from sweeps.judging.gaps import gap_of
 from sweeps.judging.inputs import check_predicted
 from sweeps.judging.judgement import compared
+from sweeps.judging.thresholds import accepted_share
 from sweeps.results.verdicts import error_of
 from trainables import metrics as M
 from trainables.metrics.inference.direction import direction_of_top_label
@@ -45,6 +48,21 @@ def between(low: float, high: float) -> Confidences:
     return lambda count, random: random.uniform(low, high, count)
 
 
+def of_votes(count: int, random: Random) -> Array:
+    """Steps of 1/40, most of them 1; calibrated, so that none with 1 is wrong."""
+    return np.asarray(1 - random.binomial(40, 0.5 * random.beta(0.15, 2, count)) / 40)
+
+
+def of_smoothed_labels(count: int, random: Random) -> Array:
+    """Most at .98, none above."""
+    return np.asarray(0.98 - 0.4 * random.beta(0.3, 4, count))
+
+
+def log_normal(count: int, random: Random) -> Array:
+    """Odds of an error with median .004, which differ by factors of ten."""
+    return np.asarray(1 / (1 + np.minimum(1, np.exp(-5.5 + 2.3 * random.standard_normal(count)))))
+
+
 def any_word(confidences: Confidences, sizes: list[int], random: Random) -> bool:
     """Whether any of several groups, or classes, of calibrated predictions has a word."""
     level = 1 - (1 - LEVEL) / len(sizes)
@@ -65,22 +83,77 @@ def word_of_file(confidences: Confidences, count: int, random: Random) -> bool:
 def beats_itself(classes: int, decimals: int, count: int, random: Random) -> bool:
     """Whether predictions, rounded, have an NLL that is supported to be lower."""
     logits = 2.5 * random.standard_normal((count, classes))
+    return _beats_itself(logits, lambda probs: probs.round(decimals), random)
+
+
+def sharp_beats_itself(change: Callable[[Array], Array], random: Random) -> bool:
+    """The same of a network with half of its confidences above .999, three classes."""
+    return _beats_itself(random.laplace(0, 5, (1500, 3)), change, random)
+
+
+def _beats_itself(logits: Array, change: Callable[[Array], Array], random: Random) -> bool:
+    """Of calibrated predictions; in either direction."""
+    probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    draws = random.random((len(probs), 1))
+    labels = np.minimum((probs.cumsum(axis=1) < draws).sum(axis=1), probs.shape[1] - 1)
+    full = check_predicted("full", probs, labels)
+    rounded = check_predicted("rounded", change(probs), labels)
+    return compared("nll", rounded, full, LEVEL).verdict != "not supported"
+
+
+def in_half_precision(probs: Array) -> Array:
+    return probs.astype(np.float16).astype(np.float64)
+
+
+def clipped(probs: Array) -> Array:
+    """As some programs store them: from .0001 to .9999."""
+    return np.asarray(probs.clip(1e-4, 1 - 1e-4))
+
+
+def share_is_wrong(classes: int, count: int, random: Random) -> bool:
+    """Whether the mean probability of any class is called too low or too high."""
+    logits = random.laplace(0, 2, (count, classes)) - 0.3 * np.arange(classes)
     probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     labels = (probs.cumsum(axis=1) < random.random((count, 1))).sum(axis=1)
-    full = check_predicted("full", probs, labels)
-    rounded = check_predicted("rounded", probs.round(decimals), labels)
-    return compared("nll", rounded, full, LEVEL).verdict == "supported"
+    level = 1 - (1 - LEVEL) / (classes if classes > 2 else 1)
+    each = [
+        share_of(torch.from_numpy(p), torch.from_numpy(labels == k), None, level)
+        for k, p in enumerate(probs.T.copy())
+    ]
+    return any(share.word != "neither" for share in each)
 
 
-def any_sweep(sweeps: int, count: int, random: Random) -> bool:
+def rare_share_is_wrong(count: int, random: Random) -> bool:
+    """Of an event with .7 %, from log-normal odds."""
+    probs = 1 / (1 + np.exp(6 - 1.5 * random.standard_normal(count)))
+    happened = torch.from_numpy(random.random(count) < probs)
+    return share_of(torch.from_numpy(probs), happened, None).word != "neither"
+
+
+def accepts_too_many(confidences: Confidences, allowed: float, random: Random) -> bool:
+    """Whether accepted predictions are wrong more often than allowed, by their true error."""
+    sure = confidences(1000, random)
+    true = 1 - (1 - sure) * 1.5  # overconfident
+    right = torch.from_numpy(random.random(len(sure)) < true)
+    found = accepted_share(torch.from_numpy(sure), right, allowed)
+    if found.threshold is None:
+        return False
+    further = confidences(20_000, random)
+    return float(np.mean(1.5 * (1 - further[further >= found.threshold]))) > allowed
+
+
+def any_sweep(
+    sweeps: int, count: int, random: Random, noise: Callable[..., Array] | None = None
+) -> bool:
     """Whether any interval on one test split misses, each of a sweep's network less a baseline.
 
-    Samples are as hard for all networks, and each has noise of its own.
+    Samples are as hard for all networks, and each has noise of its own, by default normal.
     """
-    hard, baseline = random.standard_exponential(count), random.standard_normal(count)
+    draw = noise or random.standard_normal
+    hard, baseline = random.standard_exponential(count), draw(count)
     theirs = torch.from_numpy(hard + 0.5 * baseline)
     for sweep in range(1, sweeps + 1):
-        ours = torch.from_numpy(hard + 0.5 * random.standard_normal(count))
+        ours = torch.from_numpy(hard + 0.5 * draw(count))
         design = M.Design(confidence=1 - error_of(sweep))
         found = M.mean_difference("nll", [ours], [theirs], design)
         if not found.low <= 0 <= found.high:
@@ -122,6 +195,37 @@ CASES: dict[str, Callable[[Random], bool]] = {
         between(0.5, 1.0), [40] * 20, r
     ),
     "later, word: file of 500, near one": lambda r: word_of_file(near_one, 500, r),
+    # Invented after those.
+    **{
+        f"latest, word: {what}, {law.__name__.replace('_', ' ')}": partial(case, law)
+        for law in (of_votes, of_smoothed_labels, log_normal)
+        for what, case in {
+            "any of 50 unequal groups": lambda law, r: any_word(law, unequal(50, 4000), r),
+            "any of 30 classes of 15": lambda law, r: any_word(law, [15] * 30, r),
+            "file of 60": lambda law, r: word_of_file(law, 60, r),
+            "file of 1,500": lambda law, r: word_of_file(law, 1500, r),
+            "accepted, error .03": lambda law, r: accepts_too_many(law, 0.03, r),
+        }.items()
+    },
+    "latest, word: rare event of 400": lambda r: rare_share_is_wrong(400, r),
+    "latest, word: rare event of 4,000": lambda r: rare_share_is_wrong(4000, r),
+    "latest, word: any of 20 classes' shares": lambda r: share_is_wrong(20, 1000, r),
+    "latest, word: shares of two classes": lambda r: share_is_wrong(2, 150, r),
+    "latest, verdict: sharp, in half precision": lambda r: sharp_beats_itself(in_half_precision, r),
+    "latest, verdict: sharp, clipped at .0001": lambda r: sharp_beats_itself(clipped, r),
+    "latest, verdict: sharp, rounded to .001": lambda r: sharp_beats_itself(
+        lambda p: p.round(3), r
+    ),
+    "latest, verdict: sharp, rounded to .1": lambda r: sharp_beats_itself(lambda p: p.round(1), r),
+    "latest, interval: any of 15 sweeps, noise of Laplace": lambda r: any_sweep(
+        15, 200, r, lambda count: r.laplace(0, 1, count)
+    ),
+    "latest, interval: any of 15 sweeps, skewed noise": lambda r: any_sweep(
+        15, 200, r, r.standard_exponential
+    ),
+    "latest, interval: any of 15 sweeps, Student's t of 4": lambda r: any_sweep(
+        15, 200, r, lambda count: r.standard_t(4, count)
+    ),
 }
 
 
@@ -129,10 +233,14 @@ def main() -> None:
     """Print one line per case."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repetitions", type=int, default=400)
-    repetitions = parser.parse_args().repetitions
+    parser.add_argument("--only", default="", help="cases whose name begins so")
+    given = parser.parse_args()
+    repetitions = given.repetitions
     torch.set_num_threads(1)
     print("| case | false | repetitions |\n| --- | --- | --- |")
     for seed, (name, case) in enumerate(CASES.items()):
+        if not name.startswith(given.only):
+            continue
         random = np.random.default_rng(seed)
         share = float(np.mean([case(random) for _ in range(repetitions)]))
         print(f"| {name} | {100 * share:.1f} % | {repetitions} |", flush=True)

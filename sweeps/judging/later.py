@@ -5,21 +5,33 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from sweeps.errors import UserError
 from sweeps.judging.applied import NamedScaling
-from sweeps.judging.events import event_found
-from sweeps.judging.facts import EventFound, Judged, Measured
+from sweeps.judging.facts import (
+    LEVEL,
+    ClassFound,
+    EventFound,
+    GroupFound,
+    Judged,
+    Measured,
+    Metrics,
+    mean_of,
+    share_where,
+)
 from sweeps.judging.inputs import Predicted, aligned
 from sweeps.messages.formatting import metric_heading
 from sweeps.messages.shares import Share, percent, share_line
+from trainables.metrics.inference.clusters import clusters_of
+from trainables.metrics.inference.influence import share_interval
+from trainables.metrics.inference.recalibration import calibration_intercept, calibration_slope
 from trainables.metrics.proper_scores import TINY
-from trainables.posthoc.prior_shift import prior_interval, with_priors
+from trainables.posthoc.prior_shift import prior_interval
 
-_METRICS = ("event_ece", "ece", "nll", "auroc", "error")
+_METRICS = ("event rate", "mean probability", "event_ece", "ece", "nll", "auroc", "error")
 
 
 @dataclass(frozen=True)
@@ -38,28 +50,38 @@ class Change:
         return self.low > 0 or self.high < 0
 
 
+Cause = Literal["prior", "odds", "shape", "none"]
+"""What has changed: how frequent the event is; how likely at equal scores; more; nothing shown."""
+
+
 @dataclass(frozen=True)
 class PriorShift:
     """The event's frequency then, and now as scores alone show it, without labels.
 
-    `explains` is whether it changed, and with it the probabilities of now are calibrated.
+    `intercept` and `slope` are those of calibration now, after the scaling of then.
     """
 
     event: str
     then: float
     now: Measured
     seen: Share
-    adjusted: Share
-    explains: bool
+    intercept: Measured
+    slope: Measured
+    cause: Cause
 
 
 @dataclass(frozen=True)
 class Later:
-    """What has changed since earlier data; `prior` is known for two classes."""
+    """What has changed since earlier data; `prior` is known for two classes.
+
+    `classes` and `groups` are those whose mean probability less frequency (of groups of several
+    classes: confidence less accuracy) has changed.
+    """
 
     then: str
     changes: Sequence[Change]
-    groups: Sequence[str]
+    groups: Sequence[Change]
+    classes: Sequence[Change]
     prior: PriorShift | None = None
     scaling: NamedScaling | None = None
 
@@ -67,14 +89,16 @@ class Later:
         """For JSON."""
         return {
             "then": self.then,
-            "changes": [asdict(each) for each in self.changes],
-            "groups": list(self.groups),
+            **{
+                name: [asdict(each) for each in getattr(self, name)]
+                for name in ("changes", "groups", "classes")
+            },
             **({} if self.prior is None else {"prior": asdict(self.prior)}),
         }
 
 
 def compare_with_earlier(now: tuple[Predicted, Judged], then: tuple[Predicted, Judged]) -> Later:
-    """The changes of metrics, the groups that changed, and a shift of the prior.
+    """The changes of metrics, the classes and groups that changed, and a shift of the prior.
 
     Raises:
         UserError: The classes differ.
@@ -86,97 +110,143 @@ def compare_with_earlier(now: tuple[Predicted, Judged], then: tuple[Predicted, J
             "have the same classes"
         )
     old = replace(aligned([new, old])[1], classes=new.classes)
-    changes = [
-        _change(name, earlier.metrics[name], judged.metrics[name])
-        for name in _METRICS
-        if name in earlier.metrics and name in judged.metrics
+    event = judged.event
+    both = [
+        each.metrics if event is None else _of_event(model, event.name) | dict(each.metrics)
+        for model, each in ((old, earlier), (new, judged))
     ]
-    found = Later(old.name, changes, _groups_that_changed(judged, earlier))
-    if judged.event is None or earlier.event is None:
+    found = Later(
+        old.name,
+        _changes(*both, [name for name in _METRICS if name in both[0] and name in both[1]]),
+        [e for e in _changes(_gaps(earlier.per_group), _gaps(judged.per_group)) if e.shown],
+        [e for e in _changes(_gaps(earlier.per_class), _gaps(judged.per_class)) if e.shown]
+        if event is None
+        else [],
+    )
+    if event is None or earlier.event is None:
         return found
-    prior, scaling = _prior(new, judged.event, old, NamedScaling.recommended(old, earlier))
+    prior, scaling = prior_shift(new, event, old, NamedScaling.recommended(old, earlier))
     return replace(found, prior=prior, scaling=scaling)
 
 
-def _change(name: str, then: Measured, now: Measured) -> Change:
+def _of_event(model: Predicted, event: str) -> dict[str, Measured]:
+    """The event's frequency and mean probability."""
+    index, clusters = model.classes.index(event), clusters_of(model.clusters, len(model.labels))
+    return {
+        "event rate": share_where(model.labels == index, clusters),
+        "mean probability": mean_of(model.probs[:, index], clusters, (0.0, 1.0)),
+    }
+
+
+def _changes(then: Metrics, now: Metrics, names: Sequence[str] | None = None) -> list[Change]:
     """By the recovery of variances from both intervals (Zou and Donner 2008)."""
-    a, b = (min(max(each.value, each.low), each.high) for each in (now, then))
-    low = a - b - math.hypot(a - now.low, then.high - b)
-    high = a - b + math.hypot(now.high - a, b - then.low)
-    return Change(name, then.value, now.value, low, high)
-
-
-def _groups_that_changed(now: Judged, then: Judged) -> list[str]:
-    """Groups whose gap, at its corrected level, lies outside that of earlier data."""
-    before = {each.name: each.gap for each in then.per_group}
     found = []
-    for each in now.per_group:
-        gap, old = each.gap, before.get(each.name)
-        if gap is not None and old is not None and (gap.low > old.high or gap.high < old.low):
-            found.append(each.name)
+    for name in [each for each in now if each in then] if names is None else names:
+        a, b = (min(max(m.value, m.low), m.high) for m in (now[name], then[name]))
+        low = a - b - math.hypot(a - now[name].low, then[name].high - b)
+        high = a - b + math.hypot(now[name].high - a, b - then[name].low)
+        found.append(Change(name, then[name].value, now[name].value, low, high))
     return found
 
 
-def _prior(
+def _gaps(parts: Sequence[ClassFound] | Sequence[GroupFound]) -> dict[str, Measured]:
+    """What classes, or groups, promise less what happened, at the level corrected for them."""
+    found = {}
+    for each in parts:
+        share, gap = each.share, each.gap
+        if share is not None:
+            mean = share.mean
+            found[each.name] = Measured(mean - share.frequency, mean - share.high, mean - share.low)
+        elif gap is not None:
+            found[each.name] = Measured(gap.gap, gap.low, gap.high)
+    return found
+
+
+def prior_shift(
     new: Predicted, event: EventFound, old: Predicted, named: NamedScaling
 ) -> tuple[PriorShift | None, NamedScaling | None]:
-    """The shift of the prior, and the scaling that follows it if it explains the change.
+    """Why the event's probabilities have changed, and the scaling that follows it.
 
-    With that scaling, probabilities are calibrated on the earlier data.
+    `named` is that of the earlier data. If the slope has not changed, an offset of the logits is
+    enough. If scores without labels show the frequency that the labels have, and not that of then,
+    the prior has changed. Both tests are at half the error.
     """
-    index = new.classes.index(event.name)
-    frequency = float((old.labels == index).double().mean())
-    if not 0 < frequency < 1:
+    index, level = new.classes.index(event.name), 1 - (1 - LEVEL) / 2
+    lines, events, ids = [], [], []
+    for model in (old, new):
+        logits = named.probabilities(model).clamp(min=TINY).log()
+        scores, happened = logits[:, index] - logits[:, 1 - index], model.labels == index
+        clusters = clusters_of(model.clusters, len(happened))
+        slope = Measured(*calibration_slope(scores, happened, level, clusters))
+        intercept = Measured(*calibration_intercept(scores, happened, LEVEL, clusters))
+        lines.append({"intercept": intercept, "slope": slope})
+        events.append(happened)
+        ids.append(clusters)
+    then, rate = (float(each.double().mean()) for each in events)
+    if not (0 < then < 1 and 0 < rate < 1):
         return None, None
-    probs = named.probabilities(new)
-    now = Measured(*prior_interval(probs[:, index], frequency, len(old.labels)))
-    priors = [
-        torch.tensor((1 - each, each) if index else (each, 1 - each), dtype=torch.float64)
-        for each in (frequency, now.value)
-    ]
-    moved = with_priors(probs, *priors)
-    after = event_found(replace(new, probs=moved, logits=moved.clamp(min=TINY).log()), index)
-    changed = now.low > frequency or now.high < frequency
-    straight = not (after.slope.low > 1 or after.slope.high < 1)
-    explains = changed and straight and after.share.word == "neither"
-    shift = PriorShift(event.name, frequency, now, event.share, after.share, explains)
-    if not explains:
+    known = then, *share_interval(events[0], level, ids[0])
+    now = Measured(*prior_interval(scores.sigmoid(), known, level, ids[1]))
+    of_intercept, of_slope = _changes(*lines)
+    cause: Cause = "none"
+    if of_slope.shown:
+        cause = "shape"
+    elif of_intercept.shown:
+        agrees = now.low <= rate <= now.high and not now.low <= then <= now.high
+        cause = "prior" if agrees else "odds"
+    shift = PriorShift(event.name, then, now, event.share, **lines[1], cause=cause)
+    if cause not in ("prior", "odds"):
         return shift, None
-    scaling = named.scaling.with_offsets((priors[1] / priors[0]).log())
-    return shift, NamedScaling(scaling, named.classes)
+    offsets = torch.zeros(2, dtype=torch.float64)
+    offsets[index] = shift.intercept.value
+    return shift, NamedScaling(named.scaling.with_offsets(offsets), named.classes)
 
 
 def later_lines(found: Later) -> list[str]:
     """What has changed, the conclusion first."""
-    lines = [] if found.prior is None else _prior_lines(found.prior)
-    shown = [
-        f"{metric_heading(each.metric)} {each.then:.4f} → {each.now:.4f} "
-        f"[{each.low:+.4f}, {each.high:+.4f}]"
-        for each in found.changes
-        if each.shown
-    ]
-    changed = "; ".join(shown) if shown else "no metric has changed beyond chance"
-    lines.append(f"Since {found.then}: {changed}.")
-    if found.groups:
-        lines.append(f"Groups that have changed: {', '.join(found.groups)}.")
+    lines = [] if found.prior is None else prior_lines(found.prior)
+    changed = _listed([each for each in found.changes if each.shown])
+    same = _listed([each for each in found.changes if not each.shown])
+    lines.append(f"Since {found.then}: {changed or 'no metric has changed beyond chance'}.")
+    if same:
+        lines.append(f"No change beyond chance: {same}.")
+    for what, parts in (("Classes", found.classes), ("Groups", found.groups)):
+        if parts:
+            lines.append(f"{what} whose gap has changed: {_listed(parts)}.")
     return lines
 
 
-def _prior_lines(prior: PriorShift) -> list[str]:
+def _listed(changes: Sequence[Change]) -> str:
+    return "; ".join(
+        f"{metric_heading(each.metric)} {each.then:.4f} → {each.now:.4f} "
+        f"[{each.low:+.4f}, {each.high:+.4f}]"
+        for each in changes
+    )
+
+
+def prior_lines(prior: PriorShift) -> list[str]:
+    """Whether only the prior has changed, then the mean probability against the frequency."""
     ends = f"[{percent(prior.now.low, 3)}, {percent(prior.now.high, 3)}]"
     rate = (
         f"{percent(prior.then)} % were {prior.event}; the scores alone show "
         f"{percent(prior.now.value)} % {ends} now, the labels {percent(prior.seen.frequency)} %"
     )
-    if prior.explains:
-        return [
-            f"The prior has shifted, the shape has not: {rate}. Adjust the prior instead of a "
-            "temperature: --save-scaling writes it.",
-            share_line(prior.event, prior.seen),
-        ]
-    if prior.seen.word == "neither":
-        return [share_line(prior.event, prior.seen)]
-    return [
-        f"More than the prior has changed: {rate}. Scale again on these data.",
-        share_line(prior.event, prior.seen),
-    ]
+    lines = [share_line(prior.event, prior.seen)]
+    factor = math.exp(prior.intercept.value)
+    match prior.cause:
+        case "prior":
+            first = (
+                f"The prior has shifted, the shape has not: {rate}. Adjust the prior instead of a "
+                "temperature: --save-scaling writes it."
+            )
+        case "odds":
+            first = (
+                f"At equal scores, the odds of {prior.event} are {factor:.2g} times those of then; "
+                f"the shape has not changed: {rate}. Adjust the odds instead of a temperature: "
+                "--save-scaling writes it."
+            )
+        case "shape":
+            first = f"More than the prior has changed: {rate}. Scale again on these data."
+        case "none":
+            return lines
+    return [first, *lines]

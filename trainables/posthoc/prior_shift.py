@@ -10,9 +10,11 @@ import torch
 from scipy.special import expit, logit, ndtri
 from torch import Tensor
 
+from trainables.metrics.inference.clusters import Clusters
+
 _MOST_STEPS = 2000
 _CLOSE = 1e-10
-_STEP = 1e-3  # of the logit of a prior, for a derivative
+_TINY = 1e-9  # of a prior
 
 
 def estimated_priors(probs: Tensor, priors: Tensor) -> Tensor:
@@ -37,15 +39,21 @@ def with_priors(probs: Tensor, old: Tensor, new: Tensor) -> Tensor:
 
 
 def prior_interval(
-    probs: Tensor, prior: float, samples: int, level: float = 0.95
+    probs: Tensor,
+    known: tuple[float, float, float],
+    level: float = 0.95,
+    clusters: Clusters | None = None,
 ) -> tuple[float, float, float]:
     """The estimated frequency of an event, of two classes, with its interval.
 
+    Noise of the new samples is normal on the logit scale; that of the earlier frequency is what
+    its ends make of the estimate, and both are added as in Zou and Donner 2008.
+
     Args:
         probs: Probabilities (N,) of the event of new samples.
-        prior: Its frequency where the probabilities are calibrated.
-        samples: Number of samples that this frequency is known from; its noise counts, too.
-        level: Level of the interval, which is normal on the logit scale.
+        known: Its frequency where the probabilities are calibrated, and the ends of its interval.
+        level: Level of the interval.
+        clusters: Of the new samples, if they are not independent.
     """
     p = probs.double()
 
@@ -53,15 +61,17 @@ def prior_interval(
         both = estimated_priors(torch.stack([1 - p, p], dim=1), torch.tensor([1 - old, old]))
         return float(both[1])
 
-    value = estimate(prior)
+    prior, *ends = (min(max(each, _TINY), 1 - _TINY) for each in known)
+    value, *moved = estimate(prior), *sorted(map(estimate, ends))
     if not 0 < value < 1:
         return value, math.nan, math.nan
     slope = p / prior - (1 - p) / (1 - prior)
-    scores = slope / (value * p / prior + (1 - value) * (1 - p) / (1 - prior))
-    information = float((scores**2).sum())
-    own = 1 / math.sqrt(information) / (value * (1 - value)) if information > 0 else math.inf
-    moved = estimate(float(expit(logit(prior) + _STEP)))
-    through = (logit(moved) - logit(value)) / _STEP if 0 < moved < 1 else 1.0
-    old = through / math.sqrt(samples * prior * (1 - prior))
-    half = float(ndtri((1 + level) / 2)) * math.hypot(own, old)
-    return value, float(expit(logit(value) - half)), float(expit(logit(value) + half))
+    scores = (slope / (value * p / prior + (1 - value) * (1 - p) / (1 - prior))).cpu().numpy()
+    sums = scores if clusters is None else clusters.sums(scores)
+    noise = math.sqrt(float((sums**2).sum())) / float((scores**2).sum())
+    own = float(ndtri((1 + level) / 2)) * noise / (value * (1 - value))
+    low, high = (
+        float(expit(logit(value) + sign * math.hypot(own, logit(each) - logit(value))))
+        for sign, each in zip((-1, 1), moved, strict=True)
+    )
+    return value, low, high

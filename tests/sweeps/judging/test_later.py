@@ -51,9 +51,10 @@ def test_a_shift_of_the_prior_is_the_first_sentence_and_is_followed(tmp_path: Pa
     assert lines[2].startswith("Since then: ")
     offsets = NamedScaling.read(scaling).scaling.offsets
     assert offsets is not None
-    assert float(offsets[1]) == pytest.approx(math.log(0.08 / 0.026), abs=0.3)
+    odds = math.log(0.08 / 0.92 / (0.026 / 0.974))
+    assert float(offsets[1] - offsets[0]) == pytest.approx(odds, abs=0.3)
     found = json.loads(run(now, "--against", then, "--format", "json"))["later"]
-    assert found["prior"]["explains"]
+    assert found["prior"]["cause"] == "prior"
     assert found["prior"]["now"]["low"] < 0.08 < found["prior"]["now"]["high"]
     page = run(now, "--against", then, "--format", "html", "--output", str(tmp_path / "now.html"))
     assert "The prior has shifted, the shape has not: 2." in page
@@ -68,13 +69,13 @@ def test_a_shift_of_the_prior_follows_the_scaling_of_earlier_data(tmp_path: Path
     asked = "--event", "repaid", "--format", "json", "--save-scaling", str(path)
     done = CliRunner().invoke(app, ["judge", now, "--against", then, *asked])
     prior = json.loads(done.stdout)["later"]["prior"]
-    assert prior["explains"]
+    assert prior["cause"] == "prior"
     assert (prior["event"], prior["then"]) == ("repaid", pytest.approx(0.974, abs=0.01))
     scaling = NamedScaling.read(path).scaling
     assert float(scaling.temperature) == pytest.approx(1.6, abs=0.3)
     assert scaling.offsets is not None
-    assert float(scaling.offsets[1]) == pytest.approx(math.log(0.08 / 0.026), abs=0.3)
-    assert float(scaling.offsets[0]) == pytest.approx(math.log(0.92 / 0.974), abs=0.1)
+    odds = math.log(0.08 / 0.92 / (0.026 / 0.974))
+    assert float(scaling.offsets[1] - scaling.offsets[0]) == pytest.approx(odds, abs=0.3)
 
 
 def test_a_change_of_shape_is_no_shift_of_the_prior(tmp_path: Path) -> None:
@@ -97,7 +98,7 @@ def test_priors_are_estimated_by_em_and_probabilities_follow_them() -> None:
     assert float(new[1]) == pytest.approx(0.1, abs=0.01)
     moved = with_priors(probs, old, new)
     assert float(moved[:, 1].mean()) == pytest.approx(float(new[1]), abs=1e-6)  # a fixed point
-    value, low, high = prior_interval(probs[:, 1], 0.026, 8000)
+    value, low, high = prior_interval(probs[:, 1], (0.026, 0.0226, 0.0297))
     assert value == pytest.approx(float(new[1]), abs=1e-6)
     assert low < 0.1 < high
 

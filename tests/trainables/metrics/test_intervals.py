@@ -346,7 +346,7 @@ def test_failure_auroc_interval_is_delongs_with_many_samples() -> None:
     ],
 )
 def test_smooth_functions_have_the_width_of_the_bootstrap(name: str, law: str) -> None:
-    probs, labels = simulated(law, 3, 2000).draw(600, np.random.default_rng(0))
+    probs, labels = simulated(law, 3, 4000).draw(1500, np.random.default_rng(0))
     _, low, high = M.interval(name, probs, labels)
     _, lower, higher = M.bootstrap(M.METRICS[name].function, probs, labels, num_resamples=300)
     assert high - low == pytest.approx(higher - lower, rel=0.17)

@@ -89,7 +89,7 @@ def auroc_interval(
 
     From the area of each class (K,), nan where undefined, the share of each class (K,), and the
     contribution of each of R rows to the sum of the areas (R,); with clusters, of all rows. A row
-    that was not seen may be ranked halfway to the worst place, or at the best one.
+    that was not seen may be ranked two thirds of the way to the worst place, or at the best one.
     """
     defined = ~areas.isnan()
     if not defined.any() or len(influence) < 2:
@@ -100,7 +100,7 @@ def auroc_interval(
         as_other = change / (1 - shares)
         return change / shares + as_other.sum() - as_other
 
-    unseen = float(of_a_row(-areas / 2).min()), float(of_a_row(1 - areas).max())
+    unseen = float(of_a_row(-areas * 2 / 3).min()), float(of_a_row(1 - areas).max())
     low, high = interval_around(influence, num_samples, level, clusters, unseen)
     value, count = float(areas.mean()), len(areas)
     return max(0.0, value + low / count), min(1.0, value + high / count)
@@ -141,7 +141,7 @@ def aurc_interval(
 
     A wrong prediction contributes -log(coverage at its confidence), and each sample affects the
     coverage of less confident ones. One that was not seen may be as harmful as a wrong prediction
-    of random confidence.
+    among the twentieth that is most confident.
     """
     count = len(confidence)
     wrong = (~correct).double()
@@ -158,7 +158,8 @@ def aurc_interval(
         value = value - perfect_ranking_area(correct)
     influence = if_right + wrong * if_wrong
     centre = float(influence.mean())
-    unseen = float(influence.min()) - centre, float((if_right + if_wrong).mean()) - centre
+    harm = float((if_right + if_wrong)[count // 20])
+    unseen = float(influence.min()) - centre, harm - centre
     influence = influence[order.argsort()] - centre  # in the order of the rows
     low, high = interval_around(influence, count, level, clusters, unseen)
     return max(0.0, float(value) + low), min(1.0, float(value) + high)
