@@ -72,9 +72,7 @@ def of_priors(samples: int, draws: int) -> None:
                 evidence = random.normal(strength * (random.random(samples) < new), 1)
                 ratio = strength * evidence - strength**2 / 2
                 probs = torch.from_numpy(expit(ratio + logit(old)))
-                _, low, high = prior_interval(
-                    probs, earlier, (samples * earlier * (1 - earlier)) ** -0.5
-                )
+                _, low, high = prior_interval(probs, known)
                 inside.append(low <= new <= high)
             print(f"| {strength:g} | {old:g} → {new:g} | {samples:,} | {np.mean(inside):.1%} |")
 

@@ -502,10 +502,13 @@ class Row:
             return "real logits"
         if self.law in TIED:
             return "ties"
-        for family, laws in (("few errors", FEW_ERRORS), ("rare class", RARE_CLASS)):
-            if self.law in laws:
-                return family
-        for family, laws in (("later laws", LATER), ("latest laws", LATEST)):
+        of_family: dict[str, tuple[str, ...]] = {
+            "few errors": FEW_ERRORS,
+            "rare class": RARE_CLASS,
+            "later laws": LATER,
+            "latest laws": LATEST,
+        }
+        for family, laws in of_family.items():
             if self.law in laws:
                 return family
         return "one temperature" if self.law in TEMPERATURES else "no temperature"

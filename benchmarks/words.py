@@ -143,7 +143,7 @@ def accepts_too_many(confidences: Confidences, allowed: float, random: Random) -
 
 
 def any_sweep(
-    sweeps: int, count: int, random: Random, noise: Callable[..., Array] | None = None
+    sweeps: int, count: int, random: Random, noise: Callable[[int], Array] | None = None
 ) -> bool:
     """Whether any interval on one test split misses, each of a sweep's network less a baseline.
 
@@ -218,13 +218,13 @@ CASES: dict[str, Callable[[Random], bool]] = {
     ),
     "latest, verdict: sharp, rounded to .1": lambda r: sharp_beats_itself(lambda p: p.round(1), r),
     "latest, interval: any of 15 sweeps, noise of Laplace": lambda r: any_sweep(
-        15, 200, r, lambda count: r.laplace(0, 1, count)
+        15, 200, r, lambda count: r.laplace(size=count)
     ),
     "latest, interval: any of 15 sweeps, skewed noise": lambda r: any_sweep(
         15, 200, r, r.standard_exponential
     ),
     "latest, interval: any of 15 sweeps, Student's t of 4": lambda r: any_sweep(
-        15, 200, r, lambda count: r.standard_t(4, count)
+        15, 200, r, lambda count: r.standard_t(4, size=count)
     ),
 }
 

@@ -111,13 +111,13 @@ def compare_with_earlier(now: tuple[Predicted, Judged], then: tuple[Predicted, J
         )
     old = replace(aligned([new, old])[1], classes=new.classes)
     event = judged.event
-    both = [
+    before, after = (
         each.metrics if event is None else _of_event(model, event.name) | dict(each.metrics)
         for model, each in ((old, earlier), (new, judged))
-    ]
+    )
     found = Later(
         old.name,
-        _changes(*both, [name for name in _METRICS if name in both[0] and name in both[1]]),
+        _changes(before, after, [each for each in _METRICS if each in before and each in after]),
         [e for e in _changes(_gaps(earlier.per_group), _gaps(judged.per_group)) if e.shown],
         [e for e in _changes(_gaps(earlier.per_class), _gaps(judged.per_class)) if e.shown]
         if event is None
@@ -187,7 +187,7 @@ def prior_shift(
         return None, None
     known = then, *share_interval(events[0], level, ids[0])
     now = Measured(*prior_interval(scores.sigmoid(), known, level, ids[1]))
-    of_intercept, of_slope = _changes(*lines)
+    of_intercept, of_slope = _changes(lines[0], lines[1])
     cause: Cause = "none"
     if of_slope.shown:
         cause = "shape"
