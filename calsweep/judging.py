@@ -155,9 +155,10 @@ def frame_classes(scores: Any) -> tuple[str, ...]:
     Raises:
         UserError: A column has the name of an index, so it holds no scores.
     """
-    if not hasattr(scores, "columns") or not hasattr(scores, "to_numpy"):
+    of_frame = getattr(scores, "columns", ()) if hasattr(scores, "to_numpy") else ()
+    columns = tuple(map(str, getattr(scores, "column_names", of_frame)))  # of Arrow, or a frame
+    if not columns:
         return ()
-    columns = tuple(map(str, scores.columns))
     if indexes := index_columns(columns):
         raise UserError(f"column {indexes[0]!r} numbers the rows and holds no scores: drop it")
     parts = [kind_and_class(each) for each in columns]

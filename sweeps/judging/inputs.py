@@ -377,10 +377,12 @@ def _without_infinity(name: str, logits: Array, labels: Tensor) -> Array:
     highest = logits.max(axis=1, keepdims=True)
     if not np.isfinite(highest).all():
         _refuse_rows(name, ~np.isfinite(highest))
-    least = np.log(np.finfo(logits.dtype).tiny, dtype=logits.dtype)
+    least, never = (np.log(np.finfo(each).tiny) for each in (logits.dtype, np.float64))
     rows = labels.numpy()
     own = rows > 0 if rows.ndim == 2 else np.arange(logits.shape[1]) == rows[:, None]
-    return np.where(masked, highest + np.where(own, least, 100 * least), logits)
+    return np.where(masked, highest + np.where(own, least, 100 * never), logits).astype(
+        logits.dtype
+    )
 
 
 def _labels(name: str, labels: Any, count: int, num_classes: int) -> Array:

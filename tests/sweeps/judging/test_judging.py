@@ -315,7 +315,8 @@ def test_truth_values_are_matched_by_name() -> None:
         frame = pd.DataFrame({names[1]: 1 - PROBS[:, 0], names[0]: PROBS[:, 0]})
         expected = pytest.approx(((PROBS[:, 0] > 0.5) != right).mean())
         assert calsweep.judge(frame, right).metrics["error"]["value"] == expected
-        for reordered in (frame, frame[names], frame[names].add_prefix("prob_")):
+        arrow = pa.Table.from_pandas(frame[names], preserve_index=False)
+        for reordered in (frame, frame[names], frame[names].add_prefix("prob_"), arrow):
             for labels in (right, right.astype(int), right.astype(float)):
                 classes = frame_classes(reordered)
                 model = check_predicted("x", reordered, labels, classes=classes, named=True)
