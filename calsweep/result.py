@@ -103,10 +103,9 @@ class Result:
         """
         rows = []
         for found in self._found.rows:
-            row = {key: value for key, value in found.items() if key != "hyperparameters"}
-            row["trials"] = sum(found["trials"].values())
-            first = {key: row.pop(key) for key in ("loss", "note", "trials", "seeds")}
-            rows.append(first | row | _own_columns(found["hyperparameters"], {*first, *row}))
+            row = {"loss": found.loss, "note": found.note, "trials": sum(found.trials.values())}
+            row |= {"seeds": found.seeds, **found.metrics, "recommended": found.recommended}
+            rows.append(row | _own_columns(found.hyperparameters, {*row}))
         return _frame(rows)
 
     def comparisons(self) -> Any:
@@ -117,7 +116,7 @@ class Result:
         supported`` or ``worse``), ``seeds``, ``split``, and how it is corrected, see
         :class:`~sweeps.evidence.comparison.Comparison`.
         """
-        found = [vars(each) for each in self._found.judgement.all_comparisons]
+        found = [each.to_json() for each in self._found.judgement.all_comparisons]
         return _frame(found, [each.name for each in fields(Comparison)])
 
     def prediction_sets(self) -> Any:
@@ -129,7 +128,7 @@ class Result:
         labels or pixels.
         """
         return _frame(
-            self._found.judgement.all_sets,
+            [vars(each) for each in self._found.judgement.all_sets],
             ["label", "method", "target", "coverage", "low", "high", "size"],
         )
 

@@ -9,6 +9,7 @@ from typing import Any
 from torch import Tensor
 
 from sweeps.messages.reporter import Reporter
+from sweeps.results.verdicts import Arm, Comparison, Split, Verdict
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import State, TrialRecord
@@ -179,3 +180,35 @@ def handed_out(store: SweepStore, number: int) -> Tensor:
     known, test = (Rows.read(store.trial_folder(number), each) for each in ("validation", "test"))
     scaling, _ = fit_network_scaling(known, record.setting, USUAL_SCALING)
     return scaling(test.tensors()[0]).softmax(1)
+
+
+SCALED = " + scaling"
+
+
+def compared(
+    ours: str,
+    theirs: str,
+    metric: str,
+    value: float,
+    low: float,
+    high: float,
+    verdict: Verdict,
+    seeds: int = 1,
+    split: Split = "validation",
+    corrected_for: int | None = None,
+    groups: int | None = None,
+) -> Comparison:
+    """A comparison of two sides, such as ``focal`` and ``cross_entropy + scaling``."""
+    return Comparison(
+        ours=Arm.from_json(ours),
+        theirs=Arm.from_json(theirs),
+        metric=metric,
+        value=value,
+        low=low,
+        high=high,
+        verdict=verdict,
+        seeds=seeds,
+        split=split,
+        corrected_for=corrected_for,
+        groups=groups,
+    )

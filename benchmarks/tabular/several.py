@@ -108,7 +108,7 @@ def _replay(
             return Rows.read(place / str(trial), split)
 
         judged = judge_ensemble(ranking, read)
-        choose = select if judged and judged[0]["offered"] == "ensemble" else select_seeds
+        choose = select if judged and judged[0].offered == "ensemble" else select_seeds
         for name, each in (
             (f"ensemble of at most {networks}", select(ranking, read)),
             (f"offered, at most {networks}", choose(ranking, read)),

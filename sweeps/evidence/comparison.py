@@ -14,8 +14,8 @@ from sweeps.evidence.scaling import double_tensors, scaled_network
 from sweeps.results.verdicts import (
     CALIBRATION_PART,
     ERROR,
-    SCALED,
     UNCHANGED_BY_TEMPERATURE,
+    Arm,
     Comparison,
     Split,
     Verdict,
@@ -202,20 +202,29 @@ def compare_with_champion(ours: Rows, theirs: Rows, sweeps: int = 1) -> Comparis
         raise ValueError("the predictions are of different samples")
     (logits, labels), (rival, _) = double_tensors(ours), double_tensors(theirs)
     design = Design(1 - error_of(sweeps), decisions=ours.decisions, clusters=ours.clusters())
-    found = compare_trained(("recommended", "champion"), (logits, rival), labels, design)
+    found = compare_trained((Arm("recommended"), Arm("champion")), (logits, rival), labels, design)
     return replace(found, split="test", corrected_for=sweeps, groups=ours.num_groups)
 
 
 def compare_trained(
-    names: tuple[str, str], logits: tuple[Tensor, Tensor], labels: Tensor, design: Design
+    arms: tuple[Arm, Arm], logits: tuple[Tensor, Tensor], labels: Tensor, design: Design
 ) -> Comparison:
     """Compare two trained classifiers by NLL: the interval is over samples alone."""
     from trainables.metrics import difference
 
     ours, theirs = ([each.softmax(dim=1)] for each in logits)
     found = difference("nll", ours, theirs, labels, design)
-    values = found.value, found.low, found.high, found.verdict
-    return Comparison(names[0], names[1], "nll", *values, seeds=1, groups=found.clusters)
+    return Comparison(
+        ours=arms[0],
+        theirs=arms[1],
+        metric="nll",
+        value=found.value,
+        low=found.low,
+        high=found.high,
+        verdict=found.verdict,
+        seeds=1,
+        groups=found.clusters,
+    )
 
 
 def _metrics_of(objective: MetricName) -> list[str]:
@@ -303,19 +312,19 @@ class _Runs:
         design = replace(design, same_runs=same, decisions=rows.decisions, clusters=clusters)
         judged = self._difference(metric, (ours, theirs, *others), design)
         return Comparison(
-            ours[0].loss + SCALED * ours[1],
-            theirs[0].loss + SCALED * theirs[1],
-            metric,
-            judged.value,
-            judged.low,
-            judged.high,
-            judged.verdict,
-            min(len(ours[0].judged), len(theirs[0].judged)),
-            self.split,
-            corrected_for,
-            1 if looks is None else looks.count,
-            None if looks is None else looks.chance(judged, design),
-            rows.num_groups,
+            ours=Arm(ours[0].loss, ours[1]),
+            theirs=Arm(theirs[0].loss, theirs[1]),
+            metric=metric,
+            value=judged.value,
+            low=judged.low,
+            high=judged.high,
+            verdict=judged.verdict,
+            seeds=min(len(ours[0].judged), len(theirs[0].judged)),
+            split=self.split,
+            corrected_for=corrected_for,
+            looks=1 if looks is None else looks.count,
+            chance=None if looks is None else looks.chance(judged, design),
+            groups=rows.num_groups,
         )
 
     def _difference(

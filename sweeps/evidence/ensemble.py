@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from sweeps.evidence.comparison import compare_trained
 from sweeps.evidence.prediction_sets import COVERAGE, one_class, set_rows
 from sweeps.messages.formatting import counted
-from sweeps.results.columns import shown_metrics
-from sweeps.results.recommendation import mean_label
-from sweeps.results.verdicts import ENSEMBLE, ERROR, SCALED, Comparison, Split, Verdict, error_of
+from sweeps.results.columns import LeaderboardRow, shown_metrics
+from sweeps.results.judgement import EnsembleEvidence, Member
+from sweeps.results.verdicts import ENSEMBLE, ERROR, Arm, Comparison, Split, Verdict, error_of
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.config import ScalingWay
@@ -40,7 +40,7 @@ class Selected:
     """An ensemble of a sweep's trials.
 
     Attributes:
-        name: ``ensemble``, or ``the mean of 5 seeds of cross_entropy + scaling``.
+        kind: Whether it is the ensemble, or the mean of seeds of cross-entropy.
         trials: The members, ascending.
         ensemble: Their temperatures, and the scaling of the mean.
         pool: The candidates that `fit` selected them from.
@@ -48,7 +48,7 @@ class Selected:
         read: Returns a trial's predictions.
     """
 
-    name: str
+    kind: Literal["ensemble", "seeds"]
     trials: tuple[TrialRecord, ...]
     ensemble: Ensemble
     pool: Pool
@@ -63,10 +63,9 @@ class Selected:
     @property
     def label(self) -> str:
         """For tables and files."""
-        networks = counted(self.networks, "network")
-        if self.name == ENSEMBLE:
-            return f"ensemble of {networks}"
-        return self.name.removeprefix("the ").removesuffix(SCALED)
+        if self.kind == "ensemble":
+            return f"ensemble of {counted(self.networks, 'network')}"
+        return f"mean of {counted(self.networks, 'seed')} of {BASELINE_LOSS}"
 
     @cached_property
     def crossed(self) -> Labelled:
@@ -140,7 +139,7 @@ def select(ranking: Ranking, read: ReadRows) -> Selected | None:
     most = min(networks, seeds) if seeds >= LEAST_NETWORKS else networks
     if len(trials) < LEAST_NETWORKS:
         return None
-    return _selected(ENSEMBLE, trials, read, partial(fit_ensemble, most=most, way=_way(ranking)))
+    return _selected("ensemble", trials, read, partial(fit_ensemble, most=most, way=_way(ranking)))
 
 
 def select_seeds(ranking: Ranking, read: ReadRows, most: int | None = None) -> Selected | None:
@@ -153,52 +152,41 @@ def select_seeds(ranking: Ranking, read: ReadRows, most: int | None = None) -> S
     trials = _seeds(ranking)
     if len(trials) < max(2, most or 0):
         return None
-    trials = trials[:most]
-    name = f"the mean of {counted(len(trials), 'seed')} of {BASELINE_LOSS}{SCALED}"
-    return _selected(name, trials, read, partial(fit_mean, way=_way(ranking)))
+    return _selected("seeds", trials[:most], read, partial(fit_mean, way=_way(ranking)))
 
 
 def judge_ensemble(
     ranking: Ranking, read: ReadRows, sweeps: int = 1, name: str = "NAME"
-) -> list[dict[str, Any]]:
-    """Results of the ensemble, as plain data: a row, sentences, members, comparisons, sets.
+) -> list[EnsembleEvidence]:
+    """The evidence on the ensemble, and on all seeds of cross-entropy.
 
-    ``seeds`` has the same of all seeds of cross-entropy, or None. ``offered`` names what to use if
-    several networks are affordable: ``seeds`` unless the ensemble is shown to beat equally many of
-    them. On the validation split everything is cross-fitted: members and temperatures for one half
-    are selected on the other. If there is no ensemble of three networks, the results are those of
-    the seeds of cross-entropy alone; empty if there are fewer than three of these too. `sweeps` is
-    the number of sweeps that were evaluated on the test split, and `name` that of the sweep, for
-    the command that exports the networks. Errors are those of :func:`select`.
+    On the validation split everything is cross-fitted: members and temperatures for one half are
+    selected on the other. If there is no ensemble of three networks, the evidence is that on the
+    seeds of cross-entropy alone; empty if there are fewer than three of these too. `sweeps` is the
+    number of sweeps that were evaluated on the test split, and `name` that of the sweep, for the
+    command that exports the networks. Errors are those of :func:`select`.
     """
     from trainables.posthoc.ensembles import LEAST_NETWORKS
 
     ours, seeds = select(ranking, read), select_seeds(ranking, read)
     if ours is None or ours.networks < LEAST_NETWORKS:
-        return _of_seeds_alone(ranking, seeds, name)
+        if seeds is None or seeds.networks < LEAST_NETWORKS:
+            return []
+        advice = _advice_on_seeds(seeds, name)
+        return [replace(_evidence(ranking, seeds), why=(advice,), advice=advice)]
     rival = seeds
     if seeds is None or seeds.networks != ours.networks:
         rival = select_seeds(ranking, read, ours.networks)
     comparisons = [] if rival is None else _comparisons(ours, rival, sweeps)
-    found = {
-        **_facts(ranking, ours),
-        "seeds": None if seeds is None else _facts(ranking, seeds),
-        "comparisons": [asdict(each) for each in comparisons],
-        "offered": "seeds" if _is_no_better(comparisons) else "ensemble",
-        "why": _sentences(ranking, ours, rival, comparisons),
-        "advice": _advice(ours, rival, comparisons, name),
-    }
+    found = replace(
+        _evidence(ranking, ours),
+        seeds=None if seeds is None else _evidence(ranking, seeds),
+        comparisons=tuple(comparisons),
+        offered="seeds" if _is_no_better(comparisons) else "ensemble",
+        why=tuple(_sentences(ranking, ours, rival, comparisons)),
+        advice=_advice(ours, rival, comparisons, name),
+    )
     return [found]
-
-
-def _of_seeds_alone(ranking: Ranking, seeds: Selected | None, name: str) -> list[dict[str, Any]]:
-    from trainables.posthoc.ensembles import LEAST_NETWORKS
-
-    if seeds is None or seeds.networks < LEAST_NETWORKS:
-        return []
-    advice = _advice_on_seeds(seeds, name)
-    found = {**_facts(ranking, seeds), "seeds": None, "comparisons": [], "offered": "seeds"}
-    return [{**found, "why": [advice], "advice": advice}]
 
 
 def _known(trials: Sequence[TrialRecord]) -> list[TrialRecord]:
@@ -217,7 +205,7 @@ def _way(ranking: Ranking) -> ScalingWay:
 
 
 def _selected(
-    name: str, trials: Sequence[TrialRecord], read: ReadRows, fit: Fit
+    kind: Literal["ensemble", "seeds"], trials: Sequence[TrialRecord], read: ReadRows, fit: Fit
 ) -> Selected | None:
     rows = [read("validation", trial.number) for trial in trials]
     known = [each for each in map(one_class, rows) if each is not None]
@@ -226,7 +214,7 @@ def _selected(
     pool = Pool(tuple(trials), [each.logits for each in known], *known[0][1:])
     found = fit(pool.logits, pool.labels, pool.groups)
     members = tuple(pool.trials[index] for index in found.members)
-    return Selected(name, members, found, pool, fit, read)
+    return Selected(kind, members, found, pool, fit, read)
 
 
 def _comparisons(ours: Selected, theirs: Selected, sweeps: int) -> list[Comparison]:
@@ -243,30 +231,27 @@ def _comparisons(ours: Selected, theirs: Selected, sweeps: int) -> list[Comparis
         a, b = (each.on_test if split == "test" else each.crossed for each in (ours, theirs))
         error = ERROR if corrected_for is None else error_of(corrected_for)
         design = M.Design(confidence=1 - error, clusters=a.groups)
-        each = compare_trained((ENSEMBLE, theirs.name), (a.logits, b.logits), a.labels, design)
+        arms = Arm(ENSEMBLE), Arm(f"the {theirs.label}", scaled=True)
+        each = compare_trained(arms, (a.logits, b.logits), a.labels, design)
         found.append(replace(each, split=split, corrected_for=corrected_for))
     return found
 
 
-def _facts(ranking: Ranking, selected: Selected) -> dict[str, Any]:
+def _evidence(ranking: Ranking, selected: Selected) -> EnsembleEvidence:
     members = zip(selected.trials, selected.ensemble.temperatures, strict=True)
-    is_mean = selected.name != ENSEMBLE
-    label = mean_label(selected.networks) if is_mean else ENSEMBLE
-    return {
-        "members": [
-            {"trial": trial.number, "label": trial.label, "temperature": temperature}
-            for trial, temperature in members
-        ],
-        "networks": selected.networks,
-        "temperature": selected.temperature,
-        "scaling": selected.ensemble.scaling.to_json(),
-        "nll": selected.metric("nll"),
-        "row": _row(ranking, selected, label),
-        "sets": set_rows(label, [selected.sets((COVERAGE,))]),
-    }
+    row = _row(ranking, selected)
+    return EnsembleEvidence(
+        row=row,
+        members=tuple(Member(trial.number, trial.label, each) for trial, each in members),
+        networks=selected.networks,
+        temperature=selected.temperature,
+        nll=selected.metric("nll"),
+        scaling=selected.ensemble.scaling.to_json(),
+        sets=tuple(set_rows(row.loss, [selected.sets((COVERAGE,))])),
+    )
 
 
-def _row(ranking: Ranking, selected: Selected, label: str) -> dict[str, Any]:
+def _row(ranking: Ranking, selected: Selected) -> LeaderboardRow:
     from trainables import metrics as M
 
     shown = [key for key in shown_metrics(ranking.rule.objective) if key != "temperature"]
@@ -277,20 +262,18 @@ def _row(ranking: Ranking, selected: Selected, label: str) -> dict[str, Any]:
         "test": M.evaluate(selected.mean_on_test.logits, labels, names),
         "scaled": M.evaluate(scaled, labels, names),
     }
-    row: dict[str, Any] = {
-        "loss": label,
-        "hyperparameters": {},
-        "trials": {},
-        "temperature": selected.temperature,
-        "objective": math.nan,
-        "seeds": 0,
-        "note": counted(selected.networks, "network"),
-    }
+    found = {"temperature": selected.temperature}
     for key in shown:
         name = MetricName.parse(key)
         kind = "scaled" if name.split == "test" and name.scaled else name.split
-        row[key] = measured[kind].get(name.metric, math.nan)
-    return row
+        found[key] = measured[kind].get(name.metric, math.nan)
+    networks = selected.networks
+    return LeaderboardRow(
+        selected.kind,
+        ENSEMBLE if selected.kind == "ensemble" else f"{BASELINE_LOSS} × {networks}",
+        counted(networks, "network"),
+        found,
+    )
 
 
 _VERDICTS: Final[dict[Verdict, str]] = {

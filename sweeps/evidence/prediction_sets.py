@@ -4,28 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sweeps.evidence.scaling import double_tensors, scaled_network
+from sweeps.results.judgement import SetsRow
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.config import ScalingWay
 from trainables.files.rows import ReadRows, Rows
 
 if TYPE_CHECKING:
-    from trainables.export.prediction_sets import Facts, Labelled, Sets
+    from trainables.export.prediction_sets import Labelled, Sets
 
 COVERAGE: Final = 0.9
 
 
-def judge_sets(ranking: Ranking, read: ReadRows) -> list[dict[str, Any]]:
+def judge_sets(ranking: Ranking, read: ReadRows) -> list[SetsRow]:
     """Prediction sets of the finalists, or of the selected setting and the baseline.
 
     They are fitted on the validation split with cross-fitted scaling, and measured on the test
-    split. A row for each setting and method has ``target`` (the nominal coverage), ``coverage`` and
-    its 95 % interval ``low`` and ``high`` (none with fewer than 10 groups), and mean ``size``, as
-    means over the judged seeds. None if a sample has several decisions, or there
-    are too few validation samples. Raises OSError or ValueError if predictions cannot be read.
+    split, a row for each setting and method. None if a sample has several decisions, or there are
+    too few validation samples. Raises OSError or ValueError if predictions cannot be read.
     """
     judged = [each for each in ranking.candidates if each.seeds]
     if not judged:
@@ -66,12 +65,12 @@ def one_class(rows: Rows) -> Labelled | None:
     return Labelled(*double_tensors(rows), rows.clusters()) if rows.per_sample == 1 else None
 
 
-def set_rows(label: str, of_seeds: Sequence[Sets]) -> list[dict[str, Any]]:
+def set_rows(label: str, of_seeds: Sequence[Sets]) -> list[SetsRow]:
     """The rows of one setting, from the sets of its runs, see :func:`judge_sets`."""
     rows = []
     for method in of_seeds[0]:
         facts = [found[method][f"{COVERAGE:g}"] for found in of_seeds]
         shown = {"coverage", "low", "high", "size"}
-        means: Facts = {key: fmean(each[key] for each in facts) for key in facts[0] if key in shown}
-        rows.append({"label": label, "method": method, "target": COVERAGE, **means})
+        means = {key: fmean(each[key] for each in facts) for key in facts[0] if key in shown}
+        rows.append(SetsRow(label, method, COVERAGE, **means))
     return rows

@@ -65,7 +65,7 @@ def format_temperature(value: float) -> str:
     return "–" if math.isnan(value) else f"{value:.2f}"
 
 
-def format_hyperparameters(hyperparameters: dict[str, Any]) -> str:
+def format_hyperparameters(hyperparameters: Mapping[str, Any]) -> str:
     """``γ=4.7 λ=0.1``; an en dash without hyperparameters."""
     parts = [f"{_SYMBOLS.get(k, k)}={format_value(v)}" for k, v in hyperparameters.items()]
     return " ".join(parts) or "–"
@@ -76,7 +76,7 @@ def format_loss(name: str) -> str:
     return name.rpartition(":")[2]
 
 
-def format_setting(loss: str, hyperparameters: dict[str, Any]) -> str:
+def format_setting(loss: str, hyperparameters: Mapping[str, Any]) -> str:
     """``dual_focal γ=4.7``; the loss alone without hyperparameters."""
     name = format_loss(loss)
     return f"{name} {format_hyperparameters(hyperparameters)}" if hyperparameters else name

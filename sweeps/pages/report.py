@@ -12,7 +12,6 @@ import time
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from types import MappingProxyType
 from typing import Any
 
@@ -38,13 +37,12 @@ from sweeps.results.explanation import evaluation_rows, failure_summary, result_
 from sweeps.results.headline import headline
 from sweeps.results.importance import importances
 from sweeps.results.judgement import Judgement
-from sweeps.results.leaderboard import star
 from sweeps.results.recommendation import shown_network
 from sweeps.results.refinement import refinement_rows
 from sweeps.results.result import SweepResult
 from sweeps.results.scaling import ScalingRow, scaling_of
 from sweeps.results.side_by_side import Beside, best_by_loss
-from sweeps.results.verdicts import Comparison, basis, short_name
+from sweeps.results.verdicts import Comparison, basis
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
@@ -83,9 +81,9 @@ def render_report(
     found = result_of(ranking, plan, judgement)
     sweep_yaml = to_yaml(plan.sweep.model_dump(mode="json"))
     tables = {
-        "leaderboard": [_flat(row) for row in found.rows],
+        "leaderboard": [_flat(row.to_json()) for row in found.rows],
         "trials": [_trial_values(record) for record in records],
-        "verdicts": [asdict(each) for each in judgement.all_comparisons],
+        "verdicts": [each.to_json() for each in judgement.all_comparisons],
     }
     metrics = {name: one_line(h) for name, h in shown_metrics(plan.rule.objective).items()}
     predictions = _Predictions(read, ranking.rule.scaling, judgement.scalings)
@@ -99,9 +97,7 @@ def render_report(
         records=records,
         when=time.strftime("%Y-%m-%d %H:%M", began),
         minutes=_minutes(records),
-        headline=headline(ranking, found.recommended, judgement.advice_on_ensemble)
-        if records
-        else None,
+        headline=headline(ranking, found.recommended, judgement.ensemble) if records else None,
         kind=_kind(found),
         doubts=judgement.warnings,
         verdicts=_drawn_verdicts(judgement.all_comparisons),
@@ -111,7 +107,6 @@ def render_report(
         warnings=_warnings(ranking, environment) if records else [],
         failures=failure_summary(records),
         found=found,
-        star=star,
         refinement=refinement_rows(ranking),
         sets=judgement.all_sets,
         metrics=metrics,
@@ -224,7 +219,6 @@ def page(template: str, **content: Any) -> str:
         "loss": format_loss,
         "metric": metric_heading,
         "prose": _prose,
-        "short": short_name,
     }
     return redact(templates.get_template(template).render(content))
 

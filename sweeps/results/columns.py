@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from dataclasses import dataclass, field, fields
+from typing import Any, Final, Literal
 
 from sweeps.messages.formatting import metric_heading, objective_heading
 from trainables.contract.metric_names import MetricName
@@ -50,12 +52,69 @@ def one_line(heading: tuple[str, str]) -> str:
     return " ".join((first, name, more) if first in ("val", "test") else heading).strip()
 
 
-def legend(rows: Sequence[Mapping[str, Any]], objective: str) -> list[str]:
+RowKind = Literal[
+    "selected",
+    "baseline",
+    "finalist",
+    "one seed",
+    "beyond a limit",
+    "same as the baseline",
+    "unfinished",
+    "untried",
+    "reference",
+    "ensemble",
+    "seeds",
+]
+
+
+@dataclass(frozen=True)
+class LeaderboardRow:
+    """A row of the leaderboard.
+
+    Attributes:
+        kind: Why it is there: the loss of a candidate, or reference models, or several networks.
+        note: The same for people.
+        metrics: By name, those of :func:`shown_metrics` and ``objective``.
+        trials: How many trials of the loss ended how.
+        seeds: Number of fresh seeds.
+        recommended: Whether the sweep recommends it.
+    """
+
+    kind: RowKind
+    loss: str
+    note: str
+    metrics: Mapping[str, float]
+    hyperparameters: Mapping[str, Any] = field(default_factory=dict)
+    trials: Mapping[str, int] = field(default_factory=dict)
+    seeds: int = 0
+    recommended: bool = False
+
+    @property
+    def is_judged(self) -> bool:
+        """Whether it was a candidate within the limits."""
+        return self.kind in ("selected", "baseline", "finalist", "one seed")
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> LeaderboardRow:
+        own = {each.name: kept[each.name] for each in fields(cls) if each.name in kept}
+        metrics = {key: value for key, value in kept.items() if key not in own}
+        kind = "ensemble" if kept["loss"] == "ensemble" else "seeds"  # stores of format 1
+        return cls(**{"kind": kind, **own, "metrics": metrics})
+
+    def value(self, metric: str) -> float:
+        return self.metrics.get(metric, math.nan)
+
+    def to_json(self) -> dict[str, object]:
+        others = {key: value for key, value in vars(self).items() if key != "metrics"}
+        return {**others, **self.metrics}
+
+
+def legend(rows: Sequence[LeaderboardRow], objective: str) -> list[str]:
     """What the headings and notes of a leaderboard mean, a sentence each."""
     lines = ["T: the fitted temperature; values are means over seeds."]
     if BY_CHANCE in shown_metrics(objective).values():
         lines.append("ECE by chance: a perfectly calibrated model may show this much.")
-    if any(row["note"] == "selected" and not row.get("recommended") for row in rows):
+    if any(row.kind == "selected" and not row.recommended for row in rows):
         lines.append(
             f"Selected: the lowest validation {objective_heading(objective)} at an allowed error; "
             "★: what to deploy."

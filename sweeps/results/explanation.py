@@ -41,7 +41,7 @@ def reasons(ranking: Ranking, training: TrainingSection, judgement: Judgement) -
         *on_failures(ranking.records),
         *on_stopped(ranking.records),
         *(_on_failed_finalists(ranking) or conclusion(judgement.comparisons)),
-        *judgement.on_ensemble,
+        *(() if judgement.ensemble is None else judgement.ensemble.why),
         *judgement.on_data,
     ]
 
@@ -273,9 +273,9 @@ def result_of(ranking: Ranking, plan: Plan, judgement: Judgement = NOT_YET) -> S
     recommended = recommend(ranking, judgement, plan.sweep.selection.ensemble == "if_supported")
     rows = (
         *leaderboard(ranking),
-        *untried_rows(judgement.untried, ranking.rule.objective),
+        *untried_rows(judgement.untried),
         *reference_rows(judgement.references, ranking.rule.objective),
-        *judgement.rows,
+        *(each.row for each in judgement.ensembles),
     )
     return SweepResult(
         sweep=plan.name,
@@ -288,7 +288,7 @@ def result_of(ranking: Ranking, plan: Plan, judgement: Judgement = NOT_YET) -> S
         failures=tuple(on_failures(ranking.records)),
         why=(*reasons(ranking, plan.sweep.training, judgement), *judgement.ends),
         rows=tuple(
-            row | {"recommended": recommended is not None and recommended.is_row(row)}
+            replace(row, recommended=recommended is not None and recommended.is_row(row))
             for row in rows
         ),
         judgement=judgement,

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from sweeps.messages.formatting import over_groups
+from sweeps.results.judgement import EnsembleEvidence
 from sweeps.results.recommendation import Recommendation, words_of
 from sweeps.search.ranking import Candidate, Ranking
 from trainables.contract.metric_names import MetricName, groups_name
@@ -20,9 +21,11 @@ class Headline:
 
 
 def headline(
-    ranking: Ranking, recommended: Recommendation | None, on_ensemble: str = ""
+    ranking: Ranking,
+    recommended: Recommendation | None,
+    ensemble: EnsembleEvidence | None = None,
 ) -> Headline:
-    """The result of a sweep so far; `on_ensemble` is the advice if many networks are affordable."""
+    """The result of a sweep so far."""
     chosen, baseline = ranking.chosen, ranking.baseline
     if chosen is None or recommended is None:
         return Headline(
@@ -30,8 +33,8 @@ def headline(
             (),
         )
     facts = [_how_far_off(chosen, baseline), _how_often_wrong(chosen, baseline)]
-    if recommended.kind != "ensemble":
-        facts.append(on_ensemble)
+    if recommended.kind != "ensemble" and ensemble is not None:
+        facts.append(ensemble.advice)
     return Headline(recommended.text, tuple(filter(None, facts)))
 
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sweeps.messages.confident import Confident
 from sweeps.messages.shares import Share, share_line
+from sweeps.results.columns import LeaderboardRow
 from sweeps.results.reference import ReferenceResult
 from sweeps.results.scaling import ScalingRow
 from sweeps.results.verdicts import Comparison
@@ -29,6 +29,94 @@ class EventEvidence:
     def line(self) -> str:
         """``focal on the test split: P(default) is 1.2 % on average, …``."""
         return f"{self.label} on the test split: {share_line(self.event, self.share)}"
+
+
+@dataclass(frozen=True)
+class SetsRow:
+    """Prediction sets of a setting or an ensemble, means over its judged seeds.
+
+    Attributes:
+        target: How often they are made to hold the true class.
+        coverage: How often they do on the test split; NaN as ``low`` and ``high``, the ends of its
+            95 % interval, if there are fewer than 10 groups.
+        size: Mean number of classes.
+    """
+
+    label: str
+    method: str
+    target: float
+    coverage: float
+    size: float
+    low: float = math.nan
+    high: float = math.nan
+
+    @property
+    def has_interval(self) -> bool:
+        return math.isfinite(self.low)
+
+
+@dataclass(frozen=True)
+class Member:
+    """A network of an ensemble, and its temperature."""
+
+    trial: int
+    label: str
+    temperature: float
+
+
+@dataclass(frozen=True)
+class EnsembleEvidence:
+    """Several networks of a sweep, see :func:`~sweeps.evidence.ensemble.judge_ensemble`.
+
+    Attributes:
+        networks: How many, which is the cost of a prediction.
+        temperature: That of the scaling of their mean.
+        nll: On the test split.
+        scaling: Of their mean, as files have it.
+        comparisons: With equally many seeds of cross-entropy, the test split first.
+        offered: What to use if several networks are affordable: ``seeds`` of cross-entropy unless
+            these are shown to be better.
+        why: Sentences about them.
+        advice: What to do if several networks are affordable; empty if undecided.
+        seeds: The same of all seeds of cross-entropy.
+    """
+
+    row: LeaderboardRow
+    members: tuple[Member, ...]
+    networks: int
+    temperature: float
+    nll: float
+    scaling: Mapping[str, Any] | None = None
+    sets: tuple[SetsRow, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    offered: Literal["seeds", "ensemble"] = "seeds"
+    why: tuple[str, ...] = ()
+    advice: str = ""
+    seeds: EnsembleEvidence | None = None
+
+    @property
+    def trials(self) -> tuple[int, ...]:
+        return tuple(sorted({member.trial for member in self.members}))
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> EnsembleEvidence:
+        given = {
+            "row": LeaderboardRow.from_json(kept["row"]),
+            "members": tuple(Member(**each) for each in kept["members"]),
+            "sets": tuple(SetsRow(**each) for each in kept.get("sets", ())),
+            "comparisons": tuple(map(Comparison.from_json, kept.get("comparisons", ()))),
+            "why": tuple(kept.get("why", ())),
+            "seeds": cls.from_json(seeds) if (seeds := kept.get("seeds")) else None,
+        }
+        return cls(**{"nll": math.nan, **known_fields(cls, kept), **given})
+
+    def to_json(self) -> dict[str, object]:
+        return {
+            **asdict(self),
+            "row": self.row.to_json(),
+            "comparisons": [each.to_json() for each in self.comparisons],
+            "seeds": None if self.seeds is None else self.seeds.to_json(),
+        }
 
 
 @dataclass(frozen=True)
@@ -54,9 +142,9 @@ class Judgement:
     warnings: tuple[str, ...] = ()
     candidates: int | None = None
     references: tuple[ReferenceResult, ...] = ()
-    ensemble: dict[str, Any] | None = None
+    ensemble: EnsembleEvidence | None = None
     pairs: tuple[Comparison, ...] = ()
-    sets: tuple[dict[str, Any], ...] = ()
+    sets: tuple[SetsRow, ...] = ()
     on_data: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
     untried: tuple[Untried, ...] = ()
@@ -71,22 +159,30 @@ class Judgement:
         Raises:
             TypeError: The file is damaged.
         """
-        ensemble = kept.get("ensemble")
-        if ensemble is not None:
-            known = map(asdict, _comparisons(ensemble, "comparisons"))
-            ensemble = {**ensemble, "comparisons": list(known)}
-        plain = ("warnings", "sets", "on_data", "ends")
-        values: dict[str, Any] = {key: tuple(kept.get(key, ())) for key in plain}
-        values |= {key: _comparisons(kept, key) for key in ("comparisons", "pairs")}
-        values["references"] = tuple(ReferenceResult(**each) for each in kept.get("references", ()))
-        untried = kept.get("untried", ())
-        values["untried"] = tuple(Untried(**known_fields(Untried, each)) for each in untried)
-        values["scalings"] = tuple(map(ScalingRow.from_json, kept.get("scalings", ())))
-        if (event := kept.get("event")) is not None:
-            values["event"] = EventEvidence(**{**event, "share": Share(**event["share"])})
-        if (found := kept.get("confident")) is not None:
-            values["confident"] = Confident(**found)
-        return cls(**values, ensemble=ensemble, candidates=kept.get("candidates"))
+        untried = (known_fields(Untried, each) for each in kept.get("untried", ()))
+        event, ensemble = kept.get("event"), kept.get("ensemble")
+        confident = kept.get("confident")
+        return cls(
+            comparisons=tuple(map(Comparison.from_json, kept.get("comparisons", ()))),
+            warnings=tuple(kept.get("warnings", ())),
+            candidates=kept.get("candidates"),
+            references=tuple(ReferenceResult(**each) for each in kept.get("references", ())),
+            ensemble=None if ensemble is None else EnsembleEvidence.from_json(ensemble),
+            pairs=tuple(map(Comparison.from_json, kept.get("pairs", ()))),
+            sets=tuple(SetsRow(**each) for each in kept.get("sets", ())),
+            on_data=tuple(kept.get("on_data", ())),
+            ends=tuple(kept.get("ends", ())),
+            untried=tuple(Untried(**each) for each in untried),
+            scalings=tuple(map(ScalingRow.from_json, kept.get("scalings", ()))),
+            event=None
+            if event is None
+            else EventEvidence(**{**event, "share": Share(**event["share"])}),
+            confident=None if confident is None else Confident(**confident),
+        )
+
+    @property
+    def of_ensemble(self) -> tuple[Comparison, ...]:
+        return () if self.ensemble is None else self.ensemble.comparisons
 
     @property
     def in_plain_words(self) -> list[str]:
@@ -99,39 +195,15 @@ class Judgement:
         return [*self.comparisons, *self.pairs, *self.of_ensemble]
 
     @property
-    def of_ensemble(self) -> list[Comparison]:
-        found = [] if self.ensemble is None else self.ensemble["comparisons"]
-        return [Comparison(**each) for each in found]
+    def all_sets(self) -> list[SetsRow]:
+        return [*self.sets, *(row for each in self.ensembles for row in each.sets)]
 
     @property
-    def all_sets(self) -> list[dict[str, Any]]:
-        return [*self.sets, *(row for each in self._ensembles for row in each.get("sets", []))]
-
-    @property
-    def rows(self) -> list[dict[str, Any]]:
-        """Rows for the leaderboard; values that JSON omits are NaN."""
-        return [defaultdict(lambda: math.nan, each["row"]) for each in self._ensembles]
-
-    @property
-    def _ensembles(self) -> list[dict[str, Any]]:
+    def ensembles(self) -> list[EnsembleEvidence]:
         """The ensemble and the seeds of cross-entropy."""
-        if self.ensemble is None:
-            return []
-        seeds = self.ensemble.get("seeds")
-        return [self.ensemble, *([seeds] if seeds else [])]
-
-    @property
-    def on_ensemble(self) -> list[str]:
-        return [] if self.ensemble is None else list(self.ensemble["why"])
-
-    @property
-    def advice_on_ensemble(self) -> str:
-        return "" if self.ensemble is None else self.ensemble.get("advice", "")
+        both = (self.ensemble, None if self.ensemble is None else self.ensemble.seeds)
+        return [each for each in both if each is not None]
 
 
 NOT_YET = Judgement()
 """Of a sweep that has not ended, or whose file or predictions cannot be read."""
-
-
-def _comparisons(kept: Mapping[str, Any], key: str) -> tuple[Comparison, ...]:
-    return tuple(Comparison(**known_fields(Comparison, values)) for values in kept.get(key, ()))

@@ -16,9 +16,10 @@ from sweeps.messages.formatting import (
     objective_heading,
     scaling_words,
 )
-from sweeps.results.judgement import Judgement
+from sweeps.results.columns import LeaderboardRow
+from sweeps.results.judgement import EnsembleEvidence, Judgement
 from sweeps.results.scaling import scaling_of
-from sweeps.results.verdicts import Comparison, deciding, is_scaled
+from sweeps.results.verdicts import Comparison, deciding
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.setting import BASELINE_LOSS
@@ -27,11 +28,6 @@ Kind = Literal["setting", "baseline", "ensemble"]
 
 STAR = "★ "
 """Marks what is recommended."""
-
-
-def mean_label(seeds: int) -> str:
-    """The name of the mean of seeds of cross-entropy in tables."""
-    return f"{BASELINE_LOSS} × {seeds}"
 
 
 @dataclass(frozen=True)
@@ -66,12 +62,11 @@ class Recommendation:
             where += f", T = {format_temperature(self.temperature)}"
         return f"Recommended: {self.name} ({where}). {self.why} {self.several}".rstrip()
 
-    def is_row(self, row: Mapping[str, Any]) -> bool:
+    def is_row(self, row: LeaderboardRow) -> bool:
         """Whether a row of the leaderboard shows what it recommends."""
         if self.kind != "ensemble":
-            return bool(row["trials"]) and row["loss"] == self.loss
-        is_mean = self.loss == BASELINE_LOSS
-        return bool(row["loss"] == (mean_label(len(self.trials)) if is_mean else self.loss))
+            return bool(row.trials) and row.loss == self.loss
+        return row.kind == ("seeds" if self.loss == BASELINE_LOSS else "ensemble")
 
 
 def recommend(
@@ -150,68 +145,62 @@ def _not_beaten(chosen: Candidate, found: Comparison | None) -> str:
     return f"{selected} {how}, {_by(found)}."
 
 
-def _several_networks(ensemble: Mapping[str, Any] | None) -> Recommendation | None:
-    """The networks that :func:`~sweeps.evidence.ensemble.judge_ensemble` offers, if decided."""
+def _several_networks(ensemble: EnsembleEvidence | None) -> Recommendation | None:
+    """The networks that are offered, if that is decided."""
     if ensemble is None:
         return None
-    if ensemble.get("offered") == "seeds":
-        return _mean_of_seeds(ensemble.get("seeds") or ensemble)
-    if not ensemble["comparisons"]:
+    if ensemble.offered == "seeds":
+        return _mean_of_seeds(ensemble.seeds or ensemble)
+    if not ensemble.comparisons:
         return None
-    on_test = Comparison(**ensemble["comparisons"][0])
-    networks = counted(ensemble["networks"], "network")
+    networks = counted(ensemble.networks, "network")
     words, temperature = _scaled(ensemble)
     return Recommendation(
         "ensemble",
-        _numbers(ensemble),
+        ensemble.trials,
         "ensemble",
         {},
         temperature,
         f"the ensemble of {networks} with {words}",
-        f"It is shown to beat equally many seeds of cross-entropy, {_by(on_test)}, and a "
-        f"prediction costs {networks}.",
+        f"It is shown to beat equally many seeds of cross-entropy, {_by(ensemble.comparisons[0])}, "
+        f"and a prediction costs {networks}.",
     )
 
 
-def _several_would(ensemble: Mapping[str, Any] | None, nll: float | None) -> str:
+def _several_would(ensemble: EnsembleEvidence | None, nll: float | None) -> str:
     """What the mean of all seeds of cross-entropy gives instead of one network, and its cost."""
-    seeds = None
-    if ensemble is not None:
-        seeds = ensemble.get("seeds") or (ensemble if ensemble.get("offered") == "seeds" else None)
-    if seeds is None or "nll" not in seeds or nll is None:
+    seeds = ensemble
+    if ensemble is not None and (ensemble.seeds is not None or ensemble.offered != "seeds"):
+        seeds = ensemble.seeds
+    if seeds is None or math.isnan(seeds.nll) or nll is None:
         return ""
     return (
-        f"The mean of {counted(seeds['networks'], 'seed')} of cross-entropy has a test NLL of "
-        f"{seeds['nll']:.4f}, this network {nll:.4f}; a prediction then costs "
-        f"{counted(seeds['networks'], 'network')} (selection.ensemble, `export --ensemble`)."
+        f"The mean of {counted(seeds.networks, 'seed')} of cross-entropy has a test NLL of "
+        f"{seeds.nll:.4f}, this network {nll:.4f}; a prediction then costs "
+        f"{counted(seeds.networks, 'network')} (selection.ensemble, `export --ensemble`)."
     )
 
 
-def _mean_of_seeds(seeds: Mapping[str, Any]) -> Recommendation:
-    networks = counted(seeds["networks"], "network")
+def _mean_of_seeds(seeds: EnsembleEvidence) -> Recommendation:
     words, temperature = _scaled(seeds)
     return Recommendation(
         "ensemble",
-        _numbers(seeds),
+        seeds.trials,
         BASELINE_LOSS,
         {},
         temperature,
-        f"the mean of {counted(seeds['networks'], 'seed')} of cross-entropy with {words}",
+        f"the mean of {counted(seeds.networks, 'seed')} of cross-entropy with {words}",
         "Neither the selected setting nor an ensemble of all settings is shown to be better, and "
-        f"a prediction costs {networks}.",
+        f"a prediction costs {counted(seeds.networks, 'network')}.",
     )
 
 
-def _scaled(ensemble: Mapping[str, Any]) -> tuple[str, float | None]:
+def _scaled(ensemble: EnsembleEvidence) -> tuple[str, float | None]:
     """How the mean of networks is scaled, and its temperature if that is all."""
-    scaling = ensemble.get("scaling")  # older results have none
+    scaling = ensemble.scaling  # older results have none
     if scaling is None or scaling["name"] == "temperature":
-        return "a temperature", ensemble["temperature"]
+        return "a temperature", ensemble.temperature
     return scaling_words(scaling), None
-
-
-def _numbers(ensemble: Mapping[str, Any]) -> tuple[int, ...]:
-    return tuple(sorted({member["trial"] for member in ensemble["members"]}))
 
 
 def _of(candidate: Candidate, kind: Kind, judgement: Judgement, why: str) -> Recommendation:
@@ -234,9 +223,7 @@ def _of(candidate: Candidate, kind: Kind, judgement: Judgement, why: str) -> Rec
 
 
 def _rival(found: Comparison) -> str:
-    if not is_scaled(found.theirs):
-        return _words(found.theirs)
-    return f"{_words(found.theirs.partition(' + ')[0])} with its scaling"
+    return _words(found.theirs.setting) + " with its scaling" * found.theirs.scaled
 
 
 def _by(found: Comparison) -> str:

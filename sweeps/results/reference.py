@@ -5,14 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
-from sweeps.results.columns import shown_metrics
+from sweeps.results.columns import LeaderboardRow, shown_metrics
 from sweeps.search.ranking import Candidate, Ranking
 
 _Z: Final = 1.96  # half-width of a 95 % interval in standard deviations
-REFERENCE: Final = "reference"
-"""The note of their rows."""
 
 
 @dataclass(frozen=True)
@@ -24,18 +22,16 @@ class ReferenceResult:
     test_samples: int
 
 
-def reference_rows(references: Sequence[ReferenceResult], objective: str) -> list[dict[str, Any]]:
+def reference_rows(references: Sequence[ReferenceResult], objective: str) -> list[LeaderboardRow]:
     """Rows like those of :func:`~sweeps.results.leaderboard.leaderboard`, never selected."""
+    names = {**{name: name for name in shown_metrics(objective)}, "objective": objective}
     return [
-        {
-            "loss": each.name,
-            "hyperparameters": {},
-            "trials": {},
-            **{name: each.outcome.get(name, math.nan) for name in shown_metrics(objective)},
-            "objective": each.outcome.get(objective, math.nan),
-            "seeds": 0,
-            "note": REFERENCE,
-        }
+        LeaderboardRow(
+            "reference",
+            each.name,
+            "reference",
+            {key: each.outcome.get(name, math.nan) for key, name in names.items()},
+        )
         for each in references
     ]
 

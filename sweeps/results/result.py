@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from sweeps.results.columns import LeaderboardRow
 from sweeps.results.judgement import Judgement
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.verdicts import Comparison, leading
@@ -67,7 +68,7 @@ class SweepResult:
     verdict: str | None
     failures: tuple[str, ...]
     why: tuple[str, ...]
-    rows: tuple[dict[str, Any], ...]
+    rows: tuple[LeaderboardRow, ...]
     judgement: Judgement
     candidates: int
     guard_reference: float | None
@@ -98,14 +99,14 @@ class SweepResult:
             "warnings": list(self.warnings),
             "why": list(self.why),
             "candidates": self.candidates,
-            "comparisons": [asdict(each) for each in judgement.comparisons],
-            "pairs": [asdict(each) for each in judgement.pairs],
+            "comparisons": [each.to_json() for each in judgement.comparisons],
+            "pairs": [each.to_json() for each in judgement.pairs],
             "verdict": self.verdict,
             "guard_reference": self.guard_reference,
             "references": [asdict(each) for each in judgement.references],
-            "rows": list(self.rows),
-            "ensemble": judgement.ensemble,
-            "sets": list(judgement.sets),
+            "rows": [each.to_json() for each in self.rows],
+            "ensemble": None if judgement.ensemble is None else judgement.ensemble.to_json(),
+            "sets": [asdict(each) for each in judgement.sets],
             "on_data": list(judgement.on_data),
             "ends": list(judgement.ends),
             "untried": [flat(each) for each in judgement.untried],

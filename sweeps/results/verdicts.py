@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from sweeps.messages.formatting import counted, metric_heading
+from sweeps.search.record import known_fields
 from trainables.contract.metric_names import FEWEST_CLUSTERS
 
 ERROR = 0.05  # the probability that an interval misses, over all sweeps on a test split
-SCALED = " + scaling"
-_SCALED = (SCALED, " + temperature scaling")  # the second until calsweep chose the scaling
+_SCALED = (" + scaling", " + temperature scaling")  # in files; the second until format 1
 ENSEMBLE = "ensemble"
 UNCHANGED_BY_TEMPERATURE = ("error",)  # a temperature does not change the most probable class
 CALIBRATION_PART = "nll_calibration"  # NLL - NLL after a temperature
@@ -29,6 +29,28 @@ def error_of(sweeps: int) -> float:
 
 
 @dataclass(frozen=True)
+class Arm:
+    """A side of a comparison: networks of a setting, as they are or after their scaling."""
+
+    setting: str
+    scaled: bool = False
+
+    @classmethod
+    def from_json(cls, text: str) -> Arm:
+        """From :meth:`__str__` in a file."""
+        ending = next((each for each in _SCALED if text.endswith(each)), "")
+        return cls(text.removesuffix(ending), ending != "")
+
+    def __str__(self) -> str:
+        return self.setting + _SCALED[0] * self.scaled
+
+    @property
+    def short(self) -> str:
+        """Such as ``cross_entropy, scaled``."""
+        return f"{self.setting}, scaled" if self.scaled else self.setting
+
+
+@dataclass(frozen=True, kw_only=True)
 class Comparison:
     """The selected setting compared with another one.
 
@@ -48,8 +70,8 @@ class Comparison:
         groups: Number of groups, such as patients, in the split; None if samples are independent.
     """
 
-    ours: str
-    theirs: str
+    ours: Arm
+    theirs: Arm
     metric: str
     value: float
     low: float
@@ -61,6 +83,14 @@ class Comparison:
     looks: int = 1
     chance: float | None = None
     groups: int | None = None
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> Comparison:
+        arms = {key: Arm.from_json(kept[key]) for key in ("ours", "theirs")}
+        return cls(**{**known_fields(cls, kept), **arms})
+
+    def to_json(self) -> dict[str, object]:
+        return {**vars(self), "ours": str(self.ours), "theirs": str(self.theirs)}
 
     @property
     def difference(self) -> str:
@@ -82,7 +112,7 @@ def deciding(comparisons: Sequence[Comparison]) -> Comparison | None:
     found = [
         each
         for each in comparisons
-        if is_scaled(each.theirs) or each.metric in UNCHANGED_BY_TEMPERATURE
+        if each.theirs.scaled or each.metric in UNCHANGED_BY_TEMPERATURE
     ]
     return next((each for each in found if each.split == "test"), found[0] if found else None)
 
@@ -97,7 +127,7 @@ def leading(comparisons: Sequence[Comparison]) -> list[Comparison]:
 
 def _on_plain(comparisons: Sequence[Comparison]) -> list[Comparison]:
     """Against cross-entropy as it is on the test split."""
-    return [c for c in comparisons if c.split == "test" and not is_scaled(c.theirs)]
+    return [c for c in comparisons if c.split == "test" and not c.theirs.scaled]
 
 
 def verdict(comparisons: Sequence[Comparison]) -> Verdict | None:
@@ -123,7 +153,7 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
         unit = "samples" if each.groups is None else "groups"
         lines.append(
             f"Intervals for the ensemble are over {unit} alone: its networks are already trained."
-            if each.ours == ENSEMBLE
+            if each.ours.setting == ENSEMBLE
             else f"Intervals are over {unit} and {counted(each.seeds, 'seed')}."
         )
         if each.split == "test":
@@ -163,13 +193,3 @@ def conclusion(of_setting: Sequence[Comparison]) -> list[str]:
         f"Better calibrated than {plain[0].theirs} without a temperature: {found.verdict}, "
         f"by {metric_heading(CALIBRATION_PART)} on the test split{''.join(also)}."
     ]
-
-
-def short_name(name: str) -> str:
-    """Such as ``cross_entropy, scaled`` for scaled cross-entropy."""
-    return f"{name.rpartition(' + ')[0]}, scaled" if is_scaled(name) else name
-
-
-def is_scaled(name: str) -> bool:
-    """Whether this side of a comparison is scaled."""
-    return name.endswith(_SCALED)

@@ -31,13 +31,13 @@ from sweeps.messages.formatting import (
 )
 from sweeps.messages.redaction import redact
 from sweeps.results.best import as_sweep_file
-from sweeps.results.columns import legend, objective_metric, shown_metrics
-from sweeps.results.leaderboard import in_short, star
+from sweeps.results.columns import LeaderboardRow, legend, objective_metric, shown_metrics
+from sweeps.results.leaderboard import in_short
 from sweeps.results.recommendation import STAR
 from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside, best_by_loss
 from sweeps.results.so_far import ListedSweep
-from sweeps.results.verdicts import Comparison, basis, reading, short_name
+from sweeps.results.verdicts import Comparison, basis, reading
 from sweeps.sweep_file.loading import FIRST_LINE, read_resolved, to_yaml
 from sweeps.terminal.console import new_table, plain_console
 from sweeps.terminal.watching import ended
@@ -45,12 +45,14 @@ from sweeps.terminal.watching import ended
 _WORD = 28  # characters available for the longest word of a setting
 
 
-def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str, width: int = 80) -> Table:
+def leaderboard_table(rows: Sequence[LeaderboardRow], objective: str, width: int = 80) -> Table:
     """The leaderboard for a terminal of this width, at least 80 columns."""
     *fractions, temperature = shown_metrics(objective).items()
     table = new_table(gap=1)
     # Two columns, or a narrower one, would break words of settings at 80 columns.
-    settings = [star(row) + format_setting(row["loss"], row["hyperparameters"]) for row in rows]
+    settings = [
+        STAR * row.recommended + format_setting(row.loss, row.hyperparameters) for row in rows
+    ]
     widest = max((len(word) for setting in settings for word in setting.split()), default=0)
     widest = min(widest, _WORD)
     table.add_column("loss and\nits best setting", overflow="fold", min_width=widest)
@@ -62,13 +64,12 @@ def leaderboard_table(rows: Sequence[dict[str, Any]], objective: str, width: int
     left = width - widest - numbers - len("1.00 ") - 1
     table.add_column("", overflow="fold", min_width=8, max_width=max(8, left))
     for row, setting in zip(rows, settings, strict=True):
-        judged = row["note"] in ("selected", "baseline", "finalist", "one seed")
         table.add_row(
             setting,
-            *(format_fraction(row[name]) for name, _ in fractions),
-            format_temperature(row["temperature"]),
-            row["note"],
-            style="bold green" if row.get("recommended") else None if judged else "dim",
+            *(format_fraction(row.value(name)) for name, _ in fractions),
+            format_temperature(row.value("temperature")),
+            row.note,
+            style="bold green" if row.recommended else None if row.is_judged else "dim",
         )
     return table
 
@@ -133,10 +134,10 @@ def verdict_table(comparisons: Sequence[Comparison], width: int = 80) -> Table:
     before = None
     for each in comparisons:
         if each.ours != before:
-            table.add_row(f"{short_name(each.ours)} vs", style="bold")
+            table.add_row(f"{each.ours.short} vs", style="bold")
             before = each.ours
         table.add_row(
-            f" {short_name(each.theirs)}",
+            f" {each.theirs.short}",
             {"validation": "val"}.get(each.split, each.split),
             metric_heading(each.metric),
             each.difference,

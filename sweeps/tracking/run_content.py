@@ -17,8 +17,8 @@ from sweeps.messages.formatting import (
     metric_heading,
 )
 from sweeps.messages.redaction import redact
-from sweeps.results.columns import one_line, shown_metrics
-from sweeps.results.leaderboard import star
+from sweeps.results.columns import LeaderboardRow, one_line, shown_metrics
+from sweeps.results.recommendation import STAR
 from sweeps.results.result import SweepResult
 from sweeps.results.so_far import so_far
 from sweeps.results.verdicts import Comparison, basis
@@ -102,18 +102,19 @@ def dataset_entity(plan: Plan, identity: Identity) -> Any:
     )
 
 
-def _table(plan: Plan, rows: Sequence[dict[str, Any]]) -> str:
+def _table(plan: Plan, rows: Sequence[LeaderboardRow]) -> str:
     shown = shown_metrics(plan.rule.objective)
     *fractions, temperature = shown
     heads = ["loss", "best setting", *(one_line(heading) for heading in shown.values()), ""]
     # MLflow leaves no space between columns.
     lines = [[f"{head}&ensp;" for head in heads], ["---"] * len(heads)]
     for row in rows:
-        setting = format_hyperparameters(row["hyperparameters"])
-        wide = [f"{escaped_markdown(text)}&ensp;" for text in (star(row) + row["loss"], setting)]
-        values = [format_fraction(row[name]) for name in fractions]
-        values.append(f"{format_temperature(row[temperature])}&ensp;")
-        lines.append([*wide, *values, escaped_markdown(str(row["note"]))])
+        setting = format_hyperparameters(row.hyperparameters)
+        name = STAR * row.recommended + row.loss
+        wide = [f"{escaped_markdown(text)}&ensp;" for text in (name, setting)]
+        values = [format_fraction(row.value(name)) for name in fractions]
+        values.append(f"{format_temperature(row.value(temperature))}&ensp;")
+        lines.append([*wide, *values, escaped_markdown(row.note)])
     return markdown_table(lines)
 
 

@@ -120,10 +120,10 @@ class SweepRun:
             for name, value in chosen.get(split, {}).items()
             if not is_statistic(name)  # these are in selection.json
         }
-        if ensemble := summary.get("ensemble"):
+        if (ensemble := ending.result.judgement.ensemble) is not None:
             shown = shown_metrics(self._plan.rule.objective)
-            values |= {f"ensemble_{name}": ensemble["row"].get(name) for name in shown}
-            values["ensemble_networks"] = ensemble["networks"]
+            values |= finite({f"ensemble_{name}": ensemble.row.value(name) for name in shown})
+            values["ensemble_networks"] = ensemble.networks
         metrics = [(name, value, now, 0) for name, value in values.items() if value is not None]
         tags = {DESCRIPTION: description(self._plan, ending.result)}
         if chosen:

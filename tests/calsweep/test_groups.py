@@ -12,8 +12,8 @@ from calsweep.composing import Composer
 from sweeps.errors import UserError
 from sweeps.judging.reading import read_predictions
 from sweeps.judging.tables import Asked
-from sweeps.results.verdicts import Comparison
 from sweeps.service.reading import write_report
+from tests.builders import compared
 from trainables.data.readers.arrays import load_npz
 from trainables.files.rows import Rows
 
@@ -163,7 +163,7 @@ def test_other_clusters_are_refused(clusters: list[Any], message: str) -> None:
 
 
 def test_a_comparison_states_its_groups() -> None:
-    many = Comparison("a", "b", "nll", -0.1, -0.2, -0.05, "supported", 1, groups=57)
+    many = compared("a", "b", "nll", -0.1, -0.2, -0.05, "supported", 1, groups=57)
     assert many.difference == "-0.1000 [-0.2000, -0.0500], 57 groups"
-    few = Comparison("a", "b", "nll", -0.1, -np.inf, np.inf, "not supported", 1, groups=7)
+    few = compared("a", "b", "nll", -0.1, -np.inf, np.inf, "not supported", 1, groups=7)
     assert few.difference == "-0.1000 no interval, 7 groups; 10 are needed"

@@ -251,7 +251,7 @@ def test_a_sweep_of_two_stages_trains_its_encoders_once(
     assert [r.epochs for r in two_stages.records[:2]] == [6, 6]
     selected = two_stages.result.selected
     assert selected is not None and selected.val["error"] < 0.3
-    assert "supcon" not in {row["loss"] for row in two_stages.result.rows}
+    assert "supcon" not in {row.loss for row in two_stages.result.rows}
     (sweep,) = [
         s for s in tracked_sweeps(tracking_uri(str(workplace / "store"))) if s.name == "two_stages"
     ]

@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from sweeps.evidence.comparison import compare, compare_losses, compare_on_test_split, look
-from sweeps.results.verdicts import SCALED, Comparison, basis, conclusion, error_of, verdict
+from sweeps.results.verdicts import Comparison, basis, conclusion, error_of, verdict
 from sweeps.search.record import TrialRecord
-from tests.builders import baseline, finalist, ranked, trial, write_predictions
+from tests.builders import SCALED, baseline, finalist, ranked, trial, write_predictions
 from trainables import metrics as M
 from trainables.files.rows import ReadRows, Rows
 from trainables.files.storage import Folder
@@ -63,8 +63,8 @@ def compared(
 def test_a_better_setting_is_supported_only_against_the_raw_baseline(tmp_path: Path) -> None:
     """Scaling makes cross-entropy equally good, so it is recommended."""
     plain, scaled = compared(tmp_path, ours=1.0, theirs=2.0)
-    assert (plain.theirs, plain.verdict) == ("cross_entropy", "supported")
-    assert scaled.theirs == "cross_entropy + scaling"
+    assert (str(plain.theirs), plain.verdict) == ("cross_entropy", "supported")
+    assert str(scaled.theirs) == "cross_entropy + scaling"
     assert scaled.verdict == "not supported"
     assert plain.seeds == scaled.seeds == 2
     assert verdict([plain, scaled]) == "not supported"
@@ -83,7 +83,7 @@ def test_the_calibration_part_decides_where_ece_cannot(tmp_path: Path, objective
             write_predictions(place / str(number), split, logits_of(factor, samples=1500))
     ranking = ranked(records, search={"objective": objective})
     found = compare_on_test_split(ranking, read_once(place))
-    verdicts = {(each.metric, each.theirs): each.verdict for each in found}
+    verdicts = {(each.metric, str(each.theirs)): each.verdict for each in found}
     assert verdicts.pop(("nll_calibration", "cross_entropy")) == "supported"
     assert set(verdicts.values()) == ({"not supported"} if objective == "val_ece" else set())
     assert "Avoidable NLL is what a temperature would take off the NLL." in basis(found)
@@ -127,7 +127,7 @@ def test_a_worse_choice_is_reported(tmp_path: Path) -> None:
 
 def test_after_scaling_both_are_scaled(tmp_path: Path) -> None:
     plain, scaled = compared(tmp_path, ours=2.0, theirs=2.0, objective="val_ece_scaled")
-    assert plain.ours == scaled.ours == "focal + scaling"
+    assert str(plain.ours) == str(scaled.ours) == "focal + scaling"
     assert plain.verdict == "supported"
     assert scaled.value == pytest.approx(0, abs=0.002)
 
@@ -136,7 +136,7 @@ def test_a_chosen_baseline_is_compared_with_its_temperature_alone(tmp_path: Path
     first = baseline(val_ece=0.01)
     again = [finalist(n, first, n, val_ece=0.01) for n in (1, 2)]
     (only,) = compare(ranked([first, *again]), written(tmp_path, {1: 2.0, 2: 2.1}))
-    assert only.theirs == "cross_entropy + scaling"
+    assert str(only.theirs) == "cross_entropy + scaling"
     assert only.verdict == "worse"
 
 
@@ -201,7 +201,7 @@ def test_with_error_as_objective_the_verdict_is_about_the_error(
     (only,) = found = compare(
         ranked(records, search={"objective": objective}), written(tmp_path, factors)
     )
-    assert (only.ours, only.theirs, only.metric) == ("focal", "cross_entropy", "error")
+    assert (str(only.ours), str(only.theirs), only.metric) == ("focal", "cross_entropy", "error")
     assert verdict(found) == "not supported"  # the predictions have the same errors
 
 
@@ -248,14 +248,14 @@ def test_losses_are_compared_in_pairs_that_share_the_error(tmp_path: Path) -> No
     read = written_for_test(tmp_path, {**factors, 8: 2.0, 9: 2.04})
     part, pair, *with_baseline = compare_losses(ranked(records, **TEMPERATURES), read)
     baseline = "cross_entropy"
-    assert [(each.ours, each.theirs, each.metric) for each in with_baseline] == [
+    assert [(str(each.ours), str(each.theirs), each.metric) for each in with_baseline] == [
         (ours + ending, baseline + ending, metric)
         for ours in ("focal", "mbls")
         for ending, metric in (("", "nll_calibration"), ("", "ece"), (SCALED, "ece"))
     ]
     assert {each.split for each in with_baseline} == {"test"}
-    assert (part.ours, part.theirs, part.metric) == ("focal", "mbls", "nll_calibration")
-    assert (pair.ours, pair.theirs, pair.split) == ("focal", "mbls", "test")
+    assert (str(part.ours), str(part.theirs), part.metric) == ("focal", "mbls", "nll_calibration")
+    assert (str(pair.ours), str(pair.theirs), pair.split) == ("focal", "mbls", "test")
     assert pair.verdict == "supported"
     assert (
         verdict(compare_on_test_split(ranked(records, **TEMPERATURES), read)) == "not supported"
@@ -266,7 +266,7 @@ def test_losses_are_compared_in_pairs_that_share_the_error(tmp_path: Path) -> No
         record.outcome["temperature"] = 1.0
     read = written_for_test(tmp_path, {**factors, 8: 2.0, 9: 2.04, 11: 2.0, 12: 2.04})
     several = compare_losses(ranked(records, **TEMPERATURES), read)
-    assert [(each.ours, each.theirs) for each in several if each.metric == "ece"] == [
+    assert [(str(each.ours), str(each.theirs)) for each in several if each.metric == "ece"] == [
         ("focal", "mbls"),
         ("focal", "brier"),
         ("mbls", "brier"),
@@ -288,7 +288,7 @@ def test_losses_are_compared_in_pairs_that_share_the_error(tmp_path: Path) -> No
     for record in without:  # so that cross-entropy is selected
         record.outcome["val_ece"] = 0.001 if record.loss == baseline else 0.02
     of_focal = compare_losses(ranked(without, **TEMPERATURES), read)
-    assert [(each.ours, each.theirs) for each in of_focal if each.metric == "ece"] == [
+    assert [(str(each.ours), str(each.theirs)) for each in of_focal if each.metric == "ece"] == [
         ("focal", "cross_entropy"),
         ("focal" + SCALED, "cross_entropy" + SCALED),
     ]

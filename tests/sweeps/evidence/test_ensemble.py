@@ -5,7 +5,6 @@ import math
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +14,7 @@ from torch import Tensor
 from sweeps.evidence.ensemble import judge_ensemble, select, select_seeds
 from sweeps.evidence.prediction_sets import judge_sets
 from sweeps.messages.formatting import finite
-from sweeps.results.judgement import Judgement
+from sweeps.results.judgement import EnsembleEvidence, Judgement
 from sweeps.search.ranking import Ranking
 from sweeps.terminal.answers import leaderboard_table
 from sweeps.terminal.console import plain_console
@@ -92,20 +91,20 @@ def test_it_is_decided_against_equally_many_seeds_of_cross_entropy(
     """Several networks always beat the best one, also if all are identical in law."""
     ranking, read = sweep(tmp_path, 4, noise)
     [found] = judge_ensemble(ranking, read)
-    networks = found["networks"]
-    on_test, on_validation = found["comparisons"]
-    assert (on_test["split"], on_validation["split"]) == ("test", "validation")
+    networks = found.networks
+    on_test, on_validation = found.comparisons
+    assert (on_test.split, on_validation.split) == ("test", "validation")
     rival = f"the mean of {networks} seeds of cross_entropy + scaling"
-    assert {on_test["theirs"], on_validation["theirs"]} == {rival}
-    assert (on_test["verdict"], found["offered"]) == (verdict, offered)
-    assert f"each prediction costs {networks} networks" in found["why"][0]
-    ece = found["row"]["test_ece_scaled"]
-    assert f"Its ECE is {ece:.4f}, theirs" in found["why"][1]
+    assert {str(on_test.theirs), str(on_validation.theirs)} == {rival}
+    assert (on_test.verdict, found.offered) == (verdict, offered)
+    assert f"each prediction costs {networks} networks" in found.why[0]
+    ece = found.row.value("test_ece_scaled")
+    assert f"Its ECE is {ece:.4f}, theirs" in found.why[1]
     if offered == "ensemble":
-        assert found["advice"].startswith("For the lowest NLL export the ensemble of")
-        assert f"its ECE is {ece:.4f}, and a prediction costs that many" in found["advice"]
+        assert found.advice.startswith("For the lowest NLL export the ensemble of")
+        assert f"its ECE is {ece:.4f}, and a prediction costs that many" in found.advice
     else:
-        assert f"average {networks} seeds of cross-entropy" in found["advice"]
+        assert f"average {networks} seeds of cross-entropy" in found.advice
 
 
 def test_what_is_reported_of_both(tmp_path: Path) -> None:
@@ -116,22 +115,22 @@ def test_what_is_reported_of_both(tmp_path: Path) -> None:
     assert ours is not None
     assert seeds is not None
     assert [each.number for each in seeds.trials] == [0, 5, 6, 7, 8]
-    assert found["seeds"]["row"]["loss"] == "cross_entropy × 5"
-    for selected, facts in ((ours, found), (seeds, found["seeds"])):
+    assert found.seeds.row.loss == "cross_entropy × 5"
+    for selected, facts in ((ours, found), (seeds, found.seeds)):
         logits = [predictions(each.number, "test")[0].double() for each in selected.pool.trials]
         expected = M.evaluate(selected.ensemble(logits), labels, ["ece", "error"])
-        assert facts["row"]["note"] == f"{selected.networks} networks"
-        assert facts["row"]["test_ece_scaled"] == pytest.approx(expected["ece"])
-        assert facts["row"]["test_error"] == pytest.approx(expected["error"])
-        sizes = {row["method"]: row["size"] for row in facts["sets"]}
-        alone = {row["method"]: row["size"] for row in judge_sets(ranking, read)}
+        assert facts.row.note == f"{selected.networks} networks"
+        assert facts.row.value("test_ece_scaled") == pytest.approx(expected["ece"])
+        assert facts.row.value("test_error") == pytest.approx(expected["error"])
+        sizes = {row.method: row.size for row in facts.sets}
+        alone = {row.method: row.size for row in judge_sets(ranking, read)}
         assert list(sizes) == ["lac", "aps", "raps"]
         assert all(sizes[method] < alone[method] for method in sizes)
-        first = facts["sets"][0]
-        assert first["coverage"] == pytest.approx(0.9, abs=0.03)
-        assert first["low"] < first["coverage"] < first["high"]
+        first = facts.sets[0]
+        assert first.coverage == pytest.approx(0.9, abs=0.03)
+        assert first.low < first.coverage < first.high
     judgement = Judgement(ensemble=found)
-    assert [row["loss"] for row in judgement.rows] == ["ensemble", "cross_entropy × 5"]
+    assert [each.row.loss for each in judgement.ensembles] == ["ensemble", "cross_entropy × 5"]
     assert len(judgement.all_sets) == 6
 
 
@@ -142,26 +141,32 @@ def test_prediction_sets_are_measured_by_groups(tmp_path: Path) -> None:
         rows = read(split, number)
         return replace(rows, groups=np.arange(len(rows.labels)) % groups)
 
-    for sets in (judge_sets(ranking, grouped), judge_ensemble(ranking, grouped)[0]["sets"]):
+    for sets in (judge_sets(ranking, grouped), judge_ensemble(ranking, grouped)[0].sets):
         assert len(sets) >= 3
-        assert all("low" not in each for each in sets)  # there are too few groups
-    assert all("low" in each for each in judge_sets(ranking, partial(grouped, groups=50)))
+        assert all(not each.has_interval for each in sets)  # there are too few groups
+    assert all(each.has_interval for each in judge_sets(ranking, partial(grouped, groups=50)))
 
 
 def test_its_test_verdicts_are_corrected_for_other_sweeps(tmp_path: Path) -> None:
     ranking, read = sweep(tmp_path)
     [alone], [one_of_20] = judge_ensemble(ranking, read), judge_ensemble(ranking, read, 20)
-    for once, often in zip(alone["comparisons"], one_of_20["comparisons"], strict=True):
-        wider = often["high"] - often["low"] > once["high"] - once["low"]
-        assert wider == (once["split"] == "test")
-        assert often["corrected_for"] == (20 if once["split"] == "test" else None)
+    for once, often in zip(alone.comparisons, one_of_20.comparisons, strict=True):
+        wider = often.high - often.low > once.high - once.low
+        assert wider == (once.split == "test")
+        assert often.corrected_for == (20 if once.split == "test" else None)
 
 
 def test_its_row_survives_the_file_of_the_answer(tmp_path: Path) -> None:
     ranking, read = sweep(tmp_path)
-    kept: dict[str, Any] = json.loads(json.dumps(finite(judge_ensemble(ranking, read)[0])))
-    rows = Judgement(ensemble=kept).rows
-    assert math.isnan(rows[0]["objective"])
+    [found] = judge_ensemble(ranking, read)
+    kept = EnsembleEvidence.from_json(json.loads(json.dumps(finite(found.to_json()))))
+    assert (kept.trials, kept.comparisons, kept.sets) == (
+        found.trials,
+        found.comparisons,
+        found.sets,
+    )
+    rows = [each.row for each in Judgement(ensemble=kept).ensembles]
+    assert math.isnan(rows[0].value("objective"))
     console = plain_console(width=100, recorded=True)
     console.print(leaderboard_table(rows, "val_ece"))
     assert "ensemble" in console.export_text()
@@ -171,11 +176,11 @@ def test_its_row_survives_the_file_of_the_answer(tmp_path: Path) -> None:
 def test_with_too_few_seeds_of_cross_entropy_nothing_is_decided(seeds: int, tmp_path: Path) -> None:
     ranking, read = sweep(tmp_path, seeds)
     [found] = judge_ensemble(ranking, read)
-    assert found["comparisons"] == []
-    assert (found["advice"], found["offered"]) == ("", "ensemble")
+    assert found.comparisons == ()
+    assert (found.advice, found.offered) == ("", "ensemble")
     count = "1 seed" if seeds == 0 else "2 seeds"
-    assert "seeds of cross-entropy is not decided" in found["why"][-1]
-    assert f"cross-entropy was trained with {count} (selection.baseline_seeds)" in found["why"][-1]
+    assert "seeds of cross-entropy is not decided" in found.why[-1]
+    assert f"cross-entropy was trained with {count} (selection.baseline_seeds)" in found.why[-1]
 
 
 def test_without_an_ensemble_the_seeds_of_cross_entropy_are_offered(tmp_path: Path) -> None:
@@ -190,11 +195,11 @@ def test_without_an_ensemble_the_seeds_of_cross_entropy_are_offered(tmp_path: Pa
     assert selected is not None
     assert [each.number for each in selected.trials] == [1]
     [found] = judge_ensemble(ranking, read)
-    assert (found["offered"], found["seeds"], found["comparisons"]) == ("seeds", None, [])
-    assert found["row"]["loss"] == "cross_entropy × 5"
-    assert found["advice"].startswith("For a lower NLL average 5 seeds of cross-entropy")
+    assert (found.offered, found.seeds, found.comparisons) == ("seeds", None, ())
+    assert found.row.loss == "cross_entropy × 5"
+    assert found.advice.startswith("For a lower NLL average 5 seeds of cross-entropy")
     [named] = judge_ensemble(ranking, read, name="birds")
-    assert "`calsweep export birds --ensemble`" in named["advice"]
+    assert "`calsweep export birds --ensemble`" in named.advice
 
 
 def test_no_ensemble_of_one_trial_or_of_several_decisions(tmp_path: Path) -> None:

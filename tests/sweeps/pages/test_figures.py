@@ -15,10 +15,9 @@ from sweeps.pages.chart import Axis, Line, Point, axis
 from sweeps.pages.matplotlib_figures import draw, new_figure
 from sweeps.pages.svg import svg
 from sweeps.results.importance import importances
-from sweeps.results.verdicts import Comparison
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from tests.builders import baseline, finalist, make_sweep, ranked, trial
+from tests.builders import baseline, compared, finalist, make_sweep, ranked, trial
 from trainables import metrics as M
 from trainables.files.rows import Rows
 
@@ -189,7 +188,7 @@ def test_importance_needs_trials_enough_and_finds_what_matters() -> None:
 
 def test_intervals_of_differences_share_a_scale_by_metric() -> None:
     assert figures.interval_bars([]) == []
-    narrow = Comparison("focal", "cross_entropy", "ece", -0.01, -0.03, 0.01, "not supported", 2)
+    narrow = compared("focal", "cross_entropy", "ece", -0.01, -0.03, 0.01, "not supported", 2)
     wide = replace(narrow, low=-0.3, high=0.1)
     nll = replace(narrow, metric="nll", low=-3, high=1)
     bars = figures.interval_bars([narrow, wide, nll])

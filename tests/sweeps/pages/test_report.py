@@ -14,12 +14,11 @@ import torch
 from sweeps.errors import UserError
 from sweeps.pages.report import render_report
 from sweeps.results.judgement import Judgement
-from sweeps.results.verdicts import Comparison
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.service.reading import write_report
 from sweeps.store.sweep_store import SweepStore
-from tests.builders import baseline, make_sweep, new_store, trial, write_predictions
+from tests.builders import baseline, compared, make_sweep, new_store, trial, write_predictions
 from trainables.files.rows import Rows
 from trainables.metrics import METRIC_NAMES
 
@@ -121,14 +120,14 @@ def rendered(verdict: Any, **further: Any) -> str:
     for each in records:
         each.history[-1]["val_error"] = 0.1
     records[1].history[-1]["val_ece"] = 0.001
-    compared = [
-        Comparison("focal", theirs, "ece", -0.02, -0.05, 0.01, verdict, 3, split, 4)
+    verdicts = [
+        compared("focal", theirs, "ece", -0.02, -0.05, 0.01, verdict, 3, split, 4)
         for split in ("test", "validation")
         for theirs in ("cross_entropy", AGAINST)
     ]
     sweep = make_sweep("shown", losses=["focal"], training={"epochs": 3})
     rows = (torch.randn(50, 10).numpy(), (torch.arange(50) % 10).numpy())
-    judgement = Judgement(tuple(compared), **further)
+    judgement = Judgement(tuple(verdicts), **further)
     return render_report(Plan(sweep), records, judgement, lambda *_: Rows(*rows), None)
 
 

@@ -2,27 +2,29 @@
 
 from typing import Any
 
+from sweeps.results.columns import LeaderboardRow
 from sweeps.results.explanation import explain_choice, failure_summary, reasons, result_of
-from sweeps.results.judgement import NOT_YET, Judgement
+from sweeps.results.judgement import NOT_YET, EnsembleEvidence, Judgement
 from sweeps.results.leaderboard import leaderboard
 from sweeps.results.recommendation import recommend
-from sweeps.results.verdicts import SCALED, Comparison
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.sweep_file.sections.training import TrainingSection
-from tests.builders import baseline, finalist, make_sweep, ranked, trial
+from tests.builders import SCALED, baseline, compared, finalist, make_sweep, ranked, trial
 
 
 def notes_by_loss(ranking: Ranking) -> dict[str, str]:
-    return {row["loss"]: row["note"] for row in leaderboard(ranking)}
+    return {row.loss: row.note for row in leaderboard(ranking)}
 
 
 def test_the_reasons_end_with_what_follows_from_the_verdicts() -> None:
     records = [baseline(val_ece=0.05), trial(1, "focal", val_ece=0.03)]
-    against = Comparison(
+    against = compared(
         "focal", f"cross_entropy{SCALED}", "ece", -0.02, -0.05, 0.01, "not supported", 2
     )
-    judgement = Judgement((against,), ensemble={"why": ["Of the ensemble."], "comparisons": []})
+    row = LeaderboardRow("ensemble", "ensemble", "3 networks", {})
+    several = EnsembleEvidence(row, (), 3, 1.0, 0.1, why=("Of the ensemble.",))
+    judgement = Judgement((against,), ensemble=several)
     ranking = ranked(records)
     lines = reasons(ranking, TrainingSection(), judgement)
     assert "The cross-entropy baseline has 0.0500, validation error 0.1000" in lines[1]
@@ -155,9 +157,7 @@ def test_if_all_fresh_seeds_fail_cross_entropy_is_recommended() -> None:
     first, other = baseline(val_ece=0.05), trial(1, "focal", val_ece=0.03)
     failed: dict[str, Any] = {"state": "failed", "reason": "diverged", "history": []}
     records = [first, other, finalist(2, other, 1, **failed), finalist(3, first, 1, **failed)]
-    better = Comparison(
-        "focal", f"cross_entropy{SCALED}", "ece", -0.02, -0.05, -0.01, "supported", 1
-    )
+    better = compared("focal", f"cross_entropy{SCALED}", "ece", -0.02, -0.05, -0.01, "supported", 1)
     found = result_of(ranked(records), Plan(make_sweep()), Judgement((better,)))
     assert "(one seed; no trial of it with a fresh seed has finished)" in found.why[0]
     assert found.why[-1].startswith("Every trial with a fresh seed failed: find out why")

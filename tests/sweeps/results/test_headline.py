@@ -1,7 +1,8 @@
 """The headline of the result: the recommendation, and the facts behind it."""
 
+from sweeps.results.columns import LeaderboardRow
 from sweeps.results.headline import headline
-from sweeps.results.judgement import NOT_YET
+from sweeps.results.judgement import NOT_YET, EnsembleEvidence
 from sweeps.results.recommendation import recommend
 from tests.builders import baseline, ranked, trial
 
@@ -15,7 +16,9 @@ def test_it_is_the_recommendation_with_its_facts() -> None:
     ranking = ranked(RECORDS)
     recommended = recommend(ranking, NOT_YET)
     assert recommended is not None
-    found = headline(ranking, recommended, "For a lower NLL average five.")
+    row = LeaderboardRow("seeds", "cross_entropy × 5", "5 networks", {})
+    several = EnsembleEvidence(row, (), 5, 1.0, 0.1, advice="For a lower NLL average five.")
+    found = headline(ranking, recommended, several)
     assert found.advice == recommended.text
     off, wrong, on_ensemble = found.facts
     assert on_ensemble == "For a lower NLL average five."

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from sweeps.messages.formatting import finite
+from sweeps.results.columns import LeaderboardRow
 from sweeps.results.explanation import explain_choice, result_of
 from sweeps.results.judgement import Judgement
 from sweeps.results.leaderboard import leaderboard
@@ -21,8 +22,8 @@ from tests.builders import baseline, finalist, make_sweep, ranked, shown, trial
 from trainables.contract.setting import Setting
 
 
-def rows_by_loss(records: list[TrialRecord], **sections: Any) -> dict[str, dict[str, Any]]:
-    return {row["loss"]: row for row in leaderboard(ranked(records, **sections))}
+def rows_by_loss(records: list[TrialRecord], **sections: Any) -> dict[str, LeaderboardRow]:
+    return {row.loss: row for row in leaderboard(ranked(records, **sections))}
 
 
 def test_the_leaderboard_has_one_row_per_loss_however_its_trials_ended() -> None:
@@ -38,18 +39,18 @@ def test_the_leaderboard_has_one_row_per_loss_however_its_trials_ended() -> None
     ]
     rows = rows_by_loss(records)
     assert list(rows) == ["focal", "cross_entropy", "ecp", "mbls", "brier"]
-    assert {loss: row["note"] for loss, row in rows.items()} == {
+    assert {loss: row.note for loss, row in rows.items()} == {
         "focal": "selected",
         "cross_entropy": "baseline",
         "ecp": "error > baseline + 0.01",
         "mbls": "stopped at epoch 3",
         "brier": "failed: diverged: logits",
     }
-    assert rows["focal"]["hyperparameters"] == {"gamma": 5.0}
-    assert rows["focal"]["trials"] == {"finished": 2, "stopped": 1}
-    assert rows["focal"]["val_ece"] == 0.02
-    assert rows["mbls"]["hyperparameters"] == {"margin": 2.0}
-    assert math.isnan(rows["brier"]["test_ece"])
+    assert rows["focal"].hyperparameters == {"gamma": 5.0}
+    assert rows["focal"].trials == {"finished": 2, "stopped": 1}
+    assert rows["focal"].value("val_ece") == 0.02
+    assert rows["mbls"].hyperparameters == {"margin": 2.0}
+    assert math.isnan(rows["brier"].value("test_ece"))
     text = shown(leaderboard_table(list(rows.values()), "val_ece"), width=80)
     assert max(map(len, text.splitlines())) <= 80
     for part in ("focal", "γ=5", ".0200", "selected", "baseline", "1.50", "–"):
@@ -61,9 +62,9 @@ def test_a_duplicate_has_the_row_and_the_seeds_of_what_it_equals() -> None:
     first, copy = baseline(**same), trial(1, "mbls", {"margin": 9.0}, **same)
     again = [finalist(2 + seed, first, seed, val_ece=0.03, test_ece=0.1 * seed) for seed in (1, 2)]
     rows = rows_by_loss([first, copy, *again])
-    shown_as = {key: rows["mbls"][key] for key in ("val_ece", "test_ece", "seeds")}
-    assert shown_as == {"val_ece": 0.03, "test_ece": pytest.approx(0.15), "seeds": 2}
-    assert (rows["mbls"]["note"], rows["mbls"]["hyperparameters"]) == (
+    shown_as = [rows["mbls"].value(key) for key in ("val_ece", "test_ece")]
+    assert (shown_as, rows["mbls"].seeds) == ([0.03, pytest.approx(0.15)], 2)
+    assert (rows["mbls"].note, rows["mbls"].hyperparameters) == (
         "same as cross_entropy",
         {"margin": 9.0},
     )
@@ -73,9 +74,9 @@ def test_losses_that_were_not_tried_have_a_row() -> None:
     untried = (Untried(Setting("mbls", {"margin": 3.0}), 0.0213), Untried(Setting("brier", {})))
     ranking = ranked([baseline(val_ece=0.05)])
     found = result_of(ranking, Plan(make_sweep()), Judgement(untried=untried))
-    rows = {row["loss"]: row for row in found.rows}
-    assert rows["mbls"]["note"] == "not tried; 0.0213 expected"
-    assert rows["brier"]["note"] == "not tried"
+    rows = {row.loss: row for row in found.rows}
+    assert rows["mbls"].note == "not tried; 0.0213 expected"
+    assert rows["brier"].note == "not tried"
     kept = Judgement.from_json(json.loads(json.dumps(finite(found.to_json()))))
     assert [each.setting for each in kept.untried] == [each.setting for each in untried]
     assert kept.untried[0].expected == 0.0213 and math.isnan(kept.untried[1].expected)
@@ -123,8 +124,11 @@ def test_finalists_are_shown_by_the_mean_over_new_seeds() -> None:
         trial(3, val_ece=0.04, test_ece=0.2, role="finalist", seed=2, **focal),
     ]
     row = rows_by_loss(records)["focal"]
-    assert (row["val_ece"], row["test_ece"]) == (pytest.approx(0.03), pytest.approx(0.15))
-    assert row["seeds"] == 2
+    assert (row.value("val_ece"), row.value("test_ece")) == (
+        pytest.approx(0.03),
+        pytest.approx(0.15),
+    )
+    assert row.seeds == 2
     first, *_, apart, last = explain_choice(ranked(records), TrainingSection(adapt_share=0.3))
     assert apart.startswith("30% of the validation split is reserved for adapting")
     assert "Selected: focal γ=3 – the lowest val_ece, 0.0300 (mean over 2 fresh seeds)" in first
@@ -152,7 +156,7 @@ def test_the_leaderboard_of_an_event_has_its_auroc() -> None:
     values: dict[str, Any] = {"val_event_ece": 0.013, "test_event_ece": 0.012, "test_auroc": 0.845}
     records = [baseline(**values), trial(1, "focal", {"gamma": 3.0}, **values)]
     rows = leaderboard(ranked(records, search={"objective": "val_event_ece"}))
-    assert [row["test_auroc"] for row in rows] == [0.845, 0.845]
+    assert [row.value("test_auroc") for row in rows] == [0.845, 0.845]
     text = shown(leaderboard_table(rows, "val_event_ece"), width=80)
     assert max(map(len, text.splitlines())) <= 80
     for part in ("AUROC", ".8450", ".0130", "focal"):

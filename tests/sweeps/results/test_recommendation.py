@@ -1,16 +1,17 @@
 """One recommendation: cross-entropy with a temperature unless the evidence says otherwise."""
 
-from dataclasses import asdict
+import math
 from typing import Any
 
 import pytest
 
-from sweeps.results.judgement import NOT_YET, Judgement
+from sweeps.results.columns import LeaderboardRow
+from sweeps.results.judgement import NOT_YET, EnsembleEvidence, Judgement, Member
 from sweeps.results.recommendation import Recommendation, recommend
 from sweeps.results.scaling import ScalingRow
-from sweeps.results.verdicts import SCALED, Comparison, Verdict
+from sweeps.results.verdicts import Verdict
 from sweeps.search.record import TrialRecord
-from tests.builders import baseline, ranked, trial
+from tests.builders import SCALED, baseline, compared, ranked, trial
 
 PLAIN = baseline(val_ece=0.05, temperature=1.62)
 FOCAL = trial(1, val_ece=0.02, temperature=0.9)
@@ -18,7 +19,7 @@ FOCAL = trial(1, val_ece=0.02, temperature=0.9)
 
 def judged(verdict: Verdict, metric: str = "ece", ending: str = SCALED) -> Judgement:
     theirs = f"cross_entropy{ending}"
-    found = Comparison("focal", theirs, metric, -0.01, -0.03, 0.01, verdict, 2, "test")
+    found = compared("focal", theirs, metric, -0.01, -0.03, 0.01, verdict, 2, "test")
     return Judgement((found,))
 
 
@@ -98,7 +99,7 @@ def test_only_a_temperature_has_a_value_in_the_name() -> None:
     assert found.text.startswith("Recommended: cross-entropy with no scaling (trial 0). ")
     assert "its NLL is 0.4000, with a temperature alone 0.4100." in found.why
     matrix = {"name": "matrix", "temperature": 1.3, "inverse": None}
-    ensemble = {**networks(0, 2, 3), "scaling": matrix, "offered": "seeds"}
+    ensemble = networks(0, 2, 3, scaling=matrix)
     mean = recommend(ranked([PLAIN, FOCAL]), Judgement(ensemble=ensemble), with_ensemble=True)
     assert mean is not None and mean.temperature is None
     name = "the mean of 3 seeds of cross-entropy with structured matrix scaling"
@@ -110,20 +111,18 @@ def test_a_network_with_a_fresh_seed_is_recommended_where_there_is_one() -> None
     assert recommended([PLAIN, *again]).trials == (2,)
 
 
-def networks(*numbers: int) -> dict[str, Any]:
-    members = [{"trial": number, "label": "", "temperature": 1.0} for number in numbers]
-    return {"members": members, "networks": len(set(numbers)), "temperature": 0.9}
+def networks(*numbers: int, **further: Any) -> EnsembleEvidence:
+    row = LeaderboardRow("ensemble", "ensemble", "", {})
+    members = tuple(Member(number, "", 1.0) for number in numbers)
+    return EnsembleEvidence(row, members, len(set(numbers)), 0.9, math.nan, **further)
 
 
-def several(verdict: Verdict) -> dict[str, Any]:
+def several(verdict: Verdict) -> EnsembleEvidence:
     name = f"the mean of 2 seeds of cross_entropy{SCALED}"
-    found = Comparison("ensemble", name, "nll", -0.01, -0.03, 0.01, verdict, 1, "test")
-    return {
-        **networks(1, 1, 4),
-        "seeds": networks(0, 2, 3),
-        "comparisons": [asdict(found)],
-        "offered": "ensemble" if verdict == "supported" else "seeds",
-    }
+    found = compared("ensemble", name, "nll", -0.01, -0.03, 0.01, verdict, 1, "test")
+    offered = "ensemble" if verdict == "supported" else "seeds"
+    seeds = networks(0, 2, 3)
+    return networks(1, 1, 4, seeds=seeds, comparisons=(found,), offered=offered)
 
 
 @pytest.mark.parametrize(
@@ -142,15 +141,19 @@ def test_several_networks_where_they_are_allowed_and_supported(
     found = recommend(ranked([PLAIN, FOCAL]), judgement, with_ensemble=True)
     assert found is not None
     assert (found.kind, found.trials) == (kind, trials)
-    names = {"cross_entropy": 2, "focal": 1, "ensemble": 0, "cross_entropy × 3": 0}
-    rows = [{"loss": loss, "trials": {"finished": n} if n else {}} for loss, n in names.items()]
-    assert [each["loss"] for each in rows if found.is_row(each)] == [row]
+    rows = [
+        LeaderboardRow("baseline", "cross_entropy", "", {}, trials={"finished": 2}),
+        LeaderboardRow("selected", "focal", "", {}, trials={"finished": 1}),
+        LeaderboardRow("ensemble", "ensemble", "", {}),
+        LeaderboardRow("seeds", "cross_entropy × 3", "", {}),
+    ]
+    assert [each.loss for each in rows if found.is_row(each)] == [row]
     assert kind == "setting" or f"a prediction costs {len(trials)} networks." in found.why
     alone = recommended([PLAIN, FOCAL], judgement)
     assert alone.kind == ("setting" if of_setting == "supported" else "baseline")
 
 
 def test_an_undecided_ensemble_is_not_recommended() -> None:
-    judgement = Judgement(ensemble={**networks(1, 4), "comparisons": [], "offered": "ensemble"})
+    judgement = Judgement(ensemble=networks(1, 4, offered="ensemble"))
     found = recommend(ranked([PLAIN, FOCAL]), judgement, with_ensemble=True)
     assert found is not None and found.kind == "baseline"

@@ -39,8 +39,8 @@ def test_the_best_reference_counts_and_few_samples_show_little() -> None:
 
 def test_references_are_rows_below_the_leaderboard() -> None:
     found = result_of(ranking(0.2), Plan(make_sweep()), Judgement(references=(GOOD,)))
-    assert [row["note"] for row in found.rows][-1] == "reference"
-    assert found.rows[-1]["test_error"] == 0.1
+    assert [row.note for row in found.rows][-1] == "reference"
+    assert found.rows[-1].value("test_error") == 0.1
     assert found.to_json()["references"] == [
         {"name": GOOD.name, "outcome": GOOD.outcome, "test_samples": 2_000}
     ]

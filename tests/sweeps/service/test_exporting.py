@@ -22,7 +22,7 @@ from sweeps.evidence.ensemble import Pool, Selected
 from sweeps.planning.data import load_data
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
-from sweeps.results.verdicts import SCALED, Comparison, Verdict
+from sweeps.results.verdicts import Verdict
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
@@ -37,7 +37,7 @@ from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.progress import Progress
-from tests.builders import handed_out, make_sweep, write_predictions
+from tests.builders import SCALED, compared, handed_out, make_sweep, write_predictions
 from tests.harness.command import calsweep
 from tests.harness.trained import train_sweep
 from trainables.export.exported import run_onnx
@@ -116,7 +116,7 @@ def test_it_gives_the_sweeps_own_probabilities_without_calsweep(
 def keep_verdict(store: SweepStore, verdict: Verdict) -> None:
     """Let the stored evidence about focal loss have this verdict."""
     theirs = f"cross_entropy{SCALED}"
-    found = Comparison("focal", theirs, "ece", -0.01, -0.02, 0.0, verdict, 1, "test")
+    found = compared("focal", theirs, "ece", -0.01, -0.02, 0.0, verdict, 1, "test")
     sweep = store.load_sweep()
     ranking = Ranking(store.load_records(), rule_of(sweep))
     store.save_answer(result_of(ranking, Plan(sweep), Judgement((found,))).to_json())

@@ -45,7 +45,7 @@ def test_show_prints_the_answer_again(folder: Path) -> None:
     cut_off = calsweep(folder, "show", "cut-off")
     assert "not finished; `calsweep resume cut-off` continues it" in cut_off.stdout
     _, found, _ = read_answer("cut-off", str(folder / "calsweep-store"))
-    assert found.rows[-1]["note"] == "not finished, at epoch 2"
+    assert found.rows[-1].note == "not finished, at epoch 2"
 
 
 def test_list_has_a_line_for_each_sweep(folder: Path) -> None:

@@ -11,14 +11,14 @@ from sweeps.evidence.comparison import compare_with_champion
 from sweeps.planning.data import load_data
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
-from sweeps.results.verdicts import SCALED, Comparison, Verdict
+from sweeps.results.verdicts import Verdict
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.registering import promote, register
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import tracking_uri
-from tests.builders import handed_out, make_sweep
+from tests.builders import SCALED, compared, handed_out, make_sweep
 from tests.harness.command import calsweep
 from tests.harness.tracked import client_of, mirrored
 from tests.harness.trained import train_sweep
@@ -48,7 +48,7 @@ def end(store: SweepStore, recommended: int, warnings: tuple[str, ...] = ()) -> 
     """Let the sweep end with a recommendation, trial 0 or 1."""
     sweep, records = store.load_sweep(), store.load_records()
     verdict: Verdict = "supported" if recommended else "not supported"
-    found = Comparison("focal", f"cross_entropy{SCALED}", "error", 0, 0, 0, verdict, 1, "test")
+    found = compared("focal", f"cross_entropy{SCALED}", "error", 0, 0, 0, verdict, 1, "test")
     for record in records:  # the focal loss is the selected setting
         *before, last = record.history
         record.history = [*before, {**last, "val_error": 0.5 - record.number / 10}]

@@ -7,7 +7,6 @@ import math
 import shutil
 import subprocess
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,6 @@ from typer.testing import CliRunner
 from sweeps.cli import app
 from sweeps.errors import NameTakenError, UserError
 from sweeps.jobs.jobs import submit_resume
-from sweeps.results.verdicts import Comparison
 from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.service.reading import overviews, read_answer
@@ -29,7 +27,7 @@ from sweeps.store import lease
 from sweeps.store.driver_log import driver_log
 from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
 from sweeps.sweep_file.upgrading import FORMAT
-from tests.builders import Noted, baseline, make_sweep, new_store, trial
+from tests.builders import Noted, baseline, compared, make_sweep, new_store, trial
 from trainables.contract.setting import Setting
 from trainables.files.storage import Folder
 
@@ -349,7 +347,7 @@ def test_records_of_another_sweep_are_refused(tmp_path: Path) -> None:
 
 def test_fields_of_newer_versions_are_ignored(tmp_path: Path) -> None:
     store = new_store(tmp_path, make_sweep("kept"), [baseline()])
-    comparison = asdict(Comparison("ours", "theirs", "ece", 0.0, 0.0, 0.0, "supported", 3))
+    comparison = compared("ours", "theirs", "ece", 0.0, 0.0, 0.0, "supported", 3).to_json()
     answer = {"verdict": "supported", "comparisons": [{**comparison, "mood": "good"}]}
     store.save_answer(answer)
     values = json.loads(store.trial_folder(0).read("trial.json"))

@@ -6,21 +6,22 @@ from typing import Any
 
 import pytest
 
+from sweeps.results.columns import LeaderboardRow
 from sweeps.results.explanation import result_of
-from sweeps.results.judgement import Judgement
+from sweeps.results.judgement import EnsembleEvidence, Judgement
 from sweeps.results.leaderboard import in_short
 from sweeps.results.result import SweepResult
-from sweeps.results.verdicts import SCALED, Comparison
+from sweeps.results.verdicts import Arm, Comparison
 from sweeps.search.plan import Plan
 from sweeps.terminal.answers import print_answer, print_whole_answer, verdict_table
 from sweeps.terminal.console import plain_console
-from tests.builders import baseline, make_sweep, ranked, trial
+from tests.builders import SCALED, baseline, compared, make_sweep, ranked, trial
 
 LOSSES = ("focal", "mbls", "dual_focal", "label_smoothing", "inverse_focal", "brier", "ecp", "mdca")
 
 
 def against(theirs: str, metric: str = "ece", split: Any = "test") -> Comparison:
-    return Comparison("focal", theirs, metric, -0.02, -0.05, 0.01, "not supported", 3, split, 4)
+    return compared("focal", theirs, metric, -0.02, -0.05, 0.01, "not supported", 3, split, 4)
 
 
 PLAIN, WITH_T = "cross_entropy", f"cross_entropy{SCALED}"
@@ -65,7 +66,9 @@ def test_the_whole_has_every_loss_and_verdict() -> None:
 
 @pytest.mark.parametrize("groups", [None, 5, 184])
 def test_verdicts_are_whole_words_in_80_columns(groups: int | None) -> None:
-    long = replace(VERDICTS[0], ours="ensemble", theirs="the mean of 4 seeds of cross_entropy + T")
+    long = replace(
+        VERDICTS[0], ours=Arm("ensemble"), theirs=Arm("the mean of 4 seeds of cross_entropy", True)
+    )
     rows = [replace(each, groups=groups) for each in (*VERDICTS, long)]
     console = plain_console(width=80, file=(text := io.StringIO()))
     console.print(verdict_table(rows))
@@ -74,20 +77,21 @@ def test_verdicts_are_whole_words_in_80_columns(groups: int | None) -> None:
 
 
 def test_the_first_verdicts_are_against_cross_entropy_plain_and_scaled() -> None:
-    found = [(each.theirs, each.metric, each.split) for each in result().leading_comparisons]
+    found = [(str(each.theirs), each.metric, each.split) for each in result().leading_comparisons]
     assert found == [(PLAIN, "nll_calibration", "test"), (WITH_T, "ece", "test")]
 
 
 def test_a_recommended_ensemble_has_its_own_verdict() -> None:
-    of_ensemble = {**vars(against(PLAIN, "nll")), "ours": "ensemble", "verdict": "supported"}
-    found = result(ensemble={"comparisons": [of_ensemble], "why": [], "row": {}})
-    assert found.leading_comparisons[-1].ours != "ensemble"  # it is not recommended
+    better = replace(against(PLAIN, "nll"), ours=Arm("ensemble"), verdict="supported")
+    row = LeaderboardRow("ensemble", "ensemble", "3 networks", {})
+    found = result(ensemble=EnsembleEvidence(row, (), 3, 1.0, 0.1, comparisons=(better,)))
+    assert found.leading_comparisons[-1].ours != better.ours  # it is not recommended
 
 
 @pytest.mark.parametrize("most", [2, 4])
 def test_selected_and_baseline_are_always_among_the_first_rows(most: int) -> None:
     rows = result().rows
-    notes = [row["note"] for row in in_short(rows, most)]
+    notes = [row.note for row in in_short(rows, most)]
     assert {"selected", "baseline"} <= set(notes)
     assert len(notes) == most
 

@@ -15,7 +15,6 @@ from sweeps.jobs.jobs import Job, Said
 from sweeps.jobs.tables import job_facts, jobs_table
 from sweeps.results.explanation import result_of
 from sweeps.results.leaderboard import leaderboard
-from sweeps.results.verdicts import Comparison
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
@@ -24,7 +23,7 @@ from sweeps.terminal.answers import leaderboard_table, verdict_table
 from sweeps.terminal.console import plain_console
 from sweeps.terminal.plan_tables import plan_tables
 from sweeps.terminal.progress import Progress
-from tests.builders import baseline, make_sweep, shown, trial
+from tests.builders import baseline, compared, make_sweep, shown, trial
 
 HOSTILE = "[/data/x] [old] [bold red]b[/] :x: \\[y]"
 
@@ -57,7 +56,7 @@ def test_tables() -> None:
 def test_verdicts_fit_into_80_columns(metric: str) -> None:
     names = "focal_calibration", "cross_entropy + temperature scaling"
     rest: tuple[Any, ...] = (-0.0634, -0.1337, -0.0037, "not supported", 2, "test", 4)
-    ece, each = (Comparison(*names, name, *rest) for name in ("ece", metric))
+    ece, each = (compared(*names, name, *rest) for name in ("ece", metric))
     lines = shown(verdict_table([ece, each]), width=80).splitlines()
     assert lines[2].split() == ["focal_calibration", "vs"]
     for line in lines[3:5]:

@@ -15,8 +15,9 @@ import torch
 from mlflow import MlflowClient
 from ruamel.yaml import YAML
 
-from sweeps.results.judgement import Judgement
-from sweeps.results.verdicts import Comparison, Verdict
+from sweeps.results.columns import LeaderboardRow
+from sweeps.results.judgement import EnsembleEvidence, Judgement
+from sweeps.results.verdicts import Verdict
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.store.identity import Identity, identity_files
@@ -30,6 +31,7 @@ from sweeps.tracking.refusals import RunUnansweredError
 from sweeps.tracking.run import run_tags
 from sweeps.tracking.run_files import RunFiles
 from sweeps.tracking.view import Leaderboard
+from tests.builders import compared
 from tests.harness.database import empty_database
 from tests.harness.tracked import (
     client_of,
@@ -173,9 +175,9 @@ def test_an_ensemble_has_metrics_and_its_cost(fresh: Path) -> None:
     sweep, records = make_sweep("several"), make_records()
     mirror = make_mirror(fresh, sweep, records)
     ending = ending_of(records, sweep)
-    row = {"loss": "ensemble", "test_ece": 0.01, "test_error": 0.25, "temperature": 1.2, "seeds": 0}
-    found = {"networks": 3, "row": {**row, "objective": float("nan"), "val_ece": float("nan")}}
-    judgement = Judgement(ensemble={**found, "comparisons": []})
+    found = {"test_ece": 0.01, "test_error": 0.25, "temperature": 1.2, "val_ece": float("nan")}
+    row = LeaderboardRow("ensemble", "ensemble", "3 networks", found)
+    judgement = Judgement(ensemble=EnsembleEvidence(row, (), 3, 1.2, 0.1))
     mirror.answer(replace(ending, result=replace(ending.result, judgement=judgement)))
     metrics = runs_of(fresh, "several")[""].data.metrics
     assert {name: value for name, value in metrics.items() if "ensemble" in name} == {
@@ -446,7 +448,7 @@ def test_the_recommended_run_has_the_only_star(fresh: Path) -> None:
     store = make_store(fresh, sweep, records)
 
     def starred(some: list[TrialRecord], verdict: Verdict) -> list[str]:
-        found = Comparison(
+        found = compared(
             "focal",
             "cross_entropy + temperature scaling",
             "ece",
