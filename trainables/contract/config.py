@@ -25,7 +25,7 @@ KeptEpoch = Literal[
 Precision = Literal["auto", "float32", "bfloat16"]
 Criterion = Literal["nll", "nll_unpenalised", "ece_grid"]
 ScalingMethod = Literal["auto", "none", "temperature", "vector", "matrix", "beta"]
-AugmentationName = Literal["none", "crop", "crop_flip"]
+AugmentationName = Literal["none", "crop", "crop_flip", "imagenet", "simaugment"]
 LARGEST: Final = 1e6
 """Largest allowed number in a recipe or range; larger ones make no sense, and some overflow."""
 Epochs = Annotated[int, Range(0, 100_000, open_low=True)]
@@ -58,7 +58,10 @@ class TrainingConfig:
         plateau_patience: ``plateau`` decays if the NLL has not fallen in more epochs than these.
         warmup_epochs: Epochs over which the learning rate rises linearly from zero.
         clip_grad_norm: Largest gradient norm, or None for no clipping.
-        augmentation: ``none``, ``crop`` or ``crop_flip``; None is the dataset's default.
+        augmentation: ``none``, ``crop``, ``crop_flip``, ``imagenet`` (random-resized crop, flip,
+            colour jitter, erasing) or ``simaugment`` (the same with stronger colours and grey
+            images, without erasing: the views of contrastive losses); None is the dataset's
+            default.
         precision: ``auto`` is bfloat16 autocast on GPUs with native support, and float32 elsewhere.
             A sweep resolves it at its start; it also uses bfloat16 on CPUs with native support if
             the model is large enough. Losses, batch statistics and evaluation always use float32.

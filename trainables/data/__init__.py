@@ -8,11 +8,14 @@ Options that several loaders share:
     seed: Seed of the validation split and the subset.
     validation: Fraction or number of training samples to hold out. For files also the path of the
         validation split.
+    validation_per_class: Number of training samples of each class to hold out, instead of
+        ``validation``. They are drawn before ``imbalance`` thins the others.
     train_samples: Number of training samples to use.
     test_size: Fraction or number of samples for the test split, the same for every seed.
     download: Download the files if they do not exist.
     imbalance: Train and validate on a long-tailed subset, in which the last class has this fraction
-        of the samples of the first; the test split stays balanced.
+        of the samples of the first; the test split stays balanced, and so does a validation split
+        of ``validation_per_class``.
     on_bad_sample: ``skip`` skips unusable samples and counts them.
     image_size: Resize the shorter side to this and crop the centre; needed if sizes differ.
     storage: Where images are kept: decoded in ``memory``, or encoded on disk (``stream``). The

@@ -46,11 +46,12 @@ class CommonOptions:
     storage: Storage = None
     cache: Cache = None
     validation: HeldOut = 0.1
+    validation_per_class: SampleCount = None
     train_samples: SampleCount = None
 
 
 OF_IMAGES = ("image_size", "on_bad_sample", "storage", "cache")
-_OF_ALL = ("seed", "validation", "train_samples")
+_OF_ALL = ("seed", "validation", "validation_per_class", "train_samples")
 _HINTS = get_type_hints(CommonOptions, include_extras=True)
 _DEFAULTS = {field.name: field.default for field in fields(CommonOptions)}
 
@@ -103,8 +104,8 @@ def with_options(
 ) -> Callable[[Callable[..., "Dataset"]], Loader]:
     """Decorator of the function of a loader, which gets its shared options as ``common``.
 
-    These are `names`, besides ``seed``, ``validation`` and ``train_samples``, which every loader
-    has. `defaults` are the loader's own defaults of some. A loader with many options of its own
+    These are `names`, besides ``seed``, ``validation``, ``validation_per_class`` and
+    ``train_samples``, which every loader has. `defaults` are the loader's own defaults of some. A loader with many options of its own
     gets them as an object of the dataclass `own`. An option that the loader itself declares is
     passed to it alone.
     """

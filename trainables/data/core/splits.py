@@ -15,7 +15,12 @@ from trainables.data.core.divisions import ByClass, ByEqualRows, ByGroup, Divisi
 from trainables.data.core.equal_rows import EQUAL_ROWS, copies_of, equal_numbers
 from trainables.data.core.options import CommonOptions, Validation
 from trainables.data.core.samples import Samples
-from trainables.data.core.stratified import long_tailed, stratified_sample, stratified_split
+from trainables.data.core.stratified import (
+    long_tailed,
+    per_class_split,
+    stratified_sample,
+    stratified_split,
+)
 from trainables.data.core.tasks import NO_OR_YES, OneClass, SeveralLabels, Task
 from trainables.data.core.types import Indices, Labels, Masks
 
@@ -97,10 +102,14 @@ def build_dataset(
         )
     if isinstance(task, SeveralLabels) and (labels[rest].sum(1) == 1).all():
         remarks = (*remarks, _ONE_LABEL_EACH)
+    split_seed, sample_seed = np.random.SeedSequence(common.seed).generate_state(2).tolist()
+    if common.validation_per_class is not None and "validation" not in rows:
+        strata, _ = task.strata(labels[rest], classes)
+        kept, held = per_class_split(strata, common.validation_per_class, seed=split_seed)
+        rest, rows["validation"] = rest[kept], (0, rest[held])
     if common.imbalance is not None:  # the same for every seed
         rest = rest[long_tailed(labels[rest], common.imbalance, seed=0)]
     strata, names = task.strata(labels[rest], classes)
-    split_seed, sample_seed = np.random.SeedSequence(common.seed).generate_state(2).tolist()
     kept = np.arange(len(rest))
     if "validation" not in rows:
         kept, held = stratified_split(strata, common.validation, seed=split_seed, classes=names)

@@ -50,6 +50,27 @@ def stratified_split(
     return np.setdiff1d(np.arange(len(labels)), second), second
 
 
+def per_class_split(labels: Labels, count: int, *, seed: int) -> tuple[Indices, Indices]:
+    """Sorted indices of two parts of the samples; the second has ``count`` of each class.
+
+    Raises:
+        ValueError: A class would have no sample in the first part.
+    """
+    classes, sizes = np.unique(labels, return_counts=True)
+    if (fewest := int(sizes.min())) <= count:
+        raise ValueError(
+            f"validation_per_class={count} leaves none of the {fewest} samples of a class for "
+            f"training; allowed: 1 to {fewest - 1}"
+        )
+    generator = np.random.default_rng(seed)
+    drawn = [
+        generator.choice(np.flatnonzero(labels == value), size=count, replace=False)
+        for value in classes
+    ]
+    second = np.sort(np.concatenate(drawn))
+    return np.setdiff1d(np.arange(len(labels)), second), second
+
+
 def stratified_sample(labels: Labels, size: int, *, seed: int) -> Indices:
     """Sorted indices (size,) of a stratified sample with at least one sample of each class."""
     num_classes = len(np.unique(labels))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ class Images(Samples):
     augmentation: AugmentationName = "none"
 
     default_model: ClassVar[str] = "small_cnn"
-    augmentations: ClassVar[tuple[AugmentationName, ...]] = ("none", "crop", "crop_flip")
+    augmentations: ClassVar[tuple[AugmentationName, ...]] = get_args(AugmentationName)
 
     def __post_init__(self) -> None:
         _check_statistics(self.mean, self.std, self.shape[0])
@@ -72,9 +72,12 @@ class Images(Samples):
         start: int = 0,
         total: int | None = None,
     ) -> Tensor:
-        """Crops are padded with black."""
+        """Crops of ``crop`` and ``crop_flip`` are padded with black."""
         from trainables.data.kinds.augmentation import draw_moves, move
+        from trainables.data.kinds.distortion import DISTORTIONS, distort
 
+        if (kind := DISTORTIONS.get(augmentation)) is not None:
+            return self.normalise(distort(batch, kind, generator, start, total))
         return self.normalise(move(batch, draw_moves(batch, augmentation, generator, start, total)))
 
     def normalise(self, batch: Tensor) -> Tensor:
@@ -88,6 +91,7 @@ class SegmentedImages(Images):
     """Images with a class for each pixel: like :class:`Images`, with masks as labels."""
 
     default_model: ClassVar[str] = "small_fcn"
+    augmentations: ClassVar[tuple[AugmentationName, ...]] = ("none", "crop", "crop_flip")
     in_words: ClassVar[str] = "images with a class of each pixel"
     each_pixel: ClassVar[bool] = True
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -100,7 +101,13 @@ def load_image_folder(
 
 
 @with_options(*OF_IMAGES, "imbalance", image_size=224, validation=50_000)
-def load_imagenet(*, root: str | os.PathLike[str], common: CommonOptions) -> Dataset:
+def load_imagenet(
+    *,
+    root: str | os.PathLike[str],
+    train_list: str | os.PathLike[str] | None = None,
+    validation_list: str | os.PathLike[str] | None = None,
+    common: CommonOptions,
+) -> Dataset:
     """ImageNet in folders: 1,281,167 training and 50,000 test images, 1000 classes.
 
     The test split is the published validation set, whose labels are known. In memory, ``image_size:
@@ -110,21 +117,40 @@ def load_imagenet(*, root: str | os.PathLike[str], common: CommonOptions) -> Dat
 
     Options:
         root: Folder that contains ``train/<class>/`` and ``val/<class>/``.
+        train_list: A text file with a line for each training image, ``train/<class>/NAME.JPEG``
+            and maybe a number, which is not read; by default all images. The list of ImageNet-LT
+            (Z. Liu et al. 2019) is ``ImageNet_LT_train.txt`` of its authors.
+        validation_list: The same for validation images, ``ImageNet_LT_val.txt``; by default they
+            are held out of the training images.
     """
     place = Path(root).expanduser()
     for part in ("train", "val"):
         if not (place / part).is_dir():
             raise FileNotFoundError(f"root={os.fspath(root)} has no folder {part!r}")
-    return read_folders(
-        "imagenet", place / "train", place / "val", None, common, augmentation="crop_flip"
+    if train_list is None and validation_list is not None:
+        raise ValueError("validation_list needs train_list, which leaves its images out")
+    train, held = (
+        None if each is None else _List(place, Path(each).expanduser())
+        for each in (train_list, validation_list)
     )
+    return read_folders(
+        *("imagenet", train or place / "train", place / "val", held, common),
+        augmentation="crop_flip",
+    )
+
+
+class _List(NamedTuple):
+    """Images below `root` that a text file lists, each in a folder with the name of its class."""
+
+    root: Path
+    file: Path
 
 
 def read_folders(
     name: str,
-    train: Path,
+    train: Path | _List,
     test: Path | None,
-    held: Path | None,
+    held: Path | _List | None,
     common: CommonOptions,
     *,
     augmentation: AugmentationName = "none",
@@ -141,9 +167,7 @@ def read_folders(
     """
     found = _find(train)
     if len(found.classes) < 2:
-        raise ValueError(
-            f"root={train} has images of {found.classes[0]!r} only; two classes are needed"
-        )
+        raise ValueError(f"{train} has images of {found.classes[0]!r} only; two classes are needed")
     parts = [found, *(_find(each, found.classes) for each in (test, held) if each is not None)]
     images, bad = read_images([part.files for part in parts], common)
     return build_dataset(
@@ -181,8 +205,10 @@ class _Found:
     notes: list[str]
 
 
-def _find(folder: Path, known: tuple[str, ...] | None = None) -> _Found:
+def _find(folder: Path | _List, known: tuple[str, ...] | None = None) -> _Found:
     """The images in a folder of classes, which are ``known``, or all that have an image."""
+    if isinstance(folder, _List):
+        return _find_listed(folder, known)
     everything = {place: images_below(place) for place in _folders(folder)}
     if not (images := {place: found for place, found in everything.items() if found}):
         raise ValueError(f"{folder} has no folder of images; known suffixes: {', '.join(SUFFIXES)}")
@@ -204,6 +230,25 @@ def _find(folder: Path, known: tuple[str, ...] | None = None) -> _Found:
     labels = [classes.index(place.name) for place, found in images.items() for _ in found]
     files = [file for found in images.values() for file in found]
     return _Found(files, np.array(labels, dtype=np.int64), classes, notes)
+
+
+def _find_listed(part: _List, known: tuple[str, ...] | None) -> _Found:
+    try:
+        lines = part.file.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{part.file} cannot be read ({error}); it lists images") from None
+    files = [part.root / line.split()[0] for line in lines if line.strip()]
+    if not files:
+        raise ValueError(f"{part.file} lists no image")
+    classes = known or tuple(sorted({file.parent.name for file in files}))
+    if unknown := [file for file in files if file.parent.name not in classes]:
+        raise ValueError(
+            f"{part.file} has {unknown[0]}, whose class the training images have not; "
+            f"known: {few(classes)}"
+        )
+    numbers = {name: number for number, name in enumerate(classes)}
+    labels = np.array([numbers[file.parent.name] for file in files], dtype=np.int64)
+    return _Found(files, labels, classes, [])
 
 
 def _folders(place: Path) -> list[Path]:

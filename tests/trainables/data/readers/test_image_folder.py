@@ -186,6 +186,51 @@ def test_imagenet_needs_both_folders_and_enough_memory(
         load_dataset("imagenet", root=imagenet_root, seed=0)
 
 
+def test_imagenet_has_the_images_of_published_lists(imagenet_root: Path) -> None:
+    lines = [
+        f"train/n0{c}/{i:03}.png {c - 1}" for c, count in ((1, 9), (2, 5)) for i in range(count)
+    ]
+    held = [f"train/n0{c}/{i:03}.png {c - 1}" for c in (1, 2) for i in (14, 15)]
+    for name, each in (("train", lines), ("val", held)):
+        (imagenet_root / f"{name}.txt").write_text("\n".join(each) + "\n")
+    lists = {
+        "train_list": imagenet_root / "train.txt",
+        "validation_list": imagenet_root / "val.txt",
+    }
+    options = {"root": imagenet_root, "image_size": 8, "seed": 0}
+    dataset = load_dataset("imagenet", **options, **lists)
+    assert np.bincount(dataset.train.labels).tolist() == [9, 5]
+    assert np.bincount(dataset.validation.labels).tolist() == [2, 2]
+    assert len(dataset.test) == 13
+    whole = load_dataset("imagenet", **options, validation=2)
+    found = {row.tobytes() for row in np.concatenate([whole.train.inputs, whole.validation.inputs])}
+    assert {row.tobytes() for row in dataset.train.inputs} < found
+    with pytest.raises(ValueError, match="validation_list needs train_list"):
+        load_dataset("imagenet", **options, validation_list=lists["validation_list"])
+    (imagenet_root / "val.txt").write_text("train/n03/000.png 2\n")
+    with pytest.raises(ValueError, match="n03/000.png, whose class the training images have not"):
+        load_dataset("imagenet", **options, **lists)
+
+
+@pytest.mark.parametrize("per_class", [3, None])
+def test_validation_images_per_class_are_drawn_before_the_tail_is_thinned(
+    imagenet_root: Path, per_class: int | None
+) -> None:
+    dataset = load_dataset(
+        *("imagenet",),
+        root=imagenet_root,
+        image_size=8,
+        imbalance=0.2,
+        validation=6,
+        seed=0,
+        validation_per_class=per_class,
+    )
+    counts = [np.bincount(each.labels).tolist() for each in (dataset.train, dataset.validation)]
+    assert counts == ([[17, 5], [3, 3]] if per_class else [[15, 5], [5, 1]])
+    with pytest.raises(ValueError, match="leaves none of the 20 samples of a class for training"):
+        load_dataset("imagenet", root=imagenet_root, image_size=8, validation_per_class=20, seed=0)
+
+
 @pytest.mark.parametrize("storage", ["memory", "stream"])
 def test_most_images_decide_the_size(write_folder: WriteFolder, storage: str) -> None:
     root = write_folder("", {"a": 20, "b": 20})
