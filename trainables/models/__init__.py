@@ -23,6 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from trainables.plugins.components import Catalogue, check_options, options_of, type_hints
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from trainables.data.core.base import Dataset
     from trainables.data.core.samples import Samples
     from trainables.models.base import Classifier
@@ -63,6 +65,7 @@ CATALOGUE: Final = Catalogue(
         "airbench_cifar": "trainables.models.airbench_cifar:airbench_cifar",
         "densenet121_cifar": "trainables.models.densenet_cifar:densenet121_cifar",
         "deeplabv3_mobilenet_v3_large": "trainables.models.deeplabv3:deeplabv3_mobilenet_v3_large",
+        "deeplabv3_resnet34": "trainables.models.deeplabv3:deeplabv3_resnet34",
         "deeplabv3_resnet50": "trainables.models.deeplabv3:deeplabv3_resnet50",
         "densenet40_cifar": "trainables.models.densenet_cifar:densenet40_cifar",
         "gpool_cnn": "trainables.models.gpool_cnn:gpool_cnn",
@@ -82,6 +85,7 @@ CATALOGUE: Final = Catalogue(
         "wide_resnet28_10_cifar": "trainables.models.thin_resnets_cifar:wide_resnet28_10_cifar",
     },
 )
+_TEN_CROP: Final = "ten_crop"
 _GIVEN = ("input_shape", "samples", "num_classes")
 
 
@@ -116,7 +120,18 @@ def without_weights(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
 def check_model_options(name: str, **options: Any) -> None:
     """Raises ``ValueError`` if names, types or ranges of options are wrong; builds nothing."""
     builder = model_builder(name)
+    options, ten_crop = _without_ten_crop(name, options)
+    if not isinstance(ten_crop, bool):
+        raise ValueError(f"model {name!r}: ten_crop={ten_crop!r}: expected true or false")
     check_options(f"model {name!r}", builder, options, _asked(builder))
+
+
+def _without_ten_crop(name: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The options of a model but ``ten_crop``, which models of images share, and its value."""
+    rest = dict(options)
+    if _TEN_CROP in options and _TEN_CROP not in model_options(name):
+        return rest, rest.pop(_TEN_CROP)
+    return rest, False
 
 
 def check_model_fits(name: str, samples: Samples) -> None:
@@ -161,6 +176,7 @@ def make_model(
             ``huggingface/<name or folder>`` for a text encoder of Hugging Face, or
             ``package.module:function`` for your own builder, which is called with the options and
             with those of ``input_shape``, ``samples`` and ``num_classes`` in its signature.
+            Models of images also take ``ten_crop``: evaluation takes the mean over ten crops.
         input_shape: Shape of one sample: channels, height and width of an image.
         num_classes: Number of classes, at least 2.
         samples: The kind of sample, for models that need more than its shape.
@@ -182,6 +198,9 @@ def make_model(
     if not num_classes >= 2:
         raise ValueError(f"num_classes={num_classes!r} must be at least 2")
     builder = model_builder(name)
+    options, ten_crop = _without_ten_crop(name, options)
+    if ten_crop and (len(input_shape) != 3 or (samples is not None and samples.each_pixel)):
+        raise ValueError(f"model {name!r}: ten_crop is for images with one prediction each")
     asked = _asked(builder)
     if samples is not None:
         check_model_fits(name, samples)
@@ -201,9 +220,22 @@ def make_model(
         classifier = as_classifier(model, inputs, num_classes)
         if name not in CATALOGUE.ours and not name.startswith(OTHERS):
             check_batches(classifier, inputs)
-        return classifier
+        return _on_ten_crops(classifier, inputs) if ten_crop else classifier
     except ValueError as error:
         raise ValueError(f"model {name!r}: {error}") from error
+
+
+def _on_ten_crops(classifier: Classifier, inputs: Tensor) -> Classifier:
+    """The classifier of ten crops; ``ValueError`` unless it takes their size."""
+    from trainables.models.base import Classifier, run_once
+    from trainables.models.ten_crop import TenCrop
+
+    found = Classifier(TenCrop(classifier.encoder), classifier.head)
+    try:
+        run_once(found, inputs)
+    except Exception as error:  # a network of one size only may raise anything
+        raise ValueError(f"ten_crop: it takes no crops of 7/8 of a side: {error}") from error
+    return found
 
 
 def model_for(dataset: Dataset, name: str, options: Mapping[str, Any]) -> Classifier:

@@ -30,6 +30,35 @@ def deeplabv3_resnet50(
     return _deeplabv3(build, samples, num_classes, pretrained, ResNet50_Weights.IMAGENET1K_V1)
 
 
+def deeplabv3_resnet34(
+    *, samples: SegmentedImages, num_classes: int, pretrained: bool | str = False
+) -> Segmenter:
+    """DeepLabV3 on timm's ResNet-34 with output stride 8; needs at least two images per worker.
+
+    Source: as ``deeplabv3_resnet50``; Liu et al. 2023 (CALS), appendix B.
+
+    Options:
+        pretrained: File with weights of timm for the encoder: a ResNet-34. ``true`` downloads the
+            ImageNet weights, unless they are cached.
+    """
+    import timm
+    from torchvision.models.segmentation.deeplabv3 import DeepLabHead
+
+    backbone = timm.create_model(
+        "resnet34",
+        pretrained=pretrained is True,
+        features_only=True,
+        out_indices=(4,),
+        output_stride=8,
+        in_chans=samples.shape[0],
+    )
+    *layers, last = DeepLabHead(512, num_classes)
+    encoder = _Encoder(_Last(backbone), nn.Sequential(*layers))
+    if isinstance(pretrained, str):
+        _load(encoder, Path(pretrained).expanduser())
+    return Segmenter(encoder, nn.Linear(last.in_channels, num_classes), samples.shape)
+
+
 def deeplabv3_mobilenet_v3_large(
     *, samples: SegmentedImages, num_classes: int, pretrained: bool | str = False
 ) -> Segmenter:
@@ -69,6 +98,17 @@ def _deeplabv3(
     return Segmenter(encoder, nn.Linear(last.in_channels, num_classes), samples.shape)
 
 
+class _Last(nn.Module):
+    """The last feature map of a backbone of timm, as torchvision returns it."""
+
+    def __init__(self, body: nn.Module) -> None:
+        super().__init__()
+        self.body = body
+
+    def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"out": self.body(images)[-1]}
+
+
 class _Encoder(nn.Module):
     def __init__(self, backbone: nn.Module, classifier: nn.Module) -> None:
         super().__init__()
@@ -91,7 +131,7 @@ def _load(encoder: _Encoder, path: Path) -> None:
     if not any(name.startswith("backbone.") for name in state):
         # The backbone of MobileNetV3 is its module "features".
         state = {name.removeprefix("features."): value for name, value in state.items()}
-        target = encoder.backbone
+        target = getattr(encoder.backbone, "body", encoder.backbone)
     own = target.state_dict()
     if missing := sorted(name for name in own if name not in state):
         raise ValueError(f"pretrained={path} has no {missing[0]}: it is of another network")

@@ -82,3 +82,19 @@ def test_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
         made(str(path))
     with pytest.raises(ValueError, match="DeepLabV3 needs colour images, not images of 1 x 9 x 9"):
         made(samples=SegmentedImages((1, 9, 9), (0.5,), (0.5,)))
+
+
+def test_a_resnet34_starts_from_a_file_of_timm_or_torchvision(tmp_path: Path) -> None:
+    given = of_torchvision().resnet34(weights=None).eval()
+    torch.save(given.state_dict(), tmp_path / "weights.pth")
+    samples = SegmentedImages((3, 64, 64), (0.5,) * 3, (0.5,) * 3)
+    shape = {"input_shape": samples.shape, "samples": samples, "num_classes": 4}
+    path = str(tmp_path / "weights.pth")
+    found: Any = make_model("deeplabv3_resnet34", **shape, pretrained=path).eval()
+    ours, images = found.encoder.backbone.body, torch.randn(1, 3, 64, 64)
+    with torch.no_grad():
+        assert ours(images)[0].shape == (1, 512, 8, 8)  # an eighth, while a ResNet has 1/32
+        assert found(images).shape == (1, 4, 64, 64)
+        maps = given.layer1(given.maxpool(given.relu(given.bn1(given.conv1(images)))))
+        stem = ours.maxpool(ours.act1(ours.bn1(ours.conv1(images))))
+        torch.testing.assert_close(ours.layer1(stem), maps)

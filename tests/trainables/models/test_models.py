@@ -63,6 +63,7 @@ OTHERS: dict[str, Samples] = {
     "gpool_cnn": TEXTS,
     "table_mlp": TABLE,
     "small_fcn": PIXELS,
+    "deeplabv3_resnet34": PIXELS,
     "deeplabv3_resnet50": PIXELS,
     "deeplabv3_mobilenet_v3_large": PIXELS,
 }

@@ -105,9 +105,9 @@ def with_options(
     """Decorator of the function of a loader, which gets its shared options as ``common``.
 
     These are `names`, besides ``seed``, ``validation``, ``validation_per_class`` and
-    ``train_samples``, which every loader has. `defaults` are the loader's own defaults of some. A loader with many options of its own
-    gets them as an object of the dataclass `own`. An option that the loader itself declares is
-    passed to it alone.
+    ``train_samples``, which every loader has. `defaults` are the loader's own defaults of some. A
+    loader with many options of its own gets them as an object of the dataclass `own`. An option
+    that the loader itself declares is passed to it alone.
     """
     kept = {**_DEFAULTS, **defaults, "seed": inspect.Parameter.empty}
     shared = {name: kept[name] for name in _DEFAULTS if name in (*_OF_ALL, *names)}

@@ -1,4 +1,4 @@
-"""Random crops that are resized, colour distortion and erasing of image batches, on their device."""
+"""Resized random crops, colour distortion and erasing of image batches, on their device."""
 
 import math
 from dataclasses import dataclass
@@ -44,8 +44,8 @@ DISTORTIONS: Final = {
     "imagenet": Distortion(0.08, jitter=1.0, erased=0.25),
     "simaugment": Distortion(0.2, jitter=0.8, hue=0.1, grey=0.2),
 }
-"""``imagenet``: CALS, appendix B; ``simaugment``: Chen et al. 2020, with the values of Khosla et al.
-2020, on which RefCal builds."""
+"""``imagenet``: CALS, appendix B; ``simaugment``: Chen et al. 2020 with the values of Khosla et al.
+2020, as RefCal."""
 
 
 def distort(
@@ -103,7 +103,8 @@ def _inside(box: Tensor, images: Tensor) -> Tensor:
     )
     down = (rows >= top) & (rows < top + height)
     across = (columns >= left) & (columns < left + width)
-    return down[:, None, :, None] & across[:, None, None, :]
+    found: Tensor = down[:, None, :, None] & across[:, None, None, :]
+    return found
 
 
 def _new_colours(images: Tensor, kind: Distortion, drawn: Tensor) -> Tensor:
