@@ -16,7 +16,7 @@ Array = npt.NDArray[Any]
 Indices = npt.NDArray[np.int64]
 
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?")
-_NUMBERED = re.compile(r"^(class|label|cls|x)[ _]?(?=\d+$)", re.IGNORECASE)
+_NUMBERED = re.compile(r"^(class|label|cls)[ _]?(?=\d+$)", re.IGNORECASE)
 _TRUTH = {"true": "1", "false": "0"}
 IGNORED = "-100"  # PyTorch's ignore_index
 
@@ -58,8 +58,8 @@ def places(words: Sequence[str], classes: Sequence[str]) -> dict[str, int] | Non
     """The index of the class that each word names; None if a word names none.
 
     The text decides. Only if it does not, are numbers compared as numbers and truth values as 0 and
-    1, ``class_3`` and ``X3`` as 3, and ``CD4 T`` as R's ``CD4.T``; not if two words, or two
-    classes, are then alike.
+    1, ``class_3`` as 3, and ``CD4 T`` as R's ``CD4.T``; not if two words, or two classes, are then
+    alike.
     """
     for form in (str, canonical, _number_alone, _name_in_r):
         names, own = [form(each) for each in classes], [form(each) for each in words]

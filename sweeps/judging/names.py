@@ -121,7 +121,8 @@ def kind_and_class(name: str) -> tuple[str, str] | None:
     of_mean = _MEAN.sub("", name, count=1)  # of the members of an ensemble
     if match := _ONE_CLASS.fullmatch(of_mean):
         kind = re.sub(r"(?<=.)\.", "_", match["kind"].lower())
-        return kind, match["inside"] or match["after"] or match["number"]
+        of_class = match["inside"] or match["after"] or match["number"]
+        return kind, re.sub(r"^X(?=\d+$)", "", of_class)  # as R writes numbers
     if match := _CLASS_FIRST.fullmatch(name):
         return match["kind"].lower(), match["after"]
     return None

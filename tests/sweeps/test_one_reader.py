@@ -180,6 +180,12 @@ REFUSED: Final[dict[str, tuple[Write, str]]] = {
         lambda path: path.write_bytes("a, label\nü, x\nb, y\n".encode("latin-1")),
         "row 0 (from 0): a is not in UTF-8",
     ),
+    "quote.tsv": (
+        lambda path: path.write_text(
+            "\n".join(["a\tb", *(f"{chr(34) * (i % 4 == 1)}x\t{i}" for i in range(8))])
+        ),
+        "row 1 (from 0): a holds whole rows, because a quotation mark is not closed",
+    ),
     "ragged.csv": (
         lambda path: path.write_text("# c\na,b\n1,2\n1,2,3\n"),
         "row 1 (from 0): 3 values, while the header names 2 columns: '1,2,3'",

@@ -31,6 +31,7 @@ _SEPARATORS: Final = ",;\t|"
 _HEAD: Final = 2**20  # bytes that are looked at
 _BLOCK: Final = 2**24  # bytes; no row may be longer
 _LOOKED_AT: Final = 50  # rows
+_MOST_REPEATED: Final = 1000  # in an expression of RE2
 _MARKS: Final = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
 _NOT_TEXT: Final = (
     (b"PK\x03\x04", "is a zip archive, as .xlsx files are: unpack it, or save the sheet as CSV"),
@@ -238,7 +239,15 @@ class _Text:
         return pa.BufferReader(text.encode(self.dialect.encoding, "surrogateescape"))
 
     def _check_text(self, name: str, column: pa.ChunkedArray) -> None:
-        """Raises ``ValueError`` for bytes, which Arrow makes of text that it cannot read."""
+        """Raises ``ValueError`` for rows in a value, and for text that Arrow cannot read."""
+        if pa.types.is_string(column.type) and self.dialect.separator == "\t":
+            others = min(len(self._points.column_names) - 1, _MOST_REPEATED)
+            rows = _matches(column, rf"\n[^\n\t]*(\t[^\n\t]*){{{others}}}\r?\n")
+            if (row := pc.index(rows, True).as_py()) >= 0:
+                raise ValueError(
+                    f"{self.where}, row {row} (from 0): {name} holds whole rows, "
+                    "because a quotation mark is not closed; remove it, or double and quote it"
+                )
         if not pa.types.is_binary(column.type):
             return
         for row, value in enumerate(column.to_pylist()):
