@@ -98,7 +98,7 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
             without_mask(each, what) if np.ma.is_masked(each) else each
             for what, each in (("X", X), ("y", y))
         ]
-        samples, labels = validate_data(self, *given, **_kind(self._is_table))
+        samples, labels = validate_data(self, *given, **_kind(is_table=self._is_table))
         labels = column_or_1d(labels)
         check_classification_targets(labels)
         self.classes_, codes = np.unique(labels, return_inverse=True)
@@ -161,7 +161,7 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:  # noqa: N803
         """Calibrated probabilities (N, K), in the order of ``classes_``."""
         check_is_fitted(self)
-        samples = validate_data(self, X, reset=False, **_kind(self._is_table))
+        samples = validate_data(self, X, reset=False, **_kind(is_table=self._is_table))
         order = [self.model_.classes.index(name) for name in _names(self.classes_)]
         probs = self.model_.predict_proba(samples).astype(float)[:, order]
         scaled: npt.NDArray[np.float64] = probs / probs.sum(axis=1, keepdims=True)
@@ -177,7 +177,7 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
         return part if isinstance(part, int) else max(round(part * count), len(self.classes_))
 
 
-def _kind(is_table: bool) -> dict[str, bool]:
+def _kind(*, is_table: bool) -> dict[str, bool]:
     return {"skip_check_array": True} if is_table else {"allow_nd": True}
 
 

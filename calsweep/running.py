@@ -100,7 +100,7 @@ def run(
     """
     place = default_storage(storage)
     composer = Composer(place)
-    options = _options(address, debug, progress)
+    options = _options(address, debug=debug, progress=progress)
     given = {"dataset": dataset, "groups": groups, "losses": losses}
     given |= {"model": model, "trainable": trainable}
     values = {"training.epochs": epochs, "search.trials": trials}
@@ -127,7 +127,7 @@ def run(
         return _run_under_free_name(resolved, composer, options)
     if not or_resume:
         _check_new(resolved.name, place)
-    return _run(resolved, place, options, or_resume)
+    return _run(resolved, place, options, or_resume=or_resume)
 
 
 def resume(
@@ -151,7 +151,7 @@ def resume(
     from sweeps.service.running import resume_sweep
 
     try:
-        resume_sweep(name, place, set or {}, **_options(address, debug, progress))
+        resume_sweep(name, place, set or {}, **_options(address, debug=debug, progress=progress))
     except SweepInterruptedError:
         raise _interrupted(name, place) from None
     return load(place, name)
@@ -188,7 +188,7 @@ def loss(name: Any, **hyperparameters: Any) -> Section:
     return section
 
 
-def _options(address: str | None, debug: bool, progress: bool) -> RunOptions:
+def _options(address: str | None, *, debug: bool, progress: bool) -> RunOptions:
     from sweeps.terminal.console import plain_console
 
     return {
@@ -199,7 +199,7 @@ def _options(address: str | None, debug: bool, progress: bool) -> RunOptions:
     }
 
 
-def _run(sweep: SweepFile, storage: str, options: RunOptions, or_resume: bool = False) -> Result:
+def _run(sweep: SweepFile, storage: str, options: RunOptions, *, or_resume: bool = False) -> Result:
     from sweeps.service.running import run_or_resume, run_sweep
 
     begin = run_or_resume if or_resume else run_sweep

@@ -35,7 +35,7 @@ _KEPT: dict[str, tuple[dict[str, str], list[str], str]] = {}
 
 
 def connected(
-    address: str | None, reporter: Reporter = LOG, stays: bool = False
+    address: str | None, reporter: Reporter = LOG, *, stays: bool = False
 ) -> AbstractContextManager[None]:
     """Context: Ray runs on this machine, or the cluster at an address is joined; left at the end.
 
@@ -56,11 +56,11 @@ def connected(
         os.environ.setdefault(name, value)
     import ray  # noqa: F401
 
-    return _connected(address, reporter, stays)
+    return _connected(address, reporter, stays=stays)
 
 
 @contextmanager
-def _connected(address: str | None, reporter: Reporter, stays: bool) -> Iterator[None]:
+def _connected(address: str | None, reporter: Reporter, *, stays: bool) -> Iterator[None]:
     import ray
 
     kept = ray.is_initialized() and _node() in _KEPT

@@ -45,7 +45,7 @@ class RayTune:
         return f"joining Ray at {self.address}" if self.address else "starting Ray"
 
     def started(self, reporter: Reporter) -> AbstractContextManager[None]:
-        return connection.connected(self.address, reporter, self.stays)
+        return connection.connected(self.address, reporter, stays=self.stays)
 
     def nodes(self) -> list[dict[str, float]]:
         return connection.all_nodes()

@@ -47,7 +47,7 @@ def submit(
     from sweeps.sweep_file.loading import load_sweep
 
     sweep = load_sweep(file, overrides or (), name)
-    job = submit_job(sweep, storage, address, print_notice, or_resume)
+    job = submit_job(sweep, storage, address, print_notice, or_resume=or_resume)
     print_job(job, address, sweep.tracking.uri or os.environ.get("MLFLOW_TRACKING_URI"))
     if follow:
         _follow(job, address)
@@ -104,7 +104,9 @@ def _follow(job: str, address: str | None) -> None:
     """Print the output of a job until it ends; an error if it fails."""
     from sweeps.jobs import jobs
 
-    for piece in jobs.logs(jobs.find_job(job, address), address, True, print_notice):
+    for piece in jobs.logs(
+        jobs.find_job(job, address), address, follow=True, on_notice=print_notice
+    ):
         print(piece, end="", flush=True)
     if (now := jobs.find_job(job, address)).state == "FAILED":
         raise SweepFailedError(f"job {now.id} failed: {now.message}")

@@ -33,10 +33,10 @@ def show(
 
         print(show_document(name, storage))
     else:
-        _show(name, storage, whole)
+        _show(name, storage, whole=whole)
 
 
-def _show(name: str, storage: str, whole: bool = False) -> None:
+def _show(name: str, storage: str, *, whole: bool = False) -> None:
     from sweeps.service.reading import read_answer, read_pilot, read_state
 
     finished = False
@@ -150,7 +150,9 @@ def delete(
         raise UserError("--checkpoints: with --runs it is not allowed; leave one of them out")
     if keep_best and older_than is None:
         raise UserError("--keep-best is allowed only with --older-than")
-    names = [name] if name is not None else old_sweeps(storage, older_than or "", keep_best)
+    names = (
+        [name] if name is not None else old_sweeps(storage, older_than or "", keep_best=keep_best)
+    )
     if not names:
         print(f"no sweep in {redact(storage)} is older than {older_than}")
         return

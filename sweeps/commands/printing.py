@@ -46,7 +46,7 @@ def print_job(job: str, address: str | None, tracking: str | None = None) -> Non
     print(job)
 
 
-def print_answer(found: SweepResult, lasting: bool = False, whole: bool = False) -> None:
+def print_answer(found: SweepResult, *, lasting: bool = False, whole: bool = False) -> None:
     """Print a result; `lasting` also where output cannot be written, `whole` with all reasons."""
     from sweeps.terminal import answers
     from sweeps.terminal.console import plain_console

@@ -55,7 +55,7 @@ def export(
     if register:
         print(f"registered: {register_model(name, storage)}")
         return
-    folder, label = export_model(name, storage, output, onnx, wanted)
+    folder, label = export_model(name, storage, output, onnx=onnx, wanted=wanted)
     print(f"written: {folder} ({label})")
     if reads_files(folder):
         print(f"`calsweep predict {shlex.quote(folder)} FILE` predicts new samples")

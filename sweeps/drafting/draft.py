@@ -184,7 +184,7 @@ selection:
 """
 
 
-def _validation(samples: int, held_out: bool) -> dict[str, float]:
+def _validation(samples: int, *, held_out: bool) -> dict[str, float]:
     """The share of the training samples for validation, unless the default gives enough.
 
     A test split is ``held_out`` of the samples before.
@@ -284,7 +284,7 @@ def _image_folder(path: Path) -> Draft:
     if len(sizes) > 1 or max(max(size) for size in sizes) > _LARGE:
         options["image_size"] = min(_LARGE, max(max(size) for size in sizes))
     if trees.validation is None:
-        options |= _validation(count, trees.test is None)
+        options |= _validation(count, held_out=trees.test is None)
     seen = f"Seen: {count:,} images of {len(found)} classes ({few(found)})."
     return Draft(_name(path), options, "image", seen)
 
@@ -314,7 +314,7 @@ def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
         raise UserError(f"--data {path}: not understood; allowed: {TABLES_SHOWN}, or .npz")
     options = {"name": form or "npz", "train": str(whole or path), **found.options}
     if whole is None and not {"split", "validation"} & options.keys():
-        options |= _validation(found.count, "test" not in options)
+        options |= _validation(found.count, held_out="test" not in options)
     return Draft(
         _name(given),
         options,
@@ -344,7 +344,7 @@ def _arrays(path: Path, test: Path | None) -> _Seen:
     samples, labels = as_arrays(arrays[inputs], arrays[label], where)
     options, count = {"inputs": inputs, "label": label}, len(samples)
     options |= {} if test is None else {"test": str(test)}
-    together, notes = _together({}, samples, labels, test is not None)
+    together, notes = _together({}, samples, labels, tested=test is not None)
     options |= together
     if samples.dtype == np.uint8:
         return _Seen(options, "image", f"{count:,} {Images.measured(samples[:1])}", count, notes)
@@ -356,7 +356,7 @@ def _rows(rows: TrainingRows) -> _Seen:
     table, label, tested = rows.table, rows.label, "test" in rows.beside
     classes = len(set(table[label].to_pylist()) - {None})
     others = [name for name in table.column_names if name != label]
-    divided, notes = _divided_by(table, others, label, tested)
+    divided, notes = _divided_by(table, others, label, tested=tested)
     notes, given = (*rows.comments, *notes), {**rows.options, "label": label}
     others = [name for name in others if name not in divided.values()]
     seen = f"{table.num_rows:,} rows, {classes} classes in column {label}"
@@ -368,7 +368,7 @@ def _rows(rows: TrainingRows) -> _Seen:
     for kind, column in (("image", image), ("text", text)):
         if column is not None:
             options, more = _together(
-                divided, _values(table[column]), _values(table[label]), tested
+                divided, _values(table[column]), _values(table[label]), tested=tested
             )
             options = {**given, kind: column, **options}
             seen = f"{seen}, {kind}s in column {column}"
@@ -383,7 +383,7 @@ def _rows(rows: TrainingRows) -> _Seen:
         reasons = ", ".join(f"{name} ({reason})" for name, reason in unusable.items())
         raise UserError(f"--data {rows.path}: none of its columns can be a feature: {reasons}")
     features = Columns(table.select([*usable, *dates]))
-    divided, more = _together(divided, features, _values(table[label]), tested)
+    divided, more = _together(divided, features, _values(table[label]), tested=tested)
     options = {**given, **divided}
     if unusable:
         options["exclude"] = list(unusable)
@@ -408,7 +408,7 @@ def _values(column: pa.ChunkedArray) -> npt.NDArray[Any]:
 
 
 def _together(
-    divided: dict[str, Any], samples: Any, labels: npt.NDArray[Any], tested: bool
+    divided: dict[str, Any], samples: Any, labels: npt.NDArray[Any], *, tested: bool
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The option that divides the rows, and a comment: equal rows together if there are many."""
     import numpy as np
@@ -426,7 +426,7 @@ def _together(
 
 
 def _divided_by(
-    table: pa.Table, names: Sequence[str], label: str, tested: bool
+    table: pa.Table, names: Sequence[str], label: str, *, tested: bool
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The option with a column that divides the rows into splits, and a comment on it.
 

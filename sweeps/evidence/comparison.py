@@ -140,7 +140,7 @@ def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Co
     pairs = [(*pair, _metrics_of(objective)) for pair in combinations(settings, 2)]
     if (baseline := ranking.baseline) is not None:
         for (ours, _), both in product(settings, (False, True)):
-            metrics = _metrics_against(objective, both)
+            metrics = _metrics_against(objective, scaled=both)
             pairs.append(((ours, both or scaled), (baseline, both), metrics))
     pairs = [pair for pair in pairs if pair[2]]
     trained = finalists if baseline is None else [*finalists, baseline]
@@ -153,7 +153,7 @@ def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Co
     ]
 
 
-def _metrics_against(objective: MetricName, scaled: bool) -> list[str]:
+def _metrics_against(objective: MetricName, *, scaled: bool) -> list[str]:
     """Metrics to compare with cross-entropy, without those that its scaling decides."""
     decided = (*UNCHANGED_BY_TEMPERATURE, CALIBRATION_PART) if scaled else ()
     return [metric for metric in _metrics_of(objective) if metric not in decided]
@@ -254,7 +254,7 @@ def _compared(
         ours = chosen, scaled or (both and chosen != baseline)
         if ours == (theirs := (baseline, both)):
             continue
-        for metric in _metrics_against(objective, both):
+        for metric in _metrics_against(objective, scaled=both):
             if metric == CALIBRATION_PART and runs.split != "test":
                 continue
             found.append(
@@ -335,13 +335,13 @@ class _Runs:
         if metric == CALIBRATION_PART:
             ours, theirs, *others = (self._calibration_part(each) for each, _ in settings)
             return mean_difference(metric, ours, theirs, design, others=others)
-        ours, theirs, *others = (self._probs(*each) for each in settings)
+        ours, theirs, *others = (self._probs(each, scaled=scaled) for each, scaled in settings)
         labels = self._rows(settings[0][0].judged[0]).tensors()[1]
         return difference(metric, ours, theirs, labels, design, others=others)
 
-    def _probs(self, candidate: Candidate, scaled: bool) -> list[Tensor]:
+    def _probs(self, candidate: Candidate, *, scaled: bool) -> list[Tensor]:
         """Probabilities (N, K) of each judged trial, after its scaling if ``scaled``."""
-        return [self._logits_of(trial, scaled).softmax(dim=1) for trial in candidate.judged]
+        return [self._logits_of(trial, scaled=scaled).softmax(dim=1) for trial in candidate.judged]
 
     def _calibration_part(self, candidate: Candidate) -> list[Tensor]:
         """The reduction of each sample's log loss by a temperature, (N,), for each judged trial."""
@@ -353,7 +353,7 @@ class _Runs:
             found.append(nll_reductions(logits, logits / trial.outcome["temperature"], labels))
         return found
 
-    def _logits_of(self, trial: TrialRecord, scaled: bool) -> Tensor:
+    def _logits_of(self, trial: TrialRecord, *, scaled: bool) -> Tensor:
         logits, _ = double_tensors(self._rows(trial))
         if not scaled:
             return logits

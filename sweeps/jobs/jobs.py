@@ -60,6 +60,7 @@ def submit(
     storage: str,
     address: str | None,
     on_notice: OnNotice,
+    *,
     or_resume: bool = False,
 ) -> str:
     """Submit a sweep to a cluster; returns the job's id.
@@ -210,10 +211,10 @@ class Said:
 
 
 def said_by(job: Job, address: str | None) -> Said:
-    return _said_in(_said(job, address), job.state == "FAILED")
+    return _said_in(_said(job, address), failed=job.state == "FAILED")
 
 
-def _said_in(output: str, failed: bool) -> Said:
+def _said_in(output: str, *, failed: bool) -> Said:
     events, text = split_events(output)
     said = {event.kind: event.text for event in events}
     last_line = (text.strip().splitlines() or [""])[-1]
@@ -223,7 +224,7 @@ def _said_in(output: str, failed: bool) -> Said:
 
 
 def logs(
-    job: Job, address: str | None, follow: bool, on_notice: OnNotice = lambda _: None
+    job: Job, address: str | None, *, follow: bool, on_notice: OnNotice = lambda _: None
 ) -> Iterator[str]:
     """The output of a job; with ``follow``, what is new every few seconds, until it ends.
 

@@ -93,7 +93,7 @@ def _beginning(words: Sequence[str]) -> str:
     return "".join(letters[0] for letters in alike)
 
 
-def matched(labels: Array, classes: Sequence[str], named: bool) -> dict[str, int] | None:
+def matched(labels: Array, classes: Sequence[str], *, named: bool) -> dict[str, int] | None:
     """The class of each different label, as text; None if one is no class.
 
     `classes` are numbers if the K classes have no names. If they are not `named` by columns,
@@ -108,12 +108,12 @@ def matched(labels: Array, classes: Sequence[str], named: bool) -> dict[str, int
     return None if found is None or len(found) < len(words) else found
 
 
-def class_indices(name: str, labels: Array, classes: Sequence[str], named: bool) -> Indices:
+def class_indices(name: str, labels: Array, classes: Sequence[str], *, named: bool) -> Indices:
     """The class of each label, (N,), from labels (N,) of any type; UserError if one is no class.
 
     `name` is that of the model, for messages; see :func:`matched`.
     """
-    if (found := matched(labels, classes, named)) is None:
+    if (found := matched(labels, classes, named=named)) is None:
         raise UserError(f"{name}: {unknown(labels, classes)}")
     words, inverse = np.unique(texts(labels), return_inverse=True)
     return np.array([found[word] for word in words.tolist()], dtype=np.int64)[inverse]

@@ -61,7 +61,7 @@ def rows_by_id(
     if asked == "":
         return None
     differ: list[str] = []
-    for name, mine, other in _unique_in_both(ours, theirs, asked, repeated):
+    for name, mine, other in _unique_in_both(ours, theirs, asked, repeated=repeated):
         certain = bool(asked) or _is_id(name, ours.table)
         if differ and not certain:
             break
@@ -79,7 +79,7 @@ def rows_by_id(
 
 
 def _unique_in_both(
-    ours: Rows, theirs: Rows, asked: str | None, repeated: bool
+    ours: Rows, theirs: Rows, asked: str | None, *, repeated: bool
 ) -> Iterator[tuple[str, Array, Array]]:
     """Columns that may be ids, with their values."""
     for name in [asked] if asked else _in_common(ours.table, theirs.table):

@@ -143,14 +143,14 @@ def check_predicted(
     names = _names(name, classes, 2 if single else table.shape[1])
     rows = _labels(name, labels, count, len(names))
     if not single and are_decisions(rows):
-        return _of_decisions(name, table, rows, names, logits, (groups, clusters))
+        return _of_decisions(name, table, rows, names, logits=logits, units=(groups, clusters))
     if logits is None:
         logits = _look_like_logits(name, table)
     if single:
         table = np.stack([np.zeros_like(table) if logits else 1 - table, table], axis=1)
     soft = _shares(name, rows) if rows.ndim == 2 else None
     targets = torch.from_numpy(
-        class_indices(name, rows, names, named) if soft is None else rows.argmax(axis=1)
+        class_indices(name, rows, names, named=named) if soft is None else rows.argmax(axis=1)
     )
     groups = None if groups is None else _groups(name, groups, count, soft)
     ids = None if clusters is None else _clusters(name, clusters, count)
@@ -194,6 +194,7 @@ def _of_decisions(
     table: Array,
     rows: Array,
     classes: tuple[str, ...],
+    *,
     logits: bool | None,
     units: tuple[Any, Any],
 ) -> Predicted:

@@ -158,7 +158,7 @@ class AllClasses:
         if values.ndim != 2 or values.shape[1] < 2:
             return ""
         classes = self.found.classes or tuple(map(str, range(values.shape[1])))
-        if labels.ndim == 1 and matched(labels, classes, self.found.named) is None:
+        if labels.ndim == 1 and matched(labels, classes, named=self.found.named) is None:
             return unknown(labels, classes)
         free = self.logits or self.found.logits is not False or are_decisions(labels)
         if not free and (fault := fault_of_probabilities(values)):

@@ -169,7 +169,7 @@ def family(table: Table, kind: str, members: Sequence[str]) -> Scores:
     values, logits = _stack(table, columns), names.means_logits(kind)
     falls = numbered and len(columns) > 1 and bool((np.diff(values, axis=1) <= 0).all())
     if falls and (ranks := ranked_classes(table, classes)):
-        return _of_ranks(table, columns, ranks, values, logits)
+        return _of_ranks(table, columns, ranks, values, logits=logits)
     return Scores(columns, values, logits, classes, named=True)
 
 
@@ -185,7 +185,7 @@ def ranked_classes(table: Table, numbers: Sequence[str]) -> list[str]:
 
 
 def _of_ranks(
-    table: Table, columns: tuple[str, ...], ranks: list[str], values: Array, logits: bool | None
+    table: Table, columns: tuple[str, ...], ranks: list[str], values: Array, *, logits: bool | None
 ) -> Scores:
     """Scores in the order of their size, with the classes beside; all classes are needed.
 

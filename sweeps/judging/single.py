@@ -116,14 +116,14 @@ class Single:
         if column == asked.confidence:
             return
         for guesses in self.predictions:
-            for pair in _pairs(source.labels, guesses, certain):
+            for pair in _pairs(source.labels, guesses, certain=certain):
                 yield OneClass(source, column, values, is_logits, pair, guesses, certain=certain)
         is_confidence = names.has_name(column, names.CONFIDENCES)
         if not self.predictions and is_binary(source.labels) and (certain or not is_confidence):
             yield OneClass(source, column, values, is_logits, ("0", "1"), certain=certain)
 
 
-def _pairs(labels: Labels, guesses: Predictions, certain: bool) -> list[tuple[str, str]]:
+def _pairs(labels: Labels, guesses: Predictions, *, certain: bool) -> list[tuple[str, str]]:
     """The other class and the one whose scores a column may hold."""
     words = labels.classes
     if is_binary(labels):

@@ -91,7 +91,7 @@ def draw_reliability(figure: Figure, views: Mapping[str, Rows], num_bins: int = 
     )
     panels = reliability_panels(views, num_bins)
     for column, (panel, rows) in enumerate(zip(panels, views.values(), strict=True)):
-        _panel(axes[0, column], axes[1, column], panel.bins, rows.independent)
+        _panel(axes[0, column], axes[1, column], panel.bins, independent=rows.independent)
         axes[0, column].set_title(panel.heading, fontsize=10)
         axes[1, column].set_xlabel("confidence")
     axes[0, 0].set_ylabel("accuracy")
@@ -159,7 +159,7 @@ def _plain(colour: str) -> str:
     return colour.rpartition(",")[2].rstrip(")")
 
 
-def _panel(upper: Axes, lower: Axes, bins: Sequence[Bin], independent: bool) -> None:
+def _panel(upper: Axes, lower: Axes, bins: Sequence[Bin], *, independent: bool) -> None:
     total = sum(each.count for each in bins)
     for each in bins:
         shape: dict[str, Any] = {"width": 0.95 * (each.upper - each.lower), "align": "edge"}

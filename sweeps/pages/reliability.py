@@ -37,7 +37,7 @@ def reliability_svg(views: Mapping[str, Rows], title: str) -> str:
         title: Title of the figure.
     """
     found, independent = reliability_panels(views), all(each.independent for each in views.values())
-    panels = [_panel(panel, index, independent) for index, panel in enumerate(found)]
+    panels = [_panel(panel, index, independent=independent) for index, panel in enumerate(found)]
     width, height = _LEFT + len(found) * (_SIZE + _GAP) - _GAP + 12, _TOP + _SIZE + _COUNTS
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
@@ -50,7 +50,7 @@ def reliability_svg(views: Mapping[str, Rows], title: str) -> str:
     )
 
 
-def _panel(panel: Panel, index: int, independent: bool) -> str:
+def _panel(panel: Panel, index: int, *, independent: bool) -> str:
     bins = panel.bins
     ticks = "".join(
         f'<text x="{_x(t)}" y="{_SIZE + 16}" text-anchor="middle">{t:g}</text>'

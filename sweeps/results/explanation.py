@@ -270,7 +270,9 @@ def _reasons(ended: Sequence[TrialRecord]) -> list[str]:
 def result_of(ranking: Ranking, plan: Plan, judgement: Judgement = NOT_YET) -> SweepResult:
     """The result of a sweep's trials, with the evidence and what ended the search."""
     found = None if _on_failed_finalists(ranking) else verdict(judgement.comparisons)
-    recommended = recommend(ranking, judgement, plan.sweep.selection.ensemble == "if_supported")
+    recommended = recommend(
+        ranking, judgement, with_ensemble=plan.sweep.selection.ensemble == "if_supported"
+    )
     rows = (
         *leaderboard(ranking),
         *untried_rows(judgement.untried),

@@ -70,7 +70,7 @@ class Recommendation:
 
 
 def recommend(
-    ranking: Ranking, judgement: Judgement, with_ensemble: bool = False
+    ranking: Ranking, judgement: Judgement, *, with_ensemble: bool = False
 ) -> Recommendation | None:
     """The recommendation from the evidence so far; None while no setting is selected.
 

@@ -84,7 +84,9 @@ class FinalistPlan:
         expected = self._guide.expected(searched) if self._guide is not None else None
         ranking, room = Ranking(searched, self._plan.rule), self._room(searched)
         found = ranking.finalists(
-            self._counts.affordable(room), self._plan.sweep.selection.per_loss, expected
+            self._counts.affordable(room),
+            per_loss=self._plan.sweep.selection.per_loss,
+            expected=expected,
         )
         again = [c.setting for c in found if c.loss != BASELINE_LOSS]
         baseline = [c.setting for c in ranking.candidates if c.loss == BASELINE_LOSS]

@@ -41,7 +41,9 @@ class Plan:
 
     @cached_property
     def counts(self) -> SeedCounts:
-        return SeedCounts.of(self.sweep.selection, len(self.sweep.objectives) > 1)
+        return SeedCounts.of(
+            self.sweep.selection, several_objectives=len(self.sweep.objectives) > 1
+        )
 
     @property
     def name(self) -> str:

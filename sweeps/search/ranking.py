@@ -196,6 +196,7 @@ class Ranking:
     def finalists(
         self,
         count: int,
+        *,
         per_loss: bool = False,
         expected: Mapping[Setting, float] | None = None,
     ) -> list[Candidate]:

@@ -49,7 +49,7 @@ class Limit:
         side = "above" if self.sign == 1 else "below"
         return f"{self.metric} at most {self.amount:g} {side} cross-entropy's"
 
-    def broken(self, by_baseline: bool) -> str:
+    def broken(self, *, by_baseline: bool) -> str:
         """``NLL > 0.3``, ``error > baseline + 0.01``, ``AUROC < best - 0.01``."""
         bound = f"{self.sign * self.amount:g}"
         if self.relative:

@@ -25,7 +25,7 @@ class SeedCounts:
     baseline: int
 
     @classmethod
-    def of(cls, selection: SelectionSection, several_objectives: bool) -> SeedCounts:
+    def of(cls, selection: SelectionSection, *, several_objectives: bool) -> SeedCounts:
         looks = tuple(selection.looks)
         compares_all = selection.per_loss or several_objectives
         first = looks[0] if looks and compares_all else min(1, len(looks))

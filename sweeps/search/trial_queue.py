@@ -266,15 +266,15 @@ class TrialQueue:
             generation=self.generation,
         )
 
-    def out_of_memory(self, number: int, reason: str, at_fault: bool) -> None:
+    def out_of_memory(self, number: int, reason: str, *, at_fault: bool) -> None:
         """A trial ran out of memory on a shared GPU: as :meth:`died`, retried without a limit.
 
         It is at fault if it ran alone, so that fewer concurrent trials would not help.
         """
         self._short_of_memory.add(number)
-        self.died(number, at_fault, reason)
+        self.died(number, at_fault=at_fault, reason=reason)
 
-    def died(self, number: int, at_fault: bool = True, reason: str | None = None) -> None:
+    def died(self, number: int, *, at_fault: bool = True, reason: str | None = None) -> None:
         """A trial's process died: the trial is retried and continues from its checkpoint.
 
         It fails only if it may be at fault and its process died too often without completing an

@@ -73,7 +73,7 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
     )
     untried = tuple(queue.untried)
     several = queue.plan.sweep.selection.ensemble == "if_supported"
-    recommended = recommend(ranking, judgement, several)
+    recommended = recommend(ranking, judgement, with_ensemble=several)
     confident = _as_far_as_readable(judge_confident, ranking, store.rows_patiently, recommended)
     judgement = replace(
         judgement,

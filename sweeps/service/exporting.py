@@ -61,6 +61,7 @@ def export_model(
     name: str,
     storage: str,
     output: str | None = None,
+    *,
     onnx: bool = False,
     wanted: Wanted = RECOMMENDED,
 ) -> tuple[str, str]:
@@ -95,10 +96,10 @@ def export_model(
             made.replace(folder)
     except OSError as error:
         raise UserError(f"--output {folder}: cannot be written: {error.strerror}") from None
-    return str(folder), _in_words(built.about, sweep.has_ended)
+    return str(folder), _in_words(built.about, finished=sweep.has_ended)
 
 
-def _in_words(about: dict[str, Any], finished: bool) -> str:
+def _in_words(about: dict[str, Any], *, finished: bool) -> str:
     """What was exported, in a line."""
     found = f"{about['label']}, {scaling_words(about['scaling'])}"
     found += ", recommended" if about["recommended"] else ", not recommended"
@@ -475,7 +476,7 @@ def predict(
             inside = PredictionSets(method, coverage, start, threshold)(probs)
         part = names[start : start + batch_size]
         for row, (name, each) in enumerate(zip(part, probs.tolist(), strict=True)):
-            found, confidence = _decided(classes, each, about.get("several", False))
+            found, confidence = _decided(classes, each, several=about.get("several", False))
             cells = [name, found, f"{confidence:.9g}"]
             if inside is not None:
                 held = inside[row].tolist()
@@ -484,7 +485,7 @@ def predict(
     return len(rows), notes
 
 
-def _decided(classes: list[str], probs: list[float], several: bool) -> tuple[str, float]:
+def _decided(classes: list[str], probs: list[float], *, several: bool) -> tuple[str, float]:
     """The class of a sample and its probability; for several labels as in :func:`predict`."""
     if several:
         found = "|".join(c for c, p in zip(classes, probs, strict=True) if p > 0.5)

@@ -196,7 +196,7 @@ def _listed(store: SweepStore, plan: Plan) -> ListedSweep:
 
 
 @tells_storage_faults
-def old_sweeps(storage: str, age: str, keep_best: bool) -> list[str]:
+def old_sweeps(storage: str, age: str, *, keep_best: bool) -> list[str]:
     """Names of sweeps that do not run, and whose last trial ended longer ago (``30d``).
 
     `keep_best` leaves out those that have the best setting of a dataset, model and objective.

@@ -149,7 +149,7 @@ def _run(
     console = options.get("console") or plain_console(stderr=True, lasting=True)
     use_working_folder()
     with (
-        Progress(console, not options.get("debug")) as progress,
+        Progress(console, live=not options.get("debug")) as progress,
         terminated_as_interrupted() as interrupt,
         store.locked(progress, interrupt),  # first of all, because two processes may start at once
         stopped_on_request(store.folder, interrupt),

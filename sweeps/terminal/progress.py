@@ -37,7 +37,7 @@ class Progress(Reporter):
     Without `live` there are plain lines only, so that a debugger can use the terminal.
     """
 
-    def __init__(self, console: Console, live: bool = True) -> None:
+    def __init__(self, console: Console, *, live: bool = True) -> None:
         self._console = console
         self._may_be_live = live
         self._stage = "starting"

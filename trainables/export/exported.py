@@ -34,7 +34,7 @@ def export_program(classifier: CalibratedClassifier | CalibratedEnsemble, rows: 
 def _traced(
     classifier: CalibratedClassifier | CalibratedEnsemble, example: torch.Tensor
 ) -> ExportedProgram:
-    def traced(strict: bool) -> ExportedProgram:
+    def traced(*, strict: bool) -> ExportedProgram:
         return torch.export.export(classifier, (example,), dynamic_shapes=_SHAPES, strict=strict)
 
     try:

@@ -16,7 +16,15 @@ def densenet40_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> 
 
     Three blocks of 12 layers (the paper's section 3, "Implementation Details").
     """
-    return _densenet((12, 12, 12), 12, 16, 1.0, False, input_shape, num_classes)
+    return _densenet(
+        (12, 12, 12),
+        12,
+        16,
+        1.0,
+        bottleneck=False,
+        input_shape=input_shape,
+        num_classes=num_classes,
+    )
 
 
 def densenet121_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifier:
@@ -26,11 +34,19 @@ def densenet121_cifar(*, input_shape: tuple[int, int, int], num_classes: int) ->
     after it, as in the calibration literature (J. Mukhoti et al., Calibrating Deep Neural Networks
     using Focal Loss, 2020, and their code).
     """
-    return _densenet((6, 12, 24, 16), 32, 64, 0.5, True, input_shape, num_classes)
+    return _densenet(
+        (6, 12, 24, 16),
+        32,
+        64,
+        0.5,
+        bottleneck=True,
+        input_shape=input_shape,
+        num_classes=num_classes,
+    )
 
 
 class _Layer(nn.Module):
-    def __init__(self, channels: int, growth: int, bottleneck: bool) -> None:
+    def __init__(self, channels: int, growth: int, *, bottleneck: bool) -> None:
         super().__init__()
         layers: list[nn.Module] = [nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
         if bottleneck:
@@ -51,6 +67,7 @@ def _densenet(
     growth: int,
     start: int,
     compression: float,
+    *,
     bottleneck: bool,
     input_shape: tuple[int, int, int],
     num_classes: int,
@@ -68,7 +85,7 @@ def _densenet(
             ]
             channels = width
         for _ in range(depth):
-            layers.append(_Layer(channels, growth, bottleneck))
+            layers.append(_Layer(channels, growth, bottleneck=bottleneck))
             channels += growth
     layers += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
     encoder = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())

@@ -38,7 +38,9 @@ def resnet110_cifar(
         shortcut = _Padded(channels, width, stride)
         return _post_activation(channels, width, stride, shortcut, rates.pop(0))
 
-    return _three_stages(block, 18, 1, False, input_shape, num_classes)
+    return _three_stages(
+        block, 18, 1, pre_activation=False, input_shape=input_shape, num_classes=num_classes
+    )
 
 
 def preresnet56_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
@@ -47,7 +49,9 @@ def preresnet56_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
     6n + 2 layers, n = 9, with BatchNorm and ReLU before each convolution (K. He et al., Identity
     Mappings in Deep Residual Networks, 2016).
     """
-    return _three_stages(_PreActivation, 9, 1, True, input_shape, num_classes)
+    return _three_stages(
+        _PreActivation, 9, 1, pre_activation=True, input_shape=input_shape, num_classes=num_classes
+    )
 
 
 def wide_resnet26_10_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
@@ -57,7 +61,9 @@ def wide_resnet26_10_cifar(*, input_shape: Shape, num_classes: int) -> Classifie
     shortcut if the shape changes (J. Mukhoti et al., Calibrating Deep Neural Networks using Focal
     Loss, 2020, and their code).
     """
-    return _three_stages(_projected, 4, 10, False, input_shape, num_classes)
+    return _three_stages(
+        _projected, 4, 10, pre_activation=False, input_shape=input_shape, num_classes=num_classes
+    )
 
 
 def wide_resnet28_10_cifar(
@@ -75,7 +81,9 @@ def wide_resnet28_10_cifar(
     def block(channels: int, width: int, stride: int) -> nn.Module:
         return _PreActivation(channels, width, stride, dropout, activate_shortcut=True)
 
-    return _three_stages(block, 4, 10, True, input_shape, num_classes)
+    return _three_stages(
+        block, 4, 10, pre_activation=True, input_shape=input_shape, num_classes=num_classes
+    )
 
 
 class _Padded(nn.Module):
@@ -121,6 +129,7 @@ class _PreActivation(nn.Module):
         width: int,
         stride: int,
         dropout: float = 0.0,
+        *,
         activate_shortcut: bool = False,
     ) -> None:
         super().__init__()
@@ -151,6 +160,7 @@ def _three_stages(
     block: Callable[[int, int, int], nn.Module],
     depth: int,
     widening: int,
+    *,
     pre_activation: bool,
     input_shape: Shape,
     num_classes: int,

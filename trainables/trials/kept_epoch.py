@@ -45,7 +45,7 @@ class LowestEpoch:
             return
         losses = None
         if self.keep in GUARDED:
-            losses = epoch_losses(validation, self.keep == "refinement", units)
+            losses = epoch_losses(validation, refined=self.keep == "refinement", units=units)
             value = float(losses.mean())
         else:
             metric = MetricName.parse(self.keep).metric
@@ -79,7 +79,7 @@ class LowestEpoch:
         self._losses = state.get("losses")
 
 
-def epoch_losses(validation: Predictions, refined: bool, units: Tensor | None = None) -> Tensor:
+def epoch_losses(validation: Predictions, *, refined: bool, units: Tensor | None = None) -> Tensor:
     """Log losses (N,) of an epoch; if `refined`, after a cross-fitted temperature."""
     logits, labels = validation
     logits = logits.double()

@@ -54,7 +54,7 @@ class Extent:
         references = tuple(name for name in M.REFERENCED_METRICS if name in M.METRIC_NAMES)
         return cls(None, (*_usual(deciding), *own), references)
 
-    def at(self, split: SplitName, scaled: bool) -> Self:
+    def at(self, split: SplitName, *, scaled: bool) -> Self:
         """The extent on one split, with the intervals by the names of their metrics."""
         named = (MetricName.parse(name) for name in self.intervals)
         here = (n.metric for n in named if not n.split or (n.split, n.scaled) == (split, scaled))
@@ -153,7 +153,7 @@ def _of_splits(
     splits: tuple[tuple[SplitName, Predictions], ...] = (("val", validation), ("test", test))
     for (split, (logits, labels)), calibrated, ids in zip(splits, scaled, clusters, strict=True):
         for after, each in ((False, logits), (True, calibrated)):
-            found = _measured((each, labels), extent.at(split, after), own, decisions, ids)
+            found = _measured((each, labels), extent.at(split, scaled=after), own, decisions, ids)
             values |= {
                 str(MetricName(metric, split, after, statistic)): value
                 for (metric, statistic), value in found.items()

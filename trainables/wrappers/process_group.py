@@ -42,7 +42,7 @@ def _meeting_point() -> tuple[str, int]:
         return ray.util.get_node_ip_address(), probe.getsockname()[1]
 
 
-def _join(host: str, port: int, on_gpus: bool) -> None:
+def _join(host: str, port: int, *, on_gpus: bool) -> None:
     """Join the group, and set the environment variables of ``torchrun`` for custom loops."""
     context = train.get_context()
     os.environ |= {
@@ -53,14 +53,14 @@ def _join(host: str, port: int, on_gpus: bool) -> None:
         "LOCAL_RANK": str(context.get_local_rank()),
         "LOCAL_WORLD_SIZE": str(context.get_local_world_size()),
         "NODE_RANK": str(context.get_node_rank()),
-        "ACCELERATE_TORCH_DEVICE": str(worker_device(on_gpus)),
+        "ACCELERATE_TORCH_DEVICE": str(worker_device(on_gpus=on_gpus)),
     }
     from torch import distributed
 
     distributed.init_process_group("nccl" if on_gpus else "gloo", init_method="env://")
 
 
-def worker_device(on_gpus: bool) -> Any:
+def worker_device(*, on_gpus: bool) -> Any:
     """The ``torch.device`` of this worker; a GPU also becomes the current device."""
     import torch
 

@@ -123,7 +123,7 @@ def run_worker(loop_config: dict[str, Work]) -> None:
 
     work, warned = loop_config["work"], Warned()
     threadpool_limits(work.setup.threads)  # a forked process has those of the other one
-    rank, device = distributed.get_rank(), worker_device(work.on_gpus)
+    rank, device = distributed.get_rank(), worker_device(on_gpus=work.on_gpus)
     dataset = ray.get(work.dataset)
     run, trial = None, None
     while (order := ray.get(work.mail.next_order.remote(rank))) is not None:

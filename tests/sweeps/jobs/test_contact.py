@@ -38,7 +38,7 @@ def following(monkeypatch: pytest.MonkeyPatch, *outputs: str | None) -> list[str
 
     monkeypatch.setattr(jobs, "ask", ask)
     monkeypatch.setattr(jobs, "_SECONDS_BETWEEN_LOOKS", 0.0)
-    return list(jobs.logs(A_JOB, "http://head:8265", True, said.append))
+    return list(jobs.logs(A_JOB, "http://head:8265", follow=True, on_notice=said.append))
 
 
 METADATA = {"calsweep_sweep": "birds", "calsweep_storage": "s3://b/store"}

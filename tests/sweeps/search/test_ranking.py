@@ -207,7 +207,7 @@ def test_a_setting_that_trains_the_networks_of_cross_entropy_is_no_finalist(per_
     ranking = Ranking([first, copy, another, last_bit], RULE)
     by_number = {c.trials[0].number: ranking.repeats_baseline(c) for c in ranking.candidates}
     assert by_number == {0: False, 1: True, 2: False, 3: False}
-    found = [c.trials[0].number for c in ranking.finalists(2, per_loss)]
+    found = [c.trials[0].number for c in ranking.finalists(2, per_loss=per_loss)]
     assert sorted(found) == ([0, 2, 3] if per_loss else [0, 3])
     notes = {row.loss: row.note for row in leaderboard(Ranking([first, copy], RULE))}
     assert notes["mbls"] == "same as cross_entropy"

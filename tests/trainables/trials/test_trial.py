@@ -157,7 +157,10 @@ def test_a_guarded_epoch_gives_way_unless_it_is_better_by_more_than_chance(
     draw = torch.Generator().manual_seed(0)
     labels = torch.randint(3, (300,), generator=draw)
     logits = torch.nn.functional.one_hot(labels, 3) + torch.randn(300, 3, generator=draw)
-    now, worse = epoch_losses((logits, labels), False), epoch_losses((3 * logits, labels), False)
+    now, worse = (
+        epoch_losses((logits, labels), refined=False),
+        epoch_losses((3 * logits, labels), refined=False),
+    )
     assert is_better(now, worse, (logits, labels))
     assert not is_better(worse, now, (logits, labels))
     assert not is_better(now, now, (logits, labels))

@@ -88,12 +88,22 @@ def build_dataset(
     good = [part.good() for part in bad or ()] or [np.arange(len(each.labels)) for each in parts]
     equal = equal_numbers(raw)
     if isinstance(division, ByEqualRows):
-        _check_apart([own[rows] for own, rows in zip(equal, good, strict=True)], own_validation)
+        _check_apart(
+            [own[rows] for own, rows in zip(equal, good, strict=True)],
+            own_validation=own_validation,
+        )
         parts = [replace(each, groups=own) for each, own in zip(parts, equal, strict=True)]
         division = ByGroup(EQUAL_ROWS, equal[0])
     if task is None:
         task = SeveralLabels(classes) if parts[0].labels.ndim == 2 else OneClass()
-    rows = _divide(parts, good, own_validation, division, classes, common)
+    rows = _divide(
+        parts,
+        good,
+        own_validation=own_validation,
+        division=division,
+        classes=classes,
+        common=common,
+    )
     rest, labels = rows["train"][1], parts[0].labels
     if lost := len(good[0]) - sum(len(own) for part, own in rows.values() if part == 0):
         remarks = (
@@ -142,7 +152,7 @@ def build_dataset(
     )
 
 
-def _check_apart(equal: Sequence[Labels], own_validation: bool) -> None:
+def _check_apart(equal: Sequence[Labels], *, own_validation: bool) -> None:
     """Raises ``ValueError`` if samples of two parts are equal."""
     names = ("train", *(["test"] if len(equal) - own_validation > 1 else []), "validation")
     for (first, ours), (second, theirs) in combinations(zip(names, equal, strict=False), 2):
@@ -156,6 +166,7 @@ def _check_apart(equal: Sequence[Labels], own_validation: bool) -> None:
 def _divide(
     parts: Sequence[Targets],
     good: Sequence[Indices],
+    *,
     own_validation: bool,
     division: Division | None,
     classes: tuple[str, ...],

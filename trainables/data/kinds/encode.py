@@ -333,15 +333,20 @@ def table_columns(samples: Mapping[str, Any], raw: Any) -> dict[str, pa.ChunkedA
     :func:`as_table`.
     """
     table, flags = as_table(raw), samples.get("flags", ())
-    columns = {name: _numbers(table, name, name in flags) for name in samples["numeric"]}
+    columns = {name: _numbers(table, name, is_flag=name in flags) for name in samples["numeric"]}
     for name in samples["categorical"]:
         values = _column(table, name)
-        _check_type(name, values, values.type in (*_TEXT, "bool") or _is_number(values), "words")
+        _check_type(
+            name,
+            values,
+            fits=values.type in (*_TEXT, "bool") or _is_number(values),
+            expected="words",
+        )
         columns[name] = values.cast("string")
     return columns
 
 
-def _numbers(table: pa.Table, name: str, is_flag: bool) -> pa.ChunkedArray:
+def _numbers(table: pa.Table, name: str, *, is_flag: bool) -> pa.ChunkedArray:
     import pyarrow as pa
 
     if (column := date_column(name, table.column_names)) is not None:
@@ -349,13 +354,20 @@ def _numbers(table: pa.Table, name: str, is_flag: bool) -> pa.ChunkedArray:
         if values.type in _TEXT:
             values = _converted(column, values, as_dates, "a date such as 2026-11-24")
         kind = values.type
-        _check_type(column, values, pa.types.is_date(kind) or pa.types.is_timestamp(kind), "dates")
+        _check_type(
+            column,
+            values,
+            fits=pa.types.is_date(kind) or pa.types.is_timestamp(kind),
+            expected="dates",
+        )
         return date_feature(name, values)
     values = _column(table, name)
     if values.type in _TEXT:
         numbers = _converted(name, values, as_flags if is_flag else as_numbers, "a number")
     else:
-        _check_type(name, values, values.type == "bool" or _is_number(values), "numbers")
+        _check_type(
+            name, values, fits=values.type == "bool" or _is_number(values), expected="numbers"
+        )
         numbers = (values.cast("uint8") if values.type == "bool" else values).cast(
             "double", safe=False
         )
@@ -385,7 +397,7 @@ def _is_number(values: pa.ChunkedArray) -> bool:
     )
 
 
-def _check_type(name: str, values: pa.ChunkedArray, fits: bool, expected: str) -> None:
+def _check_type(name: str, values: pa.ChunkedArray, *, fits: bool, expected: str) -> None:
     if not fits:
         raise ValueError(f"column {name!r} holds {values.type}, not {expected}")
 

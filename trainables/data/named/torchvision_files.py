@@ -70,7 +70,7 @@ def _load(
         root: Folder that contains ``cifar-10-batches-py``, ``cifar-100-python``, ``MNIST``,
             ``FashionMNIST``, or ``train_32x32.mat`` and ``test_32x32.mat``.
     """
-    return _read(name, root, download, common)
+    return _read(name, root, download=download, common=common)
 
 
 load_cifar10 = _load.of("cifar10", validation=5_000)
@@ -98,18 +98,19 @@ def load_stl10(
         binary: Join the classes to two, the first half and the second (Z. Yuan et al., Large-scale
             Robust Deep AUC Maximization, 2021).
     """
-    return _read("stl10", root, download, common, binary)
+    return _read("stl10", root, download=download, common=common, binary=binary)
 
 
 def _read(
     name: str,
     root: str | os.PathLike[str],
+    *,
     download: bool,
     common: CommonOptions,
     binary: bool = False,
 ) -> Dataset:
     source = _SOURCES[name]
-    train, test = _open(name, source, Path(root), download)
+    train, test = _open(name, source, Path(root), download=download)
     classes = tuple(getattr(train, "classes", "0123456789"))
     labels = [
         np.asarray(part.labels if hasattr(part, "labels") else part.targets, np.int64)
@@ -127,7 +128,7 @@ def _read(
     )
 
 
-def _open(name: str, source: _Source, root: Path, download: bool) -> tuple[Any, Any]:
+def _open(name: str, source: _Source, root: Path, *, download: bool) -> tuple[Any, Any]:
     from torchvision import datasets  # takes seconds to import
 
     reader, place = getattr(datasets, source.reader), root / source.folder

@@ -247,7 +247,7 @@ def _image_part(rows: TabularFiles, bad: BadSamples, column: str) -> ImagePart:
         )
     paths = content == "text"
     contents = partial(_files if paths else _values, rows, column)
-    return ImagePart(contents, bad, partial(_origin, rows, column, paths))
+    return ImagePart(contents, bad, partial(_origin, rows, column, paths=paths))
 
 
 def _values(rows: TabularFiles, column: str) -> Iterator[Encoded]:
@@ -278,7 +278,7 @@ def _places(rows: TabularFiles, column: str) -> Iterator[str | None]:
         yield path if inside else f"{rows.folder(row)}/{path}"
 
 
-def _origin(rows: TabularFiles, column: str, paths: bool) -> object:
+def _origin(rows: TabularFiles, column: str, *, paths: bool) -> object:
     """Names, sizes and modification times of the files that contain the images."""
     files = [file.path for file in rows.files]
     if paths:

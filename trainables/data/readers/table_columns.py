@@ -103,7 +103,7 @@ def read_columns(
             f"{rows.named(rows.files[0])}: no column {', '.join(missing)}; its columns: "
             f"{', '.join(rows.names)}"
         )
-    columns = {name: _numbers(rows, name, bad, name in flags) for name in numeric}
+    columns = {name: _numbers(rows, name, bad, is_flag=name in flags) for name in numeric}
     known_levels = levels or {}
     columns |= {
         name: rows.column(name, pa.string(), known_levels.get(name, ())) for name in categorical
@@ -200,7 +200,7 @@ def _refuse_columns(faults: dict[str, str]) -> None:
         raise ValueError("\n".join([*faults.values(), left_out]))
 
 
-def _numbers(rows: TabularFiles, name: str, bad: BadSamples, is_flag: bool) -> pa.ChunkedArray:
+def _numbers(rows: TabularFiles, name: str, bad: BadSamples, *, is_flag: bool) -> pa.ChunkedArray:
     """A numeric feature, float64; null where it is missing or bad."""
     if (column := date_column(name, rows.names)) is not None:
         return date_feature(name, _dates(rows, column, bad))

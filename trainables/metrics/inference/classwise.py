@@ -73,7 +73,7 @@ class ClassRanks:
 
 
 def class_ranks(
-    probs: Tensor, labels: Tensor, num_bins: int, every_row: bool = False
+    probs: Tensor, labels: Tensor, num_bins: int, *, every_row: bool = False
 ) -> ClassRanks:
     """Rank checked probabilities (N, K) of labels (N,) once for all class-wise metrics.
 

@@ -174,7 +174,7 @@ def mean_difference(
         raise ValueError(f"all runs must have values of the same samples, got shapes {counts}")
     units = design.units(len(groups[0][0]))
     means = [[float(values.mean()) for values in runs] for runs in groups]
-    ends = of_means(np.stack(groups[0]), np.stack(groups[1]), units, design.same_runs)
+    ends = of_means(np.stack(groups[0]), np.stack(groups[1]), units, same_runs=design.same_runs)
     return _found(name, means, ends, units, design)
 
 
@@ -220,7 +220,7 @@ def _found(
     name: str, values: Sequence[Sequence[float]], ends: Ends, units: Clusters, design: Design
 ) -> Difference:
     """From the metric of each run, per setting, where lower is better."""
-    seeds = seed_noise(values, design.same_runs)
+    seeds = seed_noise(values, same_runs=design.same_runs)
     low, high, sampling = ends(seeds, design.selection)
     return Difference(
         name,

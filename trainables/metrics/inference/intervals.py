@@ -118,7 +118,7 @@ class Ranked(Predictions):
     @cached_property
     def class_ranks(self) -> ClassRanks:
         """Bins of every class, areas under ROC curves and what rows add to them."""
-        return class_ranks(self.probs, self.labels, NUM_BINS, self.clusters is not None)
+        return class_ranks(self.probs, self.labels, NUM_BINS, every_row=self.clusters is not None)
 
     @cached_property
     def classwise(self) -> Tensor:

@@ -37,7 +37,7 @@ class SeedNoise:
         return SeedNoise(ours, theirs, both, self.freedom + added, more, self.same)
 
 
-def seed_noise(values: Sequence[Sequence[float]], same_runs: bool) -> SeedNoise:
+def seed_noise(values: Sequence[Sequence[float]], *, same_runs: bool) -> SeedNoise:
     """Estimated from the metric of each run, per setting, ours and theirs first."""
     of_a_run, freedom = _pooled_variance(values)
     runs = len(values[0]), len(values[1])
@@ -78,7 +78,7 @@ UNKNOWN: Interval = (-math.inf, math.inf, 0.0)
 Ends = Callable[[SeedNoise, Selection], Interval]
 
 
-def of_means(ours: Array, theirs: Array, units: Clusters, same_runs: bool) -> Ends:
+def of_means(ours: Array, theirs: Array, units: Clusters, *, same_runs: bool) -> Ends:
     """The interval of the mean of paired differences, from values (runs, N)."""
     if not units.enough:
         return lambda seeds, selection: UNKNOWN
