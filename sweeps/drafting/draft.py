@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from textwrap import indent
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sweeps.drafting.draft_columns import LABELS, group_column, unusable_columns
 from sweeps.drafting.draft_rows import TrainingRows, files_beside, pattern_of, read_rows
+from sweeps.drafting.frozen import MOST, frozen_network
 from sweeps.errors import UserError, first_line
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
 from trainables.data.core.equal_rows import EQUAL_ROWS, equal_numbers
@@ -89,7 +90,10 @@ class _Seen:
 
 @dataclass(frozen=True)
 class Draft:
-    """The parts of a sweep file that depend on the data, with a description of the data."""
+    """The parts of a sweep file that depend on the data, with a description of the data.
+
+    ``count`` is the number of samples, 0 if unknown; ``frozen`` a pretrained network to freeze.
+    """
 
     name: str
     dataset: dict[str, Any]
@@ -98,6 +102,8 @@ class Draft:
     losses: tuple[str, ...] = ("focal", "dual_focal", "inverse_focal", "mbls", "mmce")
     comments: tuple[str, ...] = ()
     objective: str = "val_ece"
+    count: int = 0
+    frozen: str | None = None
 
     @property
     def training(self) -> dict[str, Any]:
@@ -120,12 +126,20 @@ def draft_for(data: str) -> Draft:
     if not path.exists():
         return _by_name(data)
     try:
-        if path.is_dir():
-            return _folder(path)
-        return _file(path, path)
+        return _on_frozen(_folder(path) if path.is_dir() else _file(path, path))
     except (OSError, ValueError) as error:  # pyarrow and numpy raise ValueErrors
         message = first_line(error)
         raise UserError(message if data in message else f"{data}: {message}") from None
+
+
+def _on_frozen(draft: Draft) -> Draft:
+    """With few images or texts, a draft of heads on a pretrained network, if one is at hand."""
+    if draft.kind not in ("image", "text") or not 0 < draft.count < MOST:
+        return draft
+    if draft.dataset["name"] == "npz" or (found := frozen_network(draft.kind)) is None:
+        return draft  # images in arrays have a size of their own
+    model, options = found
+    return replace(draft, dataset=draft.dataset | options, frozen=model)
 
 
 def sweep_file_text(draft: Draft, name: str, trials: int) -> str:
@@ -141,6 +155,7 @@ def sweep_file_text(draft: Draft, name: str, trials: int) -> str:
         ),
         default=_KINDS[draft.kind].default,
         model=_KINDS[draft.kind].model,
+        frozen="" if draft.frozen is None else _FROZEN.format(draft.count, draft.frozen),
         hints="".join(f"{hint}\n" for hint in _KINDS[draft.kind].hints),
         training="\n".join(f"#   {line}" for line in to_yaml(draft.training).splitlines()),
         losses="\n".join(f"  - {loss}" for loss in draft.losses),
@@ -149,13 +164,22 @@ def sweep_file_text(draft: Draft, name: str, trials: int) -> str:
     )
 
 
+_FROZEN: Final = """\
+model:                   # {:,} samples are few: heads on a pretrained network that stays as it is
+  name: {}
+  pretrained: true       # its weights are on this machine
+  frozen: true
+  head: linear           # or mlp
+training: {{epochs: 20, lr: 0.05}}         # of the heads
+"""
+
 _TEMPLATE: Final = """\
 # {seen}
 # `calsweep check` prints the plan of this file, `calsweep run` starts it.
 name: {name}
 dataset:
 {dataset}
-# model: {default}       # the default for this kind of data; `calsweep models` lists others
+{frozen}# model: {default}       # the default for this kind of data; `calsweep models` lists others
 # model: {model}
 
 losses:                  # the cross-entropy baseline is always added; `calsweep losses` lists all
@@ -286,7 +310,7 @@ def _image_folder(path: Path) -> Draft:
     if trees.validation is None:
         options |= _validation(count, held_out=trees.test is None)
     seen = f"Seen: {count:,} images of {len(found)} classes ({few(found)})."
-    return Draft(_name(path), options, "image", seen)
+    return Draft(_name(path), options, "image", seen, count=count)
 
 
 def _sizes(files: Sequence[Path]) -> set[tuple[int, int]]:
@@ -322,6 +346,7 @@ def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
         f"Seen: {found.words}.",
         comments=found.comments,
         objective=found.objective,
+        count=found.count,
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from huggingface_hub import constants
 from PIL import Image
 
 from sweeps.drafting.draft import draft_for, sweep_file_text
@@ -23,6 +24,13 @@ from tests.harness.torchvision_files import write_fashion_mnist
 from tests.harness.voc import write_voc
 
 WORDS = "a text of some more words than a category would have, number"
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty cache of Hugging Face."""
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    return tmp_path / "hub"
 
 
 def images(folder: Path) -> Path:
@@ -194,6 +202,33 @@ def test_what_is_not_understood_is_reported(tmp_path: Path) -> None:
     ):
         with pytest.raises(UserError, match=message):
             draft_for(data if data == "digit" else str(tmp_path / data))
+
+
+def test_few_images_or_texts_get_heads_on_a_network_in_the_cache(
+    tmp_path: Path, cache: Path
+) -> None:
+    assert draft_for(str(half_empty(tmp_path))).frozen is None  # the cache does not exist
+    for name, file in (
+        ("timm--resnet18.a1_in1k", "config.json"),
+        ("someone--encoder", "tokenizer.json"),
+        ("someone--speaker", "config.json"),
+    ):
+        place = cache / f"models--{name}" / "snapshots" / "abc"
+        place.mkdir(parents=True)
+        for each in (file, "model.safetensors"):
+            (place / each).write_text("{}")
+    drafts = [draft_for(str(tmp_path / "pets")), draft_for(str(texts(tmp_path)))]
+    found = [
+        load_sweep(write_new_sweep_file(d, d.name, 7, f"{tmp_path / d.name}.yaml")) for d in drafts
+    ]
+    assert [each.model.name for each in found] == [
+        *("timm/resnet18.a1_in1k", "huggingface/someone/encoder")
+    ]
+    for each in found:
+        assert each.encoder is not None and each.encoder.frozen and each.training.epochs == 20
+    assert found[0].dataset.options["image_size"] == 224
+    assert found[1].dataset.options["tokenizer"] == "someone/encoder"
+    assert draft_for(str(table(tmp_path))).frozen is None
 
 
 @pytest.mark.parametrize(("rows", "share"), [(1_000, 0.25), (30_000, 0.17), (60_000, 0.1)])

@@ -1,0 +1,39 @@
+"""Which pretrained network of this machine's caches a draft proposes to freeze."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+MOST: Final = 20_000
+"""With fewer images or texts, heads on a frozen network are proposed."""
+_WEIGHTS: Final = ("model.safetensors", "pytorch_model.bin")
+_TOKENIZER: Final = ("tokenizer.json", "tokenizer_config.json")
+_SIDE: Final = 224  # pixels, of which most networks of timm were trained
+
+
+def frozen_network(kind: str) -> tuple[str, dict[str, Any]] | None:
+    """The model for samples of a kind, and the options of ``dataset`` that it needs.
+
+    It is the network with weights in the cache of Hugging Face, where timm has its own, too, that
+    was used last; None if there is none, or none for this kind.
+    """
+    from huggingface_hub import constants, scan_cache_dir
+    from huggingface_hub.errors import CacheNotFound
+
+    try:
+        repos = scan_cache_dir(constants.HF_HUB_CACHE).repos
+    except CacheNotFound:
+        return None
+    found = []
+    for repo in repos:
+        files = {file.file_name for each in repo.revisions for file in each.files}
+        of_timm = repo.repo_id.startswith("timm/")
+        fits = of_timm if kind == "image" else not of_timm and not files.isdisjoint(_TOKENIZER)
+        if repo.repo_type == "model" and fits and not files.isdisjoint(_WEIGHTS):
+            found.append((repo.last_accessed, repo.repo_id))
+    if not found:
+        return None
+    _, name = max(found)
+    if kind == "image":
+        return name, {"image_size": _SIDE}
+    return f"huggingface/{name}", {"tokenizer": name}
