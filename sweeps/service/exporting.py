@@ -275,7 +275,8 @@ class Builder:
             "sweep": sweep.name,
             "dataset": sweep.dataset.label,
             "digest": dataset.digest(),
-            "text_column": sweep.dataset.options.get("text"),
+            "text_column": sweep.dataset.options.get("text")
+            or sweep.dataset.options.get("embedding"),
             "model": sweep.model_label,
             "classes": list(dataset.task.names or dataset.classes),
             "several": bool(dataset.task.names),

@@ -21,7 +21,7 @@ from trainables.data.readers.arrays import load_arrays
 from trainables.data.readers.files import TABLES_SHOWN, form_of
 from trainables.data.readers.image_folder import SUFFIXES, images_below
 from trainables.data.readers.images import decode_images
-from trainables.data.readers.row_kinds import read_texts
+from trainables.data.readers.row_kinds import EmbeddingRows, read_texts
 from trainables.data.readers.storing import read_file
 from trainables.data.readers.table_columns import read_columns
 from trainables.data.readers.tabular import TabularFiles, open_tabular
@@ -90,15 +90,20 @@ def read_raw(
     unseen: tuple[str, ...] = ()
     if isinstance(samples, Images) and path.suffix != ".npy":
         rows, names, bad = _images(samples, path)
+    elif isinstance(samples, Arrays) and form_of(path.name) is not None:
+        table = open_tabular("data", path)
+        bad = BadSamples(table.count, table.where)
+        rows = EmbeddingRows(column or "embedding").read(table, bad)
+        if rows.shape[1:] != samples.shape:
+            raise ValueError(f"{path}: {len(rows[0])} numbers in a row; the model takes {samples}")
+        names = _ids(table, id_column)
     elif isinstance(samples, Images | Arrays):
         rows = _array(samples, path)
         bad = BadSamples(len(rows), lambda row: f"{path}, row {row} (from 0)")
     else:
         table = _open_table(samples, path)
         raw, bad = _raw_rows(samples, table, column)
-        if id_column is not None:
-            table.content(id_column, "id")  # it exists
-            names = table.column(id_column, pa.string()).fill_null("").to_pylist()
+        names = _ids(table, id_column)
         rows, unseen = _encoded(samples, raw), (*_missing(samples, raw), *samples.unseen(raw))
     if isinstance(samples, Arrays):
         wrong = ~np.isfinite(rows).reshape(len(rows), -1).all(1)
@@ -107,6 +112,14 @@ def read_raw(
     good = bad.good()
     names = list(map(str, range(len(rows)))) if names is None else names
     return rows[good], [names[row] for row in good], (*notes, *unseen)
+
+
+def _ids(table: TabularFiles, column: str | None) -> list[str] | None:
+    if column is None:
+        return None
+    table.content(column, "id")  # it exists
+    names: list[str] = table.column(column, pa.string()).fill_null("").to_pylist()
+    return names
 
 
 def _missing(samples: Samples, raw: Any) -> tuple[str, ...]:

@@ -25,9 +25,10 @@ from trainables.data.readers.tabular_file import File
 def _load(form: Form, *, options: RowsOptions, common: CommonOptions) -> Dataset:
     """A table, texts or images with labels, from files with named columns.
 
-    If none of ``text``, ``image`` and ``features`` is given, a column ``image`` of Parquet files
-    contains the images. Without such a column, the rows are those of a table: every column except
-    labels and weights is a feature, numeric if it contains numbers or booleans, else categorical.
+    If none of ``text``, ``image``, ``embedding`` and ``features`` is given, a column ``image`` of
+    Parquet files contains the images. Without such a column, the rows are those of a table: every
+    column except labels and weights is a feature, numeric if it contains numbers or booleans, else
+    categorical.
     In CSV, an empty value, NA, N/A, NaN and null are missing values unless quoted.
 
     A column of images contains paths relative to the folder of the file. In Parquet files, it may
@@ -51,6 +52,7 @@ def _load(form: Form, *, options: RowsOptions, common: CommonOptions) -> Dataset
         weight: Column of sample weights for training.
         text: Column of the texts.
         image: Column of the images.
+        embedding: Column of embeddings: lists of numbers, all of one length (not in CSV).
         features: Feature columns of a table; by default all except labels and weights.
         exclude: Columns of a table that are not features; instead of ``features``.
         dates: Columns of dates, such as 2026-11-24; their year, month and weekday are features.

@@ -9,13 +9,14 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Targets
 from trainables.data.core.options import CommonOptions, Validation
 from trainables.data.core.samples import Samples
 from trainables.data.kinds.encode import split_words
-from trainables.data.kinds.samples import Images
+from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import Columns, TableRows
 from trainables.data.kinds.words import Tokens, WeightedWords
@@ -31,7 +32,7 @@ from trainables.data.readers.table_columns import (
     remarks_on_columns,
     remarks_on_labels,
 )
-from trainables.data.readers.tabular import TabularFiles
+from trainables.data.readers.tabular import TabularFiles, content_of
 from trainables.plugins.components import Range
 
 Count: TypeAlias = Annotated[int, Range(1)]
@@ -54,6 +55,7 @@ class RowsOptions:
     weight: str | None = None
     text: str | None = None
     image: str | None = None
+    embedding: str | None = None
     features: Names = None
     exclude: Names = None
     dates: Names = None
@@ -151,6 +153,43 @@ class ImageRows(RowKind):
 
 
 @dataclass(frozen=True)
+class EmbeddingRows(RowKind):
+    """Rows with a list of numbers, all of one length."""
+
+    column: str
+
+    def read(self, rows: TabularFiles, bad: BadSamples) -> npt.NDArray[np.float32]:
+        """The embeddings (N, D); see :class:`RowKind`."""
+        lists = rows.as_it_is(self.column)
+        if not (_is_list(lists.type) and content_of(lists.type.value_type) == "number"):
+            raise ValueError(f"{rows.holds(self.column, 'embedding')}, not lists of numbers")
+        lists = lists.cast(pa.large_list(pa.float32()))
+        lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
+        values, counts = np.unique(lengths, return_counts=True)
+        size, usual = values[counts.argmax()], lengths == values[counts.argmax()]
+        bad.add_each(
+            ~usual,
+            lambda row: f"{self.column} has {lengths[row]} numbers, while others have {size}",
+        )
+        found = np.zeros((len(lists), size), np.float32)
+        flat = pc.list_flatten(lists.filter(pa.array(usual)))
+        found[usual] = flat.to_numpy().reshape(-1, size)  # NaN where one is missing
+        bad.add_each(
+            ~np.isfinite(found).all(1), f"a number of {self.column} is missing or not finite"
+        )
+        return found
+
+    def measure(self, raw: Any) -> Samples:
+        """The kind of arrays; see :class:`RowKind`."""
+        return Arrays.measured(raw)
+
+
+def _is_list(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+@dataclass(frozen=True)
 class FeatureRows(RowKind):
     """Rows of a table, with the columns that are features."""
 
@@ -193,6 +232,10 @@ def kind_of_rows(
                 )
     if kind == "image":
         return ImageRows(options.image or "image")
+    if kind == "embedding":
+        assert options.embedding is not None
+        parts[0].check_has(options.embedding, "embedding")
+        return EmbeddingRows(options.embedding)
     if kind == "text":
         assert options.text is not None
         if parts[0].content(options.text, "text") not in ("text", "nothing"):
@@ -205,7 +248,12 @@ def kind_of_rows(
     return FeatureRows(numbers, words, flags_of(parts[0], numbers))
 
 
-_WORDS: Final = {"text": "texts", "image": "images", "features": "a table"}
+_WORDS: Final = {
+    "text": "texts",
+    "image": "images",
+    "embedding": "embeddings",
+    "features": "a table",
+}
 _BELONGING: Final = {
     "text": ("max_words", "max_tokens", "tokenizer", "text_form"),
     "image": ("image_size", "storage", "cache"),

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from trainables.data import Dataset, load_dataset
+from trainables.export.raw_samples import read_raw
 
 WriteParquet = Callable[..., Path]
 Pair = dict[str, Path]
@@ -297,3 +298,40 @@ def test_names_and_codes_of_classes_fit_each_other(write_parquet: WriteParquet, 
         dataset = load(train, test, validation=2)
         assert dataset.classes == ("cat", "dog")
         np.testing.assert_array_equal(dataset.test.labels, codes)
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.float64()), pa.list_(pa.float32(), 4)])
+def test_a_list_column_holds_embeddings(tmp_path: Path, kind: pa.DataType) -> None:
+    vectors = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    path = tmp_path / "rows.parquet"
+    fixed = pa.types.is_fixed_size_list(kind)  # of which Arrow cannot read a missing one
+    rows = [*vectors[:39].tolist(), [1.0, None, 0.0, 0.0] if fixed else None]
+    topics = ["ab"[i % 2] for i in range(40)]
+    pq.write_table(
+        pa.table({"vector": pa.array(rows, kind), "topic": topics, "more": topics}), path
+    )
+    options = {"train": path, "embedding": "vector", "label": "topic", "seed": 0}
+    with pytest.raises(ValueError, match=r"row 39 .*vector has [04] numbers|a number of vector is"):
+        load_dataset("parquet", **options)
+    dataset = load_dataset("parquet", **options, on_bad_sample="skip")
+    found = np.concatenate([s.inputs for s in (dataset.train, dataset.validation, dataset.test)])
+    assert found.dtype == np.float32 and dataset.samples.default_model == "mlp"
+    assert {row.tobytes() for row in found} == {row.tobytes() for row in vectors[:39]}
+    read, names, _ = read_raw(dataset.samples, path, "vector", "skip")
+    np.testing.assert_array_equal(read, vectors[:39])
+    assert names == [str(row) for row in range(39)]
+
+
+def test_what_is_no_embedding_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "rows.parquet"
+    lists = [[1.0, 2.0]] * 9 + [[1.0]]
+    table = pa.table({"vector": lists, "words": [["a"]] * 10, "topic": [0, 1] * 5})
+    pq.write_table(table, path)
+    for column, message in (
+        ("vector", "row 9 .*vector has 1 numbers, while others have 2"),
+        ("words", "column 'words' .*option embedding.* not lists of numbers"),
+        ("topic", "not lists of numbers"),
+        ("vectors", "has no column 'vectors' .option embedding."),
+    ):
+        with pytest.raises(ValueError, match=message):
+            load_dataset("parquet", train=path, embedding=column, label="topic", seed=0)
