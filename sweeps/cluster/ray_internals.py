@@ -22,7 +22,6 @@ from trainables.runtime.hosts import provides
 from trainables.wrappers import forked_workers
 
 logger = logging.getLogger("calsweep")
-_SECONDS_TO_ANSWER = 5.0
 _ACTORS = "ray.air.execution._internal.actor_manager:RayActorManager"
 _TUNE = "ray.tune.execution.tune_controller"
 _SHORTAGE = "running low on memory"  # in Ray's message about a killed process
@@ -87,7 +86,7 @@ def check_token(address: str) -> None:
     ensure_token(create_token_if_missing=False)
     try:
         with _silent():
-            client(address=address).internal_kv_get(b"calsweep", None, timeout=_SECONDS_TO_ANSWER)
+            client(address=address).internal_kv_get(b"calsweep", None, timeout=5.0)
     except ray.exceptions.AuthenticationError:
         raise
     except Exception as error:  # ray.init tries longer, and reports what it finds

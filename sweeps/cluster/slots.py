@@ -13,7 +13,6 @@ from ray.util import placement_group, placement_group_table, remove_placement_gr
 from sweeps.cluster import Announcement
 from sweeps.cluster.ray_internals import job_of_placement_group
 
-_WAITING = ("PENDING", "RESCHEDULING")
 _KNOWN_FOR_SECONDS = 5.0
 _FIRST_REST, _LONGEST_REST = 15.0, 300.0  # seconds in which no trial begins after a shortage
 _FIRST_LIMIT = 300.0  # seconds in which fewer trials run; twice as long after each shortage
@@ -90,7 +89,7 @@ def share_of(room: int, own: str, groups: Iterable[Mapping[str, Any]]) -> int:
     groups = [group for group in groups if group["state"] != "REMOVED"]
     named = ((job_of(group), Announcement.read(group["name"])) for group in groups)
     priorities = {job: found.priority for job, found in named if found is not None}
-    waiting = {job_of(group) for group in groups if group["state"] in _WAITING}
+    waiting = {job_of(group) for group in groups if group["state"] in ("PENDING", "RESCHEDULING")}
     others = [priorities[job] for job in waiting & priorities.keys() - {own}]
     if own not in priorities or not others or max(others) < priorities[own]:
         return room

@@ -9,7 +9,6 @@ from sweeps.errors import UserError
 
 OLDEST = (2, 55)
 TOO_NEW = (3, 0)
-_RAY_AND_PYTHON = re.compile(r"Ray: (\S+)\s+Python: (\S+)")
 
 
 def check_jobs_version(cluster: str, url: str) -> str | None:
@@ -32,7 +31,7 @@ def check_jobs_version(cluster: str, url: str) -> str | None:
 
 def driver_mismatch(reason: str) -> str | None:
     """A message about the versions if Ray refuses a driver because of them; else None."""
-    found = _RAY_AND_PYTHON.findall(reason)
+    found = re.findall(r"Ray: (\S+)\s+Python: (\S+)", reason)
     if len(found) != 2:
         return None
     (cluster, its_python), (ours, our_python) = found

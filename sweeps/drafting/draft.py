@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-_TEXTS: Final = ("text", "content", "sentence", "document", "body", "review")
 _INPUTS: Final = ("x", "inputs", "data", "features", "images")
 _TELL_NOTHING: Final = ("train", "training", "data", "dataset", "images")
 _FEW_COLUMNS: Final = 2  # besides a text; with more it is a table
@@ -37,13 +36,11 @@ _SEVERAL_WORDS: Final = re.compile(r"\s|[^\x00-\x7f]")  # URLs and ids are no te
 _LARGE: Final = 64  # pixels; larger images are resized in the draft
 _PIXEL_LOSSES: Final = ("focal", "dual_focal", "inverse_focal", "mbls", "cals_alm")
 _VOC: Final = "voc"
-_VOC_CLASSES: Final = 21
 _SEEN_VOC: Final = "A class of each pixel, in the form of PASCAL VOC."
 _MASKS: Final = 200  # that are looked at
 _HELD_OUT: Final = 0.2  # the default share of the test split
 _ENOUGH: Final = 3_900  # validation samples, which show a difference in ECE of 0.02
 _REPEATED: Final = 0.01  # share of rows with an equal one above which these stay together
-_SPLITS: Final = 3
 _SHARES: Final = 0.1, 0.25  # the default share for validation, and the largest
 
 
@@ -277,7 +274,7 @@ def _pixels(path: Path) -> Draft:
     count = max(found - {IGNORED}) + 1
     options: dict[str, Any] = {"name": _VOC, "root": str(path)}
     seen = f"Seen: {len(masks):,} masks of {count} classes, in the form of PASCAL VOC."
-    if count != _VOC_CLASSES:
+    if count != 21:  # the classes of PASCAL VOC, with the background
         options["classes"] = [f"class {number}" for number in range(count)]
         seen += " Give the classes their names."
     return Draft(_name(path), options, "pixel", seen, _PIXEL_LOSSES)
@@ -445,7 +442,7 @@ def _together(
     noticed = f"{share:.0%} of the rows equal another row in all features"
     words = map(str, labels if labels.ndim == 1 else labels.argmax(axis=1))
     of_class = {each for each in zip(words, numbers.tolist(), strict=True) if each[0]}
-    if divided or tested or min(Counter(each for each, _ in of_class).values()) < _SPLITS:
+    if divided or tested or min(Counter(each for each, _ in of_class).values()) < 3:
         return divided, (f"{noticed}; `calsweep check` counts copies of training rows",)
     return {"group": EQUAL_ROWS}, (f"{noticed}: equal rows are in one split",)
 
@@ -500,7 +497,7 @@ def _text(table: pa.Table, names: Sequence[str]) -> str | None:
             values = [value for value in table[name].to_pylist() if value]
             several = sum(map(bool, map(_SEVERAL_WORDS.search, values))) > len(values) / 2
             texts[name] = several * sum(map(len, values)) / max(1, len(values))
-    named = _called(texts, _TEXTS)
+    named = _called(texts, ("text", "content", "sentence", "document", "body", "review"))
     longest = max(texts, key=lambda name: texts[name], default=None)
     if named is None and longest is not None and texts[longest] >= _A_TEXT:
         return longest

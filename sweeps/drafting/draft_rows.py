@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from trainables.data.readers.tabular import TabularFiles
 
-_SHARD: Final = re.compile(r"\d+-of-\d+")
 _NUMBER: Final = re.compile(r"\d+")
 _SPLITS: Final = {"test": ("test",), "validation": ("validation", "valid", "val", "dev")}
 
@@ -70,7 +69,7 @@ def files_beside(train: Path) -> dict[str, Path]:
 def pattern_of(files: Sequence[Path]) -> Path:
     """The first file, or ``train-*.parquet`` for shards, whose names differ in numbers only."""
     alike = {_NUMBER.sub("#", file.name) for file in files}
-    if len(alike) > 1 or (len(files) == 1 and not _SHARD.search(files[0].name)):
+    if len(alike) > 1 or (len(files) == 1 and not re.search(r"\d+-of-\d+", files[0].name)):
         return files[0]
     head, _, tail = re.split(r"(\d+)", files[0].name, maxsplit=1)
     return files[0].with_name(f"{head}*{_NUMBER.split(tail)[-1]}")

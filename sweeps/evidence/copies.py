@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from trainables.data.core.types import Labels
 
 _CHANCE: Final = 0.025  # of a warning without reason, at most
-_LEVEL: Final = 0.95
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def judge_copies(rows: Rows, copies: Labels) -> Copies | None:
     alone = wrong[~copied].astype(np.int64)
     others = Rows(alone[:, None], alone, groups=None if groups is None else groups[~copied])
     clusters = clusters_of(others.clusters(), len(alone))
-    interval = share_interval(others.tensors()[1], _LEVEL, clusters)
+    interval = share_interval(others.tensors()[1], 0.95, clusters)
     table = [
         _counts(wrong[copied], copies[copied] if groups is None else groups[copied]),
         _counts(wrong[~copied], None if groups is None else groups[~copied]),

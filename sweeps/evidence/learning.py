@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from trainables.metrics import Difference
 
 _CLOSE_FROM_THE_START: Final = 0.98  # share of the constant classifier's error and NLL
-_FIRST_EPOCHS: Final = 3
 _FEW_OF_A_CLASS: Final = 200  # samples of the rarest class, in the validation split
 _STILL_FALLING: Final = 0.03  # relative fall of the training loss in the last third of the epochs
 _HARDLY_FELL: Final = 0.1  # relative fall of the training loss in all epochs
@@ -71,7 +70,7 @@ class FirstEpochs:
         if self._done or record.role != "baseline":
             return
         failed = record.state == "failed"
-        if not failed and record.epochs < _FIRST_EPOCHS:
+        if not failed and record.epochs < 3:  # too early to tell
             return
         self._done = True
         if failed:

@@ -27,7 +27,6 @@ from trainables.runtime.temporary import temporary_folder
 
 SWEEP_FILE = "calsweep-sweep.yaml"
 _LARGEST_TOTAL = 10 * 2**20  # bytes
-_SKIPPED = ("node_modules", "site-packages", "__pycache__")
 _CALSWEEP = Path(__file__).resolve().parents[2]
 _COPY = "calsweep-sent-"
 _PACKAGES = ("calsweep", "search_spaces", "sweeps", "trainables")
@@ -106,7 +105,7 @@ def _modules(source: Path) -> Iterator[Path]:
             name
             for name in below
             if not name.startswith(".")
-            and name not in _SKIPPED
+            and name not in ("node_modules", "site-packages", "__pycache__")
             and not (Path(folder) / name / "pyvenv.cfg").exists()
             and Path(folder, name) not in [_CALSWEEP / package for package in _PACKAGES]
         )

@@ -11,8 +11,6 @@ from sweeps.judging.facts import Judged
 from trainables.metrics import METRICS
 from trainables.plugins.arguments import did_you_mean
 
-_FORM = re.compile(r"\s*(\w+)\s*([<>])\s*([-+.\deE]+)\s*")
-
 
 @dataclass(frozen=True)
 class Condition:
@@ -25,7 +23,7 @@ class Condition:
     @classmethod
     def parse(cls, text: str) -> Condition:
         """Parse ``ece > .05``; UserError if it has another form or no such metric."""
-        match = _FORM.fullmatch(text)
+        match = re.fullmatch(r"\s*(\w+)\s*([<>])\s*([-+.\deE]+)\s*", text)
         try:
             bound = float(match[3]) if match else math.nan
         except ValueError:

@@ -13,8 +13,6 @@ from trainables.contract.config import ScalingWay
 from trainables.metrics.inference.clusters import clusters_of
 from trainables.posthoc.chosen import fit_scaling
 
-_COSTS = re.compile(r"fp=(\d*\.?\d+),fn=(\d*\.?\d+)")
-
 
 @dataclass(frozen=True)
 class Decisions:
@@ -30,7 +28,7 @@ class Decisions:
             raise UserError(f"--accept-error {accept_error:g}: allowed: between 0 and 1")
         if costs is None:
             return cls(None, accept_error)
-        match = _COSTS.fullmatch(costs.replace(" ", ""))
+        match = re.fullmatch(r"fp=(\d*\.?\d+),fn=(\d*\.?\d+)", costs.replace(" ", ""))
         if match is None or not (float(match[1]) > 0 and float(match[2]) > 0):
             raise UserError(f"--costs {costs!r}: write two costs above 0: fp=1,fn=20")
         return cls((float(match[1]), float(match[2])), accept_error)

@@ -24,7 +24,6 @@ _FEWEST_SORTED = 10  # rows of three scores fall by chance in 1 of 6
 _AGREE = 0.9  # share of the file's predictions that a class in a column's name explains
 _ROUNDING = 1e-3  # files often have three decimals
 _MOST_CLASSES = 10_000  # a predicted class has a probability of at least one over their number
-_OTHER = {"1": "0", "0": "1"}
 
 
 @dataclass(frozen=True)
@@ -330,7 +329,7 @@ def other_class(name: str, words: list[str]) -> str | None:
     others = [word for word in words if places([word], (name,)) is None]
     if len(others) > 1:
         return None
-    return others[0] if others else _OTHER.get(canonical(name), f"not {name}")
+    return others[0] if others else {"1": "0", "0": "1"}.get(canonical(name), f"not {name}")
 
 
 def is_binary(labels: Labels) -> bool:

@@ -30,7 +30,6 @@ from sweeps.judging.tables import ARRAY, Asked, Table, open_table
 
 Array = npt.NDArray[Any]
 
-_MOST_NAMED = 3
 _NEAR = 1e-2  # a prediction within rounding of the most likely class does not differ from it
 
 
@@ -288,6 +287,6 @@ def _unseen(model: Predicted) -> tuple[str, ...]:
     unseen = [each for place, each in enumerate(model.classes) if place not in seen]
     if not unseen:
         return ()
-    if len(unseen) > _MOST_NAMED:
+    if len(unseen) > 3:
         return (f"{len(unseen):,} of {len(model.classes):,} classes have no label",)
     return (f"no label is {' or '.join(unseen)}",)

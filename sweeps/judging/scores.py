@@ -20,8 +20,6 @@ from sweeps.judging.tables import ARRAY, Asked, Table
 Array = npt.NDArray[Any]
 
 _CLOSER = 4  # a column is no class if the sums of rows are closer to one without it by this factor
-_EXACT = 1e-6
-_SEPARATORS = "_.:- "
 _SCALAR = re.compile(r"np\.\w+\(([^()]*)\)")  # np.float64(0.1), as NumPy 2 writes it in lists
 
 
@@ -225,7 +223,7 @@ def of_labels(scores: Scores, source: Source) -> Scores:
     if (own := places(words, classes)) is None:
         return scores
     unknown = sorted({*range(len(classes))} - {*own.values()})
-    starts = tuple(f"{each}{mark}" for each in classes for mark in _SEPARATORS)
+    starts = tuple(f"{each}{mark}" for each in classes for mark in "_.:- ")
     others = [place for place in unknown if classes[place].startswith(starts)]
     if scores.logits is False:
         others += _beside_sums(
@@ -247,7 +245,7 @@ def _beside_sums(values: Array, unknown: list[int], others: list[int]) -> list[i
     for tried in (unknown, *([each] for each in unknown)):
         without = np.abs(sums - values[:, tried].sum(axis=1) - 1).max(initial=0)
         enough = len(others) + len(tried) + 1 < values.shape[1]
-        if tried and enough and within > _EXACT and without <= within / _CLOSER:
+        if tried and enough and within > 1e-6 and without <= within / _CLOSER:
             return tried
     return []
 

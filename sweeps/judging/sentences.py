@@ -27,7 +27,6 @@ METHODS = {
     "matrix": "structured matrix",
 }
 _SET_NAMES = {"lac": "LAC", "aps": "APS", "raps": "RAPS"}
-_MOST_CLASSES = 15
 _VERDICTS = {
     "supported": "better",
     "not supported": "may be chance",
@@ -193,7 +192,7 @@ def class_rows(model: Judged) -> list[list[str]]:
     def weight(found: ClassFound) -> float:
         return 0.0 if found.gap is None else found.predicted * abs(found.gap.gap)
 
-    shown = sorted(model.per_class, key=weight, reverse=True)[:_MOST_CLASSES]
+    shown = sorted(model.per_class, key=weight, reverse=True)[:15]
     return [
         [each.name, str(each.true), str(each.predicted), *_gap_cells(each.gap, each.confidence)]
         for each in shown

@@ -32,7 +32,6 @@ from sweeps.messages.formatting import format_fraction
 
 Array = npt.NDArray[Any]
 
-_ROUNDING = 1e-3
 _BIT = math.log(2)
 _MOST = 0.5  # share of rows whose word is a label, in a column of predictions
 _CHANCE = 3  # standard errors above the agreement of unrelated columns
@@ -81,7 +80,7 @@ class Single:
                 if margin is not None and entropy is not None and margin.shape == entropy.shape:
                     confidence = (1 + margin) / 2
                     nats = entr(confidence) + entr(1 - confidence)
-                    if any(np.abs(nats / unit - entropy).max() < _ROUNDING for unit in (1, _BIT)):
+                    if any(np.abs(nats / unit - entropy).max() < 1e-3 for unit in (1, _BIT)):
                         for guesses in self.predictions:
                             yield Confidence(self.source, column, confidence, guesses)
 

@@ -10,14 +10,13 @@ from typing import Any, Final, Literal
 from sweeps.messages.formatting import metric_heading, objective_heading
 from trainables.contract.metric_names import MetricName
 
-_USUAL = "ece"
 BY_CHANCE: Final = ("ECE by", "chance")
 
 
 def objective_metric(objective: str) -> str:
     """The metric behind an objective: ``nll`` of ``val_nll_scaled``; ECE for the error."""
     metric = MetricName.parse(objective).metric
-    return _USUAL if metric == "error" else metric
+    return "ece" if metric == "error" else metric
 
 
 def shown_metrics(objective: str) -> dict[str, tuple[str, str]]:

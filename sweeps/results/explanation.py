@@ -29,9 +29,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.sections.training import TrainingSection
 from trainables.contract.metric_names import MetricName, groups_name
 
-_SHIFT: Final = re.compile(r"shift_(.+?)(?:_(\d))?(?<!_adaptive)_ece$")
 _USUAL: Final = TrainingSection()
-_OOD: Final = re.compile(r"ood_(.+)_auroc$")
 
 
 def reasons(ranking: Ranking, training: TrainingSection, judgement: Judgement) -> list[str]:
@@ -225,10 +223,10 @@ def _on_evaluation_sets(chosen: Candidate) -> list[str]:
 def _evaluation_sets(candidate: Candidate) -> Iterator[tuple[str, dict[str, str]]]:
     """The name of each set of ``evaluation``, and the metrics to show by heading."""
     for key in candidate.judged[0].outcome:
-        if shift := _SHIFT.match(key):
+        if shift := re.match(r"shift_(.+?)(?:_(\d))?(?<!_adaptive)_ece$", key):
             name = " of severity ".join(part for part in shift.groups() if part)
             yield name, {"ECE": key, "error": key.removesuffix("ece") + "error"}
-        elif ood := _OOD.match(key):
+        elif ood := re.match(r"ood_(.+)_auroc$", key):
             yield ood[1], {"AUROC": key}
 
 

@@ -12,7 +12,6 @@ from sweeps.search.record import TrialRecord
 if TYPE_CHECKING:
     from sweeps.search.space import SearchSpace
 
-_TARGET: Final = 0.25
 _FEWEST: Final = 20
 """Optuna asks for at least 5 trials within the target quantile: a quarter of 20."""
 
@@ -62,5 +61,5 @@ def _of_loss(
                 value=record.outcome[objective],
             )
         )
-    evaluator = PedAnovaImportanceEvaluator(target_quantile=_TARGET)
+    evaluator = PedAnovaImportanceEvaluator(target_quantile=0.25)
     return get_param_importances(study, evaluator=evaluator)

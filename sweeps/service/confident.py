@@ -18,7 +18,6 @@ from sweeps.search.ranking import Ranking
 from trainables.contract.setting import BASELINE_LOSS
 from trainables.files.rows import Array, ReadRows
 
-_CONFIDENCE: Final = 0.9
 _LEAST: Final = 100  # predictions
 _ALIKE: Final = 0.02  # mean confidences that differ by more are not comparable
 
@@ -54,7 +53,7 @@ def confident(
     Logits (N, K) before and after scaling, labels (N,).
     """
     ours, theirs = probabilities(scaled), probabilities(plain)
-    right, confidence = _right_near(ours, labels, _CONFIDENCE)
+    right, confidence = _right_near(ours, labels, 0.9)
     if len(right) < _LEAST:
         return []
     before = math.nan

@@ -41,7 +41,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PROGRAM: Final = "model.pt2"
-_ONNX: Final = "model.onnx"
 _ABOUT: Final = "model.json"
 _TOLERANCE: Final = 1e-3  # tolerance of a probability, because other machines round differently
 _CHECKED: Final = 256  # test samples
@@ -86,7 +85,7 @@ def export_model(
     builder = Builder(sweep, load_same_data(sweep))
     built = builder.build(delivered)
     if onnx:
-        built.files[_ONNX] = builder.as_onnx(built)
+        built.files["model.onnx"] = builder.as_onnx(built)
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".calsweep-") as temporary:
             made = Path(temporary) / "made"

@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     from sweeps.pages.matplotlib_figures import FigureForm
     from sweeps.pages.results_table import Form, Key
 
-_AGE: Final = re.compile(r"(?P<number>\d{1,6})(?P<unit>[hdw])")
 _SECONDS: Final = {"h": 3600, "d": 86400, "w": 7 * 86400}
 # Of a trial in a document.
 _KEYS: Final = ("number", "role", "loss", "seed", "state", "reason", "started", "ended", "epochs")
@@ -201,7 +200,7 @@ def old_sweeps(storage: str, age: str, *, keep_best: bool) -> list[str]:
 
     `keep_best` leaves out those that have the best setting of a dataset, model and objective.
     """
-    if (found := _AGE.fullmatch(age)) is None:
+    if (found := re.fullmatch(r"(?P<number>\d{1,6})(?P<unit>[hdw])", age)) is None:
         raise UserError(f"--older-than = {age!r} is not allowed; allowed: such as 12h, 30d or 8w")
     latest = time.time() - int(found["number"]) * _SECONDS[found["unit"]]
     best = {entry["sweep"] for entry in best_settings(stored_sweeps(storage))} if keep_best else ()

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 _NAME = "identity.json"
 _SPLITS = ("train", "validation", "test")  # unknown, because a custom loop reads the data
 _ENVIRONMENT = "environment.json"
-_OURS = ("calsweep", "search_spaces", "sweeps", "trainables")
 _INSTALLED = tuple(
     Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "purelib", "platlib")
 )
@@ -194,7 +193,7 @@ def own_modules(named: Iterable[str]) -> dict[str, str]:
 def _files(package: str) -> Iterator[tuple[Path, str]]:
     """The files of a custom package or module, each with a name for it."""
     spec = _find(package)
-    if spec is None or package in _OURS:
+    if spec is None or package in ("calsweep", "search_spaces", "sweeps", "trainables"):
         return
     for place in spec.submodule_search_locations or ():
         folder = Path(place).resolve()

@@ -46,11 +46,9 @@ if TYPE_CHECKING:
 _SECONDS_BETWEEN_TRIES = 2.0
 _BLOCK = 4096  # bytes
 _TRIALS = "trials"
-_PILOT = "pilot"
 LOCK = "driver.lock"
 ANNOUNCED = "announced"  # the file of a sweep whose result was announced
 _LOCK_SECONDS = 0.2  # a process that looks whether it is free holds it for a moment
-_SWEEP_ID = re.compile("[0-9a-f]{32}")
 _MARKS = ("format", "sweep_id")  # the first files of a sweep, and the last that are deleted
 _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.EINVAL)
 
@@ -86,7 +84,7 @@ class SweepStore:
     def pilot(self) -> SweepStore:
         """The store of the pilot, see :mod:`sweeps.search.pilot`; call it while locked."""
         store = copy(self)
-        store._trials = _PILOT
+        store._trials = "pilot"
         return store
 
     @property
@@ -313,7 +311,7 @@ class SweepStore:
         text = ""
         with suppress(IsADirectoryError):
             text = self.folder.read("sweep_id").decode(errors="replace")
-        if not _SWEEP_ID.fullmatch(text):
+        if not re.fullmatch("[0-9a-f]{32}", text):
             raise UserError(
                 f"{self.folder.uri}/sweep_id is damaged: it is unknown which runs in MLflow "
                 "are the sweep's; write the tag calsweep.sweep_id of one of them there"

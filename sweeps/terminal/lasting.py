@@ -11,7 +11,6 @@ from typing import IO, Any, Final, cast
 logger = logging.getLogger("calsweep")
 
 _NOT_WRITTEN: Final = (OSError, ValueError)  # ValueError: the stream is closed
-_CONTROL: Final = "\x1b"
 
 
 class LastingStream:
@@ -41,7 +40,7 @@ class LastingStream:
             self._stream.write(text)
             self._stream.flush()
         except _NOT_WRITTEN:
-            if text.strip() and _CONTROL not in text:
+            if text.strip() and "\x1b" not in text:
                 logger.info("%s", text.strip())
         return len(text)
 

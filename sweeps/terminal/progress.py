@@ -28,7 +28,6 @@ from trainables.contract.report import NEVER_STOPPED
 
 _SECONDS_BETWEEN_LINES = 10.0
 _REST_AFTER_CHOOSING = 50.0  # waits this many times as long as the last update took
-_SECONDS_BETWEEN_FAULTS = 30.0
 
 
 class Progress(Reporter):
@@ -114,7 +113,7 @@ class Progress(Reporter):
     def fault(self, message: str) -> None:
         """Report that the sweep waits for something, without repeating it too often."""
         now = time.monotonic()
-        if now - self._last_fault >= _SECONDS_BETWEEN_FAULTS:
+        if now - self._last_fault >= 30.0:
             self._last_fault = now
             self._print(f"{redact(message)}; waiting")
 

@@ -18,7 +18,6 @@ _MAKE_IT = "ask for it to be made and for EDIT on it, or name another one as tra
 _DATA = "calsweep.data"  # the tag with the digest of an experiment's data
 _DIGEST = 16  # hexadecimal digits
 NAME_BYTES = 200  # of names that calsweep makes up; MLflow's databases have room for 256 characters
-_FOLDER_BYTES = 100
 _MOST_BYTES = 255  # of a folder's name in a file system
 
 
@@ -109,7 +108,7 @@ def _can_hold_files(experiment: Any) -> bool:
 def _folder(name: str) -> str:
     """A folder name for an experiment, without ``#``, ``?`` and ``/``, which a URI reserves."""
     found = re.sub(r"[^\w.-]+", "-", name).strip("-.") or "experiment"
-    return within_bytes(found, _FOLDER_BYTES)
+    return within_bytes(found, 100)
 
 
 def within_bytes(name: str, most: int) -> str:

@@ -19,8 +19,6 @@ from sweeps.tracking.run_files import RunFiles
 from sweeps.tracking.sqlite import sqlite_path
 from trainables.contract.setting import Setting
 
-_RUNS_PER_PAGE = 100
-
 
 def tracked_sweeps(
     uri: str, dataset: str | None = None, model: str | None = None
@@ -114,7 +112,7 @@ def _all_metrics(client: Any, run: Any) -> dict[str, float]:
 
 
 def _runs(client: Any, experiments: list[str], condition: str) -> list[Any]:
-    found = pages(client.search_runs, experiments, condition, max_results=_RUNS_PER_PAGE)
+    found = pages(client.search_runs, experiments, condition, max_results=100)
     return [run for page in found for run in page]
 
 

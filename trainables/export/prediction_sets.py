@@ -12,7 +12,6 @@ from trainables.metrics.inference.influence import share_interval
 from trainables.posthoc.conformal import SCORES, PredictionSets, SetMethod
 
 COVERAGES: Final = (0.8, 0.9, 0.95, 0.99)
-_LEVEL: Final = 0.95
 _MOST: Final = 4_000_000  # probabilities of a split; a sort of more takes seconds
 
 Facts = dict[str, float]
@@ -71,7 +70,7 @@ def fit_prediction_sets(
 
 def _measured(inside: Tensor, test: Labelled) -> Facts:
     held = inside.gather(1, test.labels[:, None])[:, 0]
-    low, high = share_interval(held, _LEVEL, clusters_of(test.groups, len(held)))
+    low, high = share_interval(held, 0.95, clusters_of(test.groups, len(held)))
     ends = {} if math.isnan(low) else {"low": low, "high": high}
     size = float(inside.sum(1).double().mean())
     return {"coverage": float(held.double().mean()), **ends, "size": size}

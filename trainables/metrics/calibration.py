@@ -19,8 +19,6 @@ from trainables.metrics._ranked import (
 )
 from trainables.plugins.arguments import check_choice
 
-_ROUNDING = 1e-12
-
 
 @dataclass(frozen=True)
 class ReliabilityBins:
@@ -171,7 +169,7 @@ def debiased_error(ranked: RankedScores, num_bins: int) -> Tensor:
 def _is_monotonic(ranked: RankedScores, num_bins: int) -> bool:
     bins = ranked.bins(_sweep_boundaries(ranked, num_bins))
     steps = (bins.positive_sum / bins.count).diff()
-    return bool((steps >= -_ROUNDING).all())
+    return bool((steps >= -1e-12).all())
 
 
 def _sweep_boundaries(ranked: RankedScores, num_bins: int) -> Tensor:

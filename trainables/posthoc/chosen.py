@@ -32,7 +32,6 @@ _FITS: dict[str, type[StructuredVectorScaling | StructuredMatrixScaling | BetaSc
 }
 _MAX_MATRIX_WORK = 5e8  # N · K²: about a second per step beyond it
 _NUM_FOLDS = 5
-_LEVEL = 0.95
 _SCORE_QUANTILE = 2.24  # of a normal distribution, two-sided 2.5 %
 
 
@@ -164,7 +163,7 @@ def _is_gain(
     gains = losses[unscaled] - losses[best]
     of_error = [unseen_log_losses_of_logits(logits[each])[1] for each in (unscaled, best)]
     unseen = of_error[0] - of_error[1], float(gains.max())
-    return mean_interval(gains, _LEVEL, clusters, unseen)[0] > 0
+    return mean_interval(gains, 0.95, clusters, unseen)[0] > 0
 
 
 @dataclass(frozen=True)

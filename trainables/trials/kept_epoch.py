@@ -15,7 +15,6 @@ from trainables.posthoc import cross_fitted
 from trainables.trials.outcome import Predictions, evaluate
 
 GUARDED: Final = ("nll", "refinement")
-_LEAST_ERRORS: Final = 50
 
 
 class LowestEpoch:
@@ -101,4 +100,4 @@ def is_better(
         difference = torch.from_numpy(clusters.pseudo_values(difference.cpu().numpy()))
     error = float(difference.std()) / len(difference) ** 0.5
     errors = int((logits.argmax(dim=1) != labels).sum())
-    return errors >= _LEAST_ERRORS and float(difference.mean()) < -error
+    return errors >= 50 and float(difference.mean()) < -error

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
 _MOST_ROWS: Final = 20_000  # random subset of the training split; more would take minutes
-_MOST_IMAGES: Final = 5_000
 _LARGEST_SIDE: Final = 28  # pixels; larger images are averaged down
 _MOST_LEVELS: Final = 255  # maximum number of categories in scikit-learn's gradient boosting
 _LEAST_PROBABILITY: Final = 1e-9
@@ -98,7 +97,7 @@ def _models(dataset: Dataset, seed: int, fitted: Indices) -> list[_Model]:
         ]
     if isinstance(samples, Images):
         name = "logistic regression on pixels"
-        return [_Model(name, _pixels, _scaled_regression, most_rows=_MOST_IMAGES)]
+        return [_Model(name, _pixels, _scaled_regression, most_rows=5_000)]
     if isinstance(samples, Arrays):
         linear = _Model("logistic regression", _flat, _scaled_regression)
         if len(samples.shape) > 1:

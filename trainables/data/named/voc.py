@@ -42,7 +42,6 @@ _CLASSES: Final = (
     "train",
     "tvmonitor",
 )
-_SUFFIXES: Final = (".jpg", ".jpeg", ".png")
 
 
 @with_options(*OF_IMAGES, validation=0.2)
@@ -131,7 +130,7 @@ class _Listed:
 
 
 def _image_of(place: Path, name: str) -> Path:
-    places = [place / "JPEGImages" / f"{name}{suffix}" for suffix in _SUFFIXES]
+    places = [place / "JPEGImages" / f"{name}{suffix}" for suffix in (".jpg", ".jpeg", ".png")]
     return next((path for path in places if path.is_file()), places[0])
 
 

@@ -27,7 +27,6 @@ MISSING_NUMBERS: Final = (
 )
 """Texts that are missing values in columns whose other values are numbers."""
 
-_SEPARATORS: Final = ",;\t|"
 _HEAD: Final = 2**20  # bytes that are looked at
 _BLOCK: Final = 2**24  # bytes; no row may be longer
 _LOOKED_AT: Final = 50  # rows
@@ -40,8 +39,6 @@ _NOT_TEXT: Final = (
     (b"ARROW1", "is an Arrow file: let its name end in .arrow"),
 )
 _SEPARATOR_LINE: Final = re.compile(r'"?sep=(.)"?', re.IGNORECASE)
-_QUOTED: Final = re.compile(r'"[^"]*"')
-_CLASS_NUMBER: Final = re.compile(r"\d+(\.0)?")
 _COMMA_NUMBER: Final = r"^\s*([-+]?\d*),(\d+([eE][-+]?\d+)?)\s*$"
 _ABOVE: Final = "if the table begins further down, remove the lines above it"
 _ONE_ANSWER: Final = ("", "Response", "Open-Ended Response")
@@ -414,12 +411,12 @@ def _separator(lines: Sequence[str]) -> str:
             return 0.0, 0
         return sum(width == widths[0] for width in widths) / len(widths), widths[0]
 
-    return max(_SEPARATORS, key=fits)
+    return max(",;\t|", key=fits)
 
 
 def _is_spaced(lines: Iterable[str], separator: str) -> bool:
     """Whether spaces follow the separators of the header, or those of all rows."""
-    shown = [_QUOTED.sub('""', line) for line in islice(lines, _LOOKED_AT)]
+    shown = [re.sub(r'"[^"]*"', '""', line) for line in islice(lines, _LOOKED_AT)]
     if not shown or separator == " ":
         return False
     all_of, spaced = ("\n".join(shown).count(each) for each in (separator, f"{separator} "))
@@ -435,4 +432,4 @@ def _is_header(cells: Sequence[str]) -> bool:
         return True
     numbers = [float(each) for each in cells]
     rising = all(low < high for low, high in pairwise(numbers))
-    return rising and all(_CLASS_NUMBER.fullmatch(each.strip()) for each in cells)
+    return rising and all(re.fullmatch(r"\d+(\.0)?", each.strip()) for each in cells)

@@ -27,7 +27,6 @@ THREADS = len(os.sched_getaffinity(0))
 AHEAD = 4 * THREADS
 """Bound on decoded images in memory, which may be large."""
 
-_CHUNK = 64
 # Measured on two cores: below about 100x100 pixels, threads wait for the GIL and are slower than
 # one thread (32x32 JPEG, 900 bytes: 64 against 46 µs); above, they are faster.
 _BYTES_WORTH_A_THREAD = 3_000
@@ -81,7 +80,7 @@ def decoded(
     """
     remaining = iter(encoded)
     with ThreadPoolExecutor(THREADS) as pool:
-        while chunk := list(islice(remaining, _CHUNK)):
+        while chunk := list(islice(remaining, 64)):
             total = sum(len(data or b"") for data in chunk)
             threads = total >= _BYTES_WORTH_A_THREAD * len(chunk)
             work = partial(decode, image_size=image_size)

@@ -2,9 +2,6 @@
 
 import re
 from collections.abc import Iterable
-from typing import Final
-
-_INDEX: Final = re.compile(r"|Unnamed: 0(\.\d+)*|__index_level_\d+__")
 
 
 def is_index(column: str) -> bool:
@@ -13,7 +10,7 @@ def is_index(column: str) -> bool:
     ``to_csv`` of pandas and ``write.csv`` of R leave the name empty. pandas reads it as ``Unnamed:
     0``, and writes ``__index_level_0__`` to Parquet.
     """
-    return _INDEX.fullmatch(column) is not None
+    return re.fullmatch(r"|Unnamed: 0(\.\d+)*|__index_level_\d+__", column) is not None
 
 
 def index_columns(columns: Iterable[str]) -> tuple[str, ...]:

@@ -6,7 +6,6 @@ The error is the mean over classes of Σ |gap| over cells, the bins of a class. 
 
 import math
 from dataclasses import dataclass, fields
-from typing import Final
 
 import torch
 from torch import Tensor
@@ -23,7 +22,6 @@ from trainables.metrics._ranked import (
 from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.inference.influence import interval_around
 
-_TINY: Final = 1e-300
 _AUROC_ROWS, _AUROC_ELEMENTS = 500, 2**20  # that an interval's deviation is estimated from
 _DEVIATION_ROWS, _DEVIATION_ELEMENTS = 2000, 2**22
 
@@ -170,7 +168,7 @@ def classwise_moments(probs: Tensor, num_bins: int, binning: Binning) -> tuple[f
     log_choose = torch.lgamma(count + 1) - torch.lgamma(above + 1) - torch.lgamma(count - above + 1)
     log_mass = torch.xlogy(above, share) + torch.special.xlog1py(count - above + 1, -share)
     mean = 2 * above * torch.exp(log_choose + log_mass)
-    mean *= (variance / (count * share * (1 - share)).clamp(min=_TINY)).sqrt()
+    mean *= (variance / (count * share * (1 - share)).clamp(min=1e-300)).sqrt()
     num_samples, num_classes = probs.shape
     scale = num_samples * num_classes
     # The squared correlations of one class's count with those of the other classes sum to 1/(K−1).

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 
-_MIN_SAMPLES = 2
 _TINY = 1e-300
 
 
@@ -55,7 +54,7 @@ class Clusters:
     @property
     def enough(self) -> bool:
         """Whether there are enough clusters for an interval."""
-        return len(self) >= (FEWEST_CLUSTERS if self.alike else _MIN_SAMPLES)
+        return len(self) >= (FEWEST_CLUSTERS if self.alike else 2)
 
     @cached_property
     def _weights(self) -> Array:

@@ -18,7 +18,6 @@ from trainables.metrics.inference.clusters import Array
 _CLOSE_TO_MEAN = 1e-3
 _FARTHEST = 60.0  # log odds of the tilt
 _LARGEST_TAIL = 1e-12
-_PRECISION = 1e-6
 
 
 def weighted_mean_quantile(values: Array, share: float) -> float:
@@ -43,7 +42,7 @@ def weighted_mean_quantile(values: Array, share: float) -> float:
         end *= 2
     if abs(end) >= _FARTHEST:
         return high if normal > 0 else low
-    tilt = brentq(lambda each: tilted(each)[1] - normal, 0.0, end, rtol=_PRECISION)
+    tilt = brentq(lambda each: tilted(each)[1] - normal, 0.0, end, rtol=1e-6)
     return low + (high - low) * tilted(tilt)[0]
 
 

@@ -45,8 +45,6 @@ from trainables.metrics.inference.unseen import (
 from trainables.metrics.proper_scores import log_losses_of_logits
 from trainables.metrics.table import METRICS, chosen_metrics
 
-_MIN_SAMPLES = 2
-
 
 def interval(
     name: str,
@@ -130,7 +128,7 @@ class Ranked(Predictions):
 
 def _with_ends(name: str, predictions: Ranked, level: float) -> tuple[float, float, float]:
     method, clusters = METHODS.get(name), predictions.clusters
-    enough = len(predictions.labels) >= _MIN_SAMPLES if clusters is None else clusters.enough
+    enough = len(predictions.labels) >= 2 if clusters is None else clusters.enough
     known = method is not None and enough
     low, high = method(predictions, level) if method and known else NO_INTERVAL
     return METRICS[name].value(predictions), low, high
