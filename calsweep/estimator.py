@@ -169,7 +169,8 @@ class CalibratedClassifierSweep(ClassifierMixin, BaseEstimator):  # type: ignore
 
     def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803
         """The most probable labels (N,)."""
-        labels: npt.NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        probs = self.predict_proba(X)  # checks first that there are classes
+        labels: npt.NDArray[Any] = self.classes_[probs.argmax(axis=1)]
         return labels
 
     def _held_out(self, part: float | int, count: int) -> int:

@@ -24,7 +24,7 @@ def test_crops_are_those_of_torchvision() -> None:
             batch[row : row + 1], top, left, height, width, [12, 12], antialias=False
         )
         inner = (found[row], expected[0].flip(2) if row else expected[0])
-        # At the borders of a crop torchvision repeats its pixels, while the image goes on there.
+        # At the borders of a crop torchvision repeats its pixels, while the image continues there.
         torch.testing.assert_close(*(each[:, 2:-2, 2:-2] for each in inner), atol=0.01, rtol=0)
 
 
