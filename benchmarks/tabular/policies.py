@@ -1,7 +1,6 @@
 """Search policies to compare: calsweep with changed sweep file values, and alternatives.
 
-Alternatives without a key in the sweep file, such as other stoppers and samplers, are implemented
-here and tested on recorded trials before they may become part of calsweep.
+`research/policies.py` has those that were tried and not adopted.
 """
 
 from __future__ import annotations
@@ -11,27 +10,17 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.util import find_spec
 from statistics import fmean
-from typing import Any
 
 import optuna
 from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, TPESampler
 
 from benchmarks.tabular.curves import Curves
-from benchmarks.tabular.pausing import replay_pausing
 from benchmarks.tabular.priors import other_datasets
 from benchmarks.tabular.replay import replay, with_values
-from benchmarks.tabular.samplers import Bandit, LossFirst, better_half, thompson
 from benchmarks.tabular.selected import Policy, Selected
-from benchmarks.tabular.stoppers import (
-    AcrossLosses,
-    Extrapolation,
-    HyperBand,
-    MedianStopping,
-    NoFinalist,
-)
+from benchmarks.tabular.stoppers import AcrossLosses
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
@@ -52,7 +41,7 @@ class Calsweep:
         published: Maximum share of published settings in the trials; they come first.
         initial: Initial settings instead of the published ones, the baseline first.
         at_once: Number of concurrent trials.
-        pausing: Replays the sweep with trials that are paused instead of stopped.
+        replays: Replays the sweep in another way, such as with trials that are paused.
         judge: Chooses of all trials by the sweep's rule.
         prior: Whether a guided search starts from other datasets.
         expected: See :func:`~benchmarks.tabular.replay.replay`.
@@ -62,7 +51,7 @@ class Calsweep:
     published: float = 1.0
     initial: tuple[Setting, ...] | None = None
     at_once: int = 1
-    pausing: Callable[..., list[TrialRecord]] | None = None
+    replays: Callable[..., list[TrialRecord]] | None = None
     judge: Callable[[Sequence[TrialRecord], Rule], Candidate | None] = lambda records, rule: (
         Ranking(records, rule).chosen
     )
@@ -76,8 +65,8 @@ class Calsweep:
         # The recordings have one seed for the search and two fresh ones.
         sweep = with_values(sweep, (f"selection.seeds={len(seeds) - 1}", *self.sets))
         own = seeds[: len(sweep.seeds)]
-        if self.pausing is not None:
-            records = self.pausing(sweep, curves, num_classes, own)
+        if self.replays is not None:
+            records = self.replays(sweep, curves, num_classes, own)
         else:
             guided = sweep.search.is_guided
             initial = None if guided else self.initial or self._published(sweep, num_classes)
@@ -204,58 +193,23 @@ def simplest(records: Sequence[TrialRecord], rule: Rule) -> Candidate | None:
     return min(within, key=lambda c: (order[c.trials[0].role], c.objective))
 
 
-_FEW = 2  # minimum number of trials of a loss for a model
-
-
 def _or_inf(value: float) -> float:
     return value if math.isfinite(value) else math.inf
 
 
-def _tpe(seed: int, **options: bool | int) -> BaseSampler:
+def tpe(seed: int, **options: bool | int) -> BaseSampler:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=ExperimentalWarning)
         return TPESampler(seed=seed, **options)  # type: ignore[arg-type]
 
 
-def _loss_first(
-    bandit: Bandit, within: Callable[[int], BaseSampler]
-) -> Callable[[int], BaseSampler]:
-    return partial(LossFirst, bandit=bandit, within=within)
-
-
-def add_syne_tune() -> None:
-    """Add the ASHA of Syne Tune to the policies, if it is installed.
-
-    Its BOHB would make the same suggestions: with 16 hyperparameters, its densities need 107
-    trials.
-    """
-    if find_spec("syne_tune") is None:
-        return
-    from benchmarks.tabular.syne_tune_schedulers import SyneTuneASHA
-
-    for metric, words in (("val_ece", "ECE"), ("val_nll", "NLL")):
-        POLICIES["tools"][f"Syne Tune's ASHA on {words}"] = SyneTuneASHA(metric)
-
-
 def add_to_the_engine() -> None:
     """Register the stoppers and samplers of these benchmarks, so that sweep files can name them."""
-    STOPPERS.update(
-        {
-            "asha_across": AcrossLosses,
-            "median": MedianStopping,
-            "hyperband": HyperBand,
-            "extrapolation": Extrapolation,
-            "no_finalist": NoFinalist,
-        }
-    )
+    STOPPERS["asha_across"] = AcrossLosses
     SAMPLERS.update(
         {
-            "tpe_univariate": _tpe,
-            "tpe_liar": partial(_tpe, multivariate=True, group=True, constant_liar=True),
-            "thompson_random": _loss_first(thompson, SAMPLERS["random"]),
-            "thompson_tpe": _loss_first(thompson, partial(_tpe, n_startup_trials=_FEW)),
-            "half_random": _loss_first(better_half, SAMPLERS["random"]),
-            "half_tpe": _loss_first(better_half, partial(_tpe, n_startup_trials=_FEW)),
+            "tpe_univariate": tpe,
+            "tpe_liar": partial(tpe, multivariate=True, group=True, constant_liar=True),
         }
     )
 
@@ -270,15 +224,11 @@ def guided(*sets: str) -> Calsweep:
     return Calsweep(("search.sampler=guided", "scheduler.name=none", *sets))
 
 
-def _stop(**values: object) -> Calsweep:
+def stop(**values: object) -> Calsweep:
     return published_first(*(f"scheduler.{key}={value}" for key, value in values.items()))
 
 
-def _pause(**options: Any) -> Calsweep:
-    return published_first(pausing=partial(replay_pausing, **options))
-
-
-def _suggest(sampler: str, **others: float) -> Calsweep:
+def suggest(sampler: str, **others: float) -> Calsweep:
     return published_first(f"search.sampler={sampler}", **others)
 
 
@@ -290,7 +240,7 @@ def _finalists(count: int, seeds: int = 2) -> Calsweep:
     return published_first(f"selection.finalists={count}", f"selection.seeds={seeds}")
 
 
-def _trials(count: int) -> Calsweep:
+def trials(count: int) -> Calsweep:
     return published_first(f"search.trials={count}")
 
 
@@ -306,44 +256,31 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "published first": published_first(),
         "everything recorded, 3 seeds": everything,
         "naive: random, lowest ECE of any epoch": Plain(SAMPLERS["random"], "val_ece", False, True),
-        "Ray Tune + Optuna + ASHA on ECE": Plain(_tpe, "val_ece", True),
-        "Ray Tune + Optuna + ASHA on NLL": Plain(_tpe, "val_nll", True),
+        "Ray Tune + Optuna + ASHA on ECE": Plain(tpe, "val_ece", True),
+        "Ray Tune + Optuna + ASHA on NLL": Plain(tpe, "val_nll", True),
     },
     "early_stopping": {
-        "no stopping": _stop(name="none"),
-        "median stopping": _stop(name="median"),
-        "ASHA, scaled NLL": _stop(metric="val_nll_scaled"),
-        "ASHA, scaled NLL, across losses": _stop(metric="val_nll_scaled", name="asha_across"),
-        "ASHA, NLL, across losses": _stop(name="asha_across"),
-        "ASHA, error": _stop(metric="val_error"),
-        "ASHA, Brier": _stop(metric="val_brier"),
-        "ASHA, ECE": _stop(metric="val_ece"),
-        "ASHA, factor 2": _stop(reduction_factor=2),
-        "ASHA, factor 4": _stop(reduction_factor=4),
-        "ASHA, 1 epoch of grace": _stop(grace_period=1),
-        "ASHA, 5 epochs of grace": _stop(grace_period=5),
-        "HyperBand": _stop(name="hyperband"),
-        "extrapolated NLL": _stop(name="extrapolation"),
-        "extrapolated guard and rank": _stop(name="no_finalist"),
-        "pausing and promoting": _pause(),
-        "pausing and promoting, synchronous": _pause(synchronous=True),
-        "pausing and promoting, across losses": _pause(across=True),
-        "pausing and promoting, 100 trials": replace(_trials(100), pausing=replay_pausing),
+        "no stopping": stop(name="none"),
+        "ASHA, scaled NLL": stop(metric="val_nll_scaled"),
+        "ASHA, scaled NLL, across losses": stop(metric="val_nll_scaled", name="asha_across"),
+        "ASHA, NLL, across losses": stop(name="asha_across"),
+        "ASHA, error": stop(metric="val_error"),
+        "ASHA, Brier": stop(metric="val_brier"),
+        "ASHA, ECE": stop(metric="val_ece"),
+        "ASHA, factor 2": stop(reduction_factor=2),
+        "ASHA, factor 4": stop(reduction_factor=4),
+        "ASHA, 1 epoch of grace": stop(grace_period=1),
+        "ASHA, 5 epochs of grace": stop(grace_period=5),
     },
     "samplers": {
-        "random": _suggest("random"),
-        "TPE, univariate": _suggest("tpe_univariate"),
-        "TPE, half published": _suggest("tpe", published=0.5),
-        "TPE, a fifth published": _suggest("tpe", published=0.2),
-        "TPE, none published": _suggest("tpe", published=0.0),
-        "random, none published": _suggest("random", published=0.0),
-        "TPE, 8 concurrent": _suggest("tpe", at_once=8),
-        "TPE with constant liar, 8 concurrent": _suggest("tpe_liar", at_once=8),
-        "loss by Thompson sampling, then random": _suggest("thompson_random"),
-        "loss by Thompson sampling, then TPE": _suggest("thompson_tpe"),
-        "better half of the losses, random": _suggest("half_random"),
-        "better half of the losses, TPE": _suggest("half_tpe"),
-        "better half of the losses, TPE, a fifth published": _suggest("half_tpe", published=0.2),
+        "random": suggest("random"),
+        "TPE, univariate": suggest("tpe_univariate"),
+        "TPE, half published": suggest("tpe", published=0.5),
+        "TPE, a fifth published": suggest("tpe", published=0.2),
+        "TPE, none published": suggest("tpe", published=0.0),
+        "random, none published": suggest("random", published=0.0),
+        "TPE, 8 concurrent": suggest("tpe", at_once=8),
+        "TPE with constant liar, 8 concurrent": suggest("tpe_liar", at_once=8),
     },
     "selection": {
         "objective debiased ECE": _aim("val_debiased_ece"),
@@ -372,7 +309,7 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "scaled Brier": _aim("val_brier_scaled"),
     },
     "budgets": {
-        **{f"{count} trials": _trials(count) for count in (4, 8, 20, 35, 100)},
+        **{f"{count} trials": trials(count) for count in (4, 8, 20, 35, 100)},
     },
     "guided": {
         "guided": guided(),

@@ -41,7 +41,7 @@ from benchmarks.tabular.curves import (
     with_degenerate,
     with_error_intervals,
 )
-from benchmarks.tabular.policies import DEFAULT, POLICIES, add_syne_tune, add_to_the_engine
+from benchmarks.tabular.policies import DEFAULT, POLICIES, add_to_the_engine
 from benchmarks.tabular.replay import with_values
 from benchmarks.tabular.selected import Policy
 from sweeps.planning.data import load_data
@@ -174,7 +174,6 @@ def run(policy: Policy, sweep: SweepFile, truth: Truth, num_classes: int, number
 def main() -> None:
     """Replay all policies and print the tables."""
     add_to_the_engine()
-    add_syne_tune()
     parser = parser_of_recordings(__doc__.splitlines()[0])
     parser.add_argument("--replays", type=int, default=100, help="replays of each policy")
     parser.add_argument(

@@ -52,7 +52,6 @@ ON_RAY = ("memory", "overhead")
 BY_HAND = {  # take minutes
     "tabular.posthoc": DIGITS,
     "tabular.several": f"{DIGITS} --folder TMP --replays 1",
-    "tabular.snapshots": f"{DIGITS} --seeds 1 --cycles 2",
 }
 COMMANDS = [
     *(pytest.param(name, text, id=name) for name, text in QUICK.items()),

@@ -1,6 +1,6 @@
 """Initial settings from trials recorded on other datasets, by leave-one-dataset-out.
 
-    python -m benchmarks.tabular.transfer FILE FILE FILE [--replays 48]
+    python -m research.transfer FILE FILE FILE [--replays 48]
 
 For each dataset, recorded settings are ranked by their mean gain on the *other* datasets:
 validation ECE relative to that of cross-entropy; a setting outside the guard has no gain. Sweeps

@@ -1,6 +1,6 @@
 """Snapshots of a cyclic schedule: what averaging them gains, at the same number of epochs.
 
-    python -m benchmarks.tabular.snapshots benchmarks/tabular/digits.yaml
+    python -m research.snapshots benchmarks/tabular/digits.yaml
 
 Trains cross-entropy twice for each seed: with one cosine over all epochs, and with several shorter
 ones, each of which leaves a snapshot (Huang et al. 2017, "Snapshot ensembles"). Rows are one

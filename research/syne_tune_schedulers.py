@@ -12,7 +12,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.distributions import (
+    BaseDistribution,
+    CategoricalDistribution,
+    IntDistribution,
+)
 from syne_tune import config_space
 from syne_tune.backend.trial_status import Trial
 from syne_tune.optimizer.baselines import ASHA
