@@ -167,7 +167,12 @@ class Result:
         return self._found.recommended
 
     def model(
-        self, *, selected: bool = False, loss: str | None = None, trial: int | None = None
+        self,
+        *,
+        selected: bool = False,
+        loss: str | None = None,
+        trial: int | None = None,
+        reference: bool = False,
     ) -> CalibratedClassifier | CalibratedEnsemble:
         """The recommended classifier, trained, a torch module; see :attr:`recommended`.
 
@@ -180,6 +185,7 @@ class Result:
             selected: The selected setting instead.
             loss: The best setting of this loss instead.
             trial: The network of the trial of this number instead.
+            reference: The best reference model instead.
 
         Raises:
             UserError: No setting was selected, the data have changed, the checkpoint was deleted,
@@ -187,7 +193,7 @@ class Result:
         """
         from sweeps.service.delivered import Wanted
 
-        return self._load(Wanted(selected, loss, trial))
+        return self._load(Wanted(selected, loss, trial, reference=reference))
 
     def ensemble(self) -> CalibratedEnsemble:
         """An ensemble of networks that the sweep has trained, a torch module like :meth:`model`.

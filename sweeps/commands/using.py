@@ -13,6 +13,10 @@ from sweeps.commands.options import Storage, SweepName
 from sweeps.errors import UserError
 from sweeps.messages.formatting import DEFAULT_STORAGE, counted
 
+Reference = Annotated[
+    bool, typer.Option("--reference", help="The best reference model instead of a network.")
+]
+
 
 @app.command(rich_help_panel=USE)
 def export(
@@ -39,21 +43,22 @@ def export(
     ensemble: Annotated[
         bool, typer.Option("--ensemble", help="Write the ensemble of the sweep's networks instead.")
     ] = False,
+    reference: Reference = False,
 ) -> None:
     """Export the recommended classifier, calibrated, for PyTorch or ONNX."""
     from sweeps.service.delivered import RECOMMENDED, Wanted
     from sweeps.service.exporting import export_model, reads_files
     from sweeps.service.registering import register as register_model
 
-    wanted = Wanted(selected, loss, trial, ensemble)
-    if register and wanted != RECOMMENDED:
+    wanted = Wanted(selected, loss, trial, ensemble, reference)
+    if register and wanted not in (RECOMMENDED, Wanted(reference=True)):
         raise UserError(
             f"{wanted}: with --register it is not allowed; MLflow gets the recommended classifier"
         )
     if register and onnx:
         raise UserError("--onnx: with --register it is not allowed; MLflow gets PyTorch's program")
     if register:
-        print(f"registered: {register_model(name, storage)}")
+        print(f"registered: {register_model(name, storage, wanted)}")
         return
     folder, label = export_model(name, storage, output, onnx=onnx, wanted=wanted)
     print(f"written: {folder} ({label})")
@@ -62,11 +67,14 @@ def export(
 
 
 @app.command(rich_help_panel=USE)
-def promote(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
+def promote(
+    name: SweepName, storage: Storage = DEFAULT_STORAGE, reference: Reference = False
+) -> None:
     """Make a sweep's recommended classifier the champion in MLflow."""
+    from sweeps.service.delivered import Wanted
     from sweeps.service.registering import promote as move_champion
 
-    print(f"promoted: {move_champion(name, storage)}")
+    print(f"promoted: {move_champion(name, storage, Wanted(reference=reference))}")
 
 
 @app.command(rich_help_panel=USE)

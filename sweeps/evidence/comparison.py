@@ -186,7 +186,12 @@ def verdicts_in_pairs(
     return found
 
 
-def compare_with_champion(ours: Rows, theirs: Rows, sweeps: int = 1) -> Comparison:
+def compare_handed_out(
+    ours: Rows,
+    theirs: Rows,
+    sweeps: int = 1,
+    names: tuple[str, str] = ("recommended", "champion"),
+) -> Comparison:
     """Compare two trained classifiers by NLL, given their calibrated predictions on a test split.
 
     Both are already trained, so the interval is over samples alone. All `sweeps` that were
@@ -202,7 +207,8 @@ def compare_with_champion(ours: Rows, theirs: Rows, sweeps: int = 1) -> Comparis
         raise ValueError("the predictions are of different samples")
     (logits, labels), (rival, _) = double_tensors(ours), double_tensors(theirs)
     design = Design(1 - error_of(sweeps), decisions=ours.decisions, clusters=ours.clusters())
-    found = compare_trained((Arm("recommended"), Arm("champion")), (logits, rival), labels, design)
+    arms = (Arm(names[0]), Arm(names[1]))
+    found = compare_trained(arms, (logits, rival), labels, design)
     return replace(found, split="test", corrected_for=sweeps, groups=ours.num_groups)
 
 
@@ -222,7 +228,7 @@ def compare_trained(
         low=found.low,
         high=found.high,
         verdict=found.verdict,
-        seeds=1,
+        seeds=0,
         groups=found.clusters,
     )
 

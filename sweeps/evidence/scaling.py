@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING, Final
@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 from sweeps.messages.formatting import scaling_words
 from sweeps.results.scaling import ScalingRow
 from sweeps.results.verdicts import Split
-from sweeps.search.ranking import Candidate, Ranking
+from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.config import ScalingWay
 from trainables.files.rows import ReadRows, Rows
@@ -78,10 +78,11 @@ def judge_scalings(ranking: Ranking, read: ReadRows) -> list[ScalingRow]:
     """
     chosen, baseline = ranking.chosen, ranking.baseline
     judged = [each for each in ranking.candidates if each.seeds or each in (chosen, baseline)]
-    return [_scaling_row(each, read, ranking.rule.scaling) for each in judged]
+    return [scaling_row(each.judged, read, ranking.rule.scaling) for each in judged]
 
 
-def _scaling_row(candidate: Candidate, read: ReadRows, way: ScalingWay) -> ScalingRow:
+def scaling_row(trials: Sequence[TrialRecord], read: ReadRows, way: ScalingWay) -> ScalingRow:
+    """The scaling of the runs of a setting; errors are those of `read`."""
     from trainables.trials.outcome import evaluate
 
     def means(networks: Iterable[Rows]) -> tuple[float, float]:
@@ -90,7 +91,6 @@ def _scaling_row(candidate: Candidate, read: ReadRows, way: ScalingWay) -> Scali
         nll, ece = (fmean(each[name] for each in found) for name in names)
         return nll, ece
 
-    trials = candidate.judged
     found = [scaled_network(read, trial, way).scaling for trial in trials]
     nll, ece = means(scaled_rows(read, trial, way) for trial in trials)
     nll_temperature, ece_temperature = means(

@@ -27,17 +27,22 @@ DIGITS = 6  # of a digest, in names of data
 
 @dataclass(frozen=True)
 class Advice:
-    """What a sweep recommends: a setting of one network, or of several, and its name."""
+    """What a sweep recommends: a setting of one network, or of several, and its name.
+
+    ``better`` is what to say first if a reference model is better.
+    """
 
     setting: Setting
     name: str
+    better: str = ""
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any] | None) -> Advice | None:
         """From a :class:`~sweeps.results.recommendation.Recommendation` in a file; or None."""
         if kept is None or not {"loss", "hyperparameters", "name"} <= kept.keys():
             return None
-        return cls(Setting(kept["loss"], kept["hyperparameters"]), kept["name"])
+        setting = Setting(kept["loss"], kept["hyperparameters"])
+        return cls(setting, kept["name"], kept.get("better_reference", ""))
 
 
 @dataclass(frozen=True)
@@ -122,7 +127,8 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
         search; MLflow's id or None),
         ``parent_run_id`` (of the sweep's own run), ``candidates`` (number of settings it was
         selected from), ``seeds`` (number of fresh seeds), ``recommended`` (the name of what is
-        recommended; None before the end), ``best`` (the selected setting: ``loss``,
+        recommended; None before the end), ``better_reference`` (the sentence on a reference model
+        that is shown to be better; None if none is), ``best`` (the selected setting: ``loss``,
         ``hyperparameters``, ``seeds``, ``value`` of the objective, and ``verdict`` against scaled
         cross-entropy: supported, not supported, worse, or None), ``objective``, ``val`` and
         ``test`` (means over the seeds, with ``ece_low``, ``ece_high``, ``ece_scaled``, and
@@ -202,6 +208,7 @@ def _entry(
         "run_id": sweep.run_ids.get(trial.number),
         "seeds": chosen.seeds,
         "recommended": None if sweep.recommended is None else sweep.recommended.name,
+        "better_reference": (sweep.recommended and sweep.recommended.better) or None,
         "best": {
             "loss": best.loss,
             "hyperparameters": best.setting.hyperparameters,

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from sweeps.messages.confident import Confident
 from sweeps.messages.shares import Share, share_line
 from sweeps.results.columns import LeaderboardRow
-from sweeps.results.reference import ReferenceResult
+from sweeps.results.reference import ReferenceResult, advice
 from sweeps.results.scaling import ScalingRow
 from sweeps.results.verdicts import Comparison
 from sweeps.search.record import known_fields
@@ -136,6 +136,7 @@ class Judgement:
         scalings: The scaling of the finalists, the selected setting and cross-entropy.
         event: Of the selected setting, if there are two classes.
         confident: Of what is recommended, on the test split.
+        against_reference: The best reference model compared with what is recommended.
     """
 
     comparisons: tuple[Comparison, ...] = ()
@@ -151,6 +152,7 @@ class Judgement:
     scalings: tuple[ScalingRow, ...] = ()
     event: EventEvidence | None = None
     confident: Confident | None = None
+    against_reference: Comparison | None = None
 
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Judgement:
@@ -161,7 +163,7 @@ class Judgement:
         """
         untried = (known_fields(Untried, each) for each in kept.get("untried", ()))
         event, ensemble = kept.get("event"), kept.get("ensemble")
-        confident = kept.get("confident")
+        confident, compared = kept.get("confident"), kept.get("against_reference")
         return cls(
             comparisons=tuple(map(Comparison.from_json, kept.get("comparisons", ()))),
             warnings=tuple(kept.get("warnings", ())),
@@ -178,6 +180,7 @@ class Judgement:
             if event is None
             else EventEvidence(**{**event, "share": Share(**event["share"])}),
             confident=None if confident is None else Confident(**confident),
+            against_reference=None if compared is None else Comparison.from_json(compared),
         )
 
     @property
@@ -192,7 +195,13 @@ class Judgement:
 
     @property
     def all_comparisons(self) -> list[Comparison]:
-        return [*self.comparisons, *self.pairs, *self.of_ensemble]
+        of_reference = [] if self.against_reference is None else [self.against_reference]
+        return [*self.comparisons, *self.pairs, *self.of_ensemble, *of_reference]
+
+    @property
+    def better_reference(self) -> str:
+        """What to say first if a reference model is shown to be better; empty if none is."""
+        return advice(self.against_reference)
 
     @property
     def all_sets(self) -> list[SetsRow]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from sweeps.messages.formatting import (
@@ -42,6 +42,7 @@ class Recommendation:
         name: Such as ``cross-entropy with a temperature``.
         why: The reason, one sentence.
         several: What the mean of several networks would give and cost, one sentence, if known.
+        better_reference: What to say first if a reference model is shown to be better.
     """
 
     kind: Kind
@@ -52,6 +53,7 @@ class Recommendation:
     name: str = field(compare=False)
     why: str = field(compare=False)
     several: str = field(default="", compare=False)
+    better_reference: str = field(default="", compare=False)
 
     @property
     def text(self) -> str:
@@ -60,7 +62,9 @@ class Recommendation:
         where = f"trial{'s' * (len(self.trials) > 1)} {numbers}"
         if self.temperature is not None:
             where += f", T = {format_temperature(self.temperature)}"
-        return f"Recommended: {self.name} ({where}). {self.why} {self.several}".rstrip()
+        better = self.better_reference
+        start = f"{better} Of the networks" if better else "Recommended"
+        return f"{start}: {self.name} ({where}). {self.why} {self.several}".rstrip()
 
     def is_row(self, row: LeaderboardRow) -> bool:
         """Whether a row of the leaderboard shows what it recommends."""
@@ -78,12 +82,13 @@ def recommend(
     `with_ensemble` allows several networks: the ensemble if it is shown to beat equally many seeds
     of cross-entropy, and the mean of these seeds instead of one of them.
     """
-    single = _one_network(ranking, judgement)
+    found = _one_network(ranking, judgement)
     several = _several_networks(judgement.ensemble) if with_ensemble else None
-    if single is None or several is None:
-        return single
-    is_better = several.loss != BASELINE_LOSS or single.kind == "baseline"
-    return several if is_better else single
+    if found is None:
+        return None
+    if several is not None and (several.loss != BASELINE_LOSS or found.kind == "baseline"):
+        found = several
+    return replace(found, better_reference=judgement.better_reference)
 
 
 def shown_network(ranking: Ranking, recommended: Recommendation | None) -> TrialRecord | None:

@@ -1,4 +1,4 @@
-"""The reference models of a sweep: rows of the leaderboard, and a warning if they are better."""
+"""The reference models of a sweep: rows of the leaderboard, and whether one is better."""
 
 from __future__ import annotations
 
@@ -8,18 +8,49 @@ from dataclasses import dataclass
 from typing import Final
 
 from sweeps.results.columns import LeaderboardRow, shown_metrics
-from sweeps.search.ranking import Candidate, Ranking
+from sweeps.results.verdicts import Comparison
+from sweeps.search.ranking import Candidate
+from sweeps.search.record import Entry, TrialRecord
+from trainables.contract.setting import Setting
 
 _Z: Final = 1.96  # half-width of a 95 % interval in standard deviations
 
 
 @dataclass(frozen=True)
 class ReferenceResult:
-    """The result of a reference model; metrics are named like those of trials."""
+    """The result of a reference model; metrics are named like those of trials.
+
+    Attributes:
+        number: Below 0, of its folder in the store; 0 if an earlier version fitted it.
+    """
 
     name: str
     outcome: dict[str, float]
     test_samples: int
+    number: int = 0
+
+    @property
+    def record(self) -> TrialRecord:
+        """It as a trial, by which its predictions are read, scaled and handed out."""
+        history: list[Entry] = [{"epoch": 0, **self.outcome}]
+        setting = Setting(self.name, {})
+        return TrialRecord(self.number, "published", setting, 0, 0.0, "finished", history=history)
+
+
+def deliverable(references: Sequence[ReferenceResult]) -> ReferenceResult | None:
+    """The one to hand out, with the lowest NLL after a temperature on the validation split."""
+    return best_reference([each for each in references if each.number < 0], "val_nll_scaled")
+
+
+def advice(found: Comparison | None) -> str:
+    """What to say first if a reference model is shown to be better than what is recommended."""
+    if found is None or found.verdict != "supported":
+        return ""
+    ours, ends = found.ours.setting, f"[{-found.high:.4f}, {-found.low:.4f}]"
+    return (
+        f"{ours[0].upper()}{ours[1:]} is better than {found.theirs.setting} by "
+        f"{-found.value:.4f} NLL {ends} on the test split: use it (export --reference)."
+    )
 
 
 def reference_rows(references: Sequence[ReferenceResult], objective: str) -> list[LeaderboardRow]:
@@ -53,16 +84,3 @@ def is_clearly_better(reference: ReferenceResult, network: Candidate) -> bool:
     ours, theirs = network.mean("test_error"), reference.outcome["test_error"]
     variance = (ours * (1 - ours) + theirs * (1 - theirs)) / reference.test_samples
     return ours - theirs > _Z * math.sqrt(variance)
-
-
-def reference_warnings(ranking: Ranking, references: Sequence[ReferenceResult]) -> list[str]:
-    """A warning if the baseline network has a clearly higher test error than a reference model."""
-    baseline, best = ranking.baseline, best_reference(references)
-    if baseline is None or best is None or not is_clearly_better(best, baseline):
-        return []
-    ours, theirs = baseline.mean("test_error"), best.outcome["test_error"]
-    return [
-        f"The network is worse than {best.name}: its test error is {ours:.3f} with cross-entropy, "
-        f"that of {best.name} {theirs:.3f}. Improve the model or its training before you use what "
-        "this sweep says of losses."
-    ]

@@ -90,6 +90,7 @@ class SweepResult:
     def to_json(self) -> dict[str, Any]:
         """Plain data for ``answer.json`` and MLflow; :meth:`Judgement.from_json` reads them."""
         judgement, selected = self.judgement, self.selected
+        compared = judgement.against_reference
         values: dict[str, Any] = {
             "sweep": self.sweep,
             "dataset": self.dataset,
@@ -104,6 +105,7 @@ class SweepResult:
             "verdict": self.verdict,
             "guard_reference": self.guard_reference,
             "references": [asdict(each) for each in judgement.references],
+            "against_reference": compared and compared.to_json(),
             "rows": [each.to_json() for each in self.rows],
             "ensemble": None if judgement.ensemble is None else judgement.ensemble.to_json(),
             "sets": [asdict(each) for each in judgement.sets],

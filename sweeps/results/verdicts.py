@@ -58,7 +58,7 @@ class Comparison:
         value: Difference of the metric, ours minus theirs; means over the runs.
         low: Lower end of its interval over samples and seeds.
         verdict: ``supported`` (ours is better), ``not supported`` (it may be chance) or ``worse``.
-        seeds: Number of runs of each.
+        seeds: Number of runs of each; 0 if trained classifiers are compared, without new runs.
         split: The split of the samples; ``test`` took no part in the selection.
         corrected_for: On the validation split, the number of settings that ours was selected from;
             on the test split, the number of sweeps that were evaluated on it, this one included.
@@ -152,8 +152,8 @@ def basis(comparisons: Sequence[Comparison]) -> list[str]:
     for each in comparisons:
         unit = "samples" if each.groups is None else "groups"
         lines.append(
-            f"Intervals for the ensemble are over {unit} alone: its networks are already trained."
-            if each.ours.setting == ENSEMBLE
+            f"Intervals for {each.ours.setting} are over {unit} alone: both are already trained."
+            if not each.seeds or each.ours.setting == ENSEMBLE
             else f"Intervals are over {unit} and {counted(each.seeds, 'seed')}."
         )
         if each.split == "test":

@@ -209,7 +209,7 @@ def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepSto
 
 
 def _register(running: RunningSweep, ranking: Ranking, fault: str | None) -> None:
-    from sweeps.service.registering import register_recommended
+    from sweeps.service.registering import register_delivered
     from trainables.data.core.base import Dataset
 
     dataset, progress = running.data, running.progress
@@ -220,7 +220,7 @@ def _register(running: RunningSweep, ranking: Ranking, fault: str | None) -> Non
     try:
         if fault is not None:
             raise UserError("MLflow is not up to date")
-        registered = register_recommended(sweep, lambda: dataset)
+        registered = register_delivered(sweep, lambda: dataset)
     except KeyboardInterrupt:
         raise SweepInterruptedError(
             f"interrupted; the sweep has finished, and {again} registers its classifier"

@@ -10,6 +10,8 @@ from sweeps.errors import UserError
 from sweeps.evidence.scaling import scaled_rows
 from sweeps.messages.formatting import calsweep_command, counted, format_loss
 from sweeps.results.recommendation import Recommendation
+from sweeps.results.reference import deliverable
+from sweeps.results.result import SweepResult
 from sweeps.search.record import TrialRecord
 from sweeps.service.stored import StoredSweep
 from sweeps.service.trained import load_ensemble, load_trained, select_ensemble
@@ -31,6 +33,7 @@ class Wanted:
         loss: The best setting of this loss.
         trial: The network of the trial of this number.
         ensemble: The networks that the sweep offers.
+        reference: The best reference model.
 
     Raises:
         UserError: More than one is given.
@@ -40,6 +43,7 @@ class Wanted:
     loss: str | None = None
     trial: int | None = None
     ensemble: bool = False
+    reference: bool = False
 
     def __post_init__(self) -> None:
         if len(self._given) > 1:
@@ -67,7 +71,7 @@ class Delivered:
     """A classifier of a sweep.
 
     Attributes:
-        networks: One trial's network, or several.
+        networks: One trial's network or a reference model, or several networks.
         recommended: Whether it is the recommended one.
         why: The reason for the recommendation; otherwise what is recommended instead.
     """
@@ -77,8 +81,14 @@ class Delivered:
     why: str
 
     @property
+    def is_reference(self) -> bool:
+        return isinstance(self.networks, TrialRecord) and self.networks.number < 0
+
+    @property
     def number(self) -> str:
         """The numbers of its trials, such as ``7`` or ``1-4``, by which registries know it."""
+        if self.is_reference:
+            return "reference"
         return "-".join(map(str, _numbers(self.networks)))
 
 
@@ -88,12 +98,29 @@ def deliver(sweep: StoredSweep, wanted: Wanted = RECOMMENDED) -> Delivered:
     Raises:
         UserError: There is none, or its files are damaged.
     """
-    recommended = sweep.result.recommended
+    result = sweep.result
+    recommended = result.recommended
+    if wanted.reference:
+        return _reference(result)
     networks = _find(sweep, wanted, recommended)
     if recommended is not None and recommended.trials == _numbers(networks):
-        return Delivered(networks, True, recommended.why)
+        why = f"{recommended.better_reference} {recommended.why}".lstrip()
+        return Delivered(networks, True, why)
     instead = "" if recommended is None else f" {recommended.text}"
     return Delivered(networks, False, f"Asked for by {wanted}.{instead}")
+
+
+def _reference(result: SweepResult) -> Delivered:
+    found, name = deliverable(result.judgement.references), result.sweep
+    if found is None:
+        raise UserError(
+            f"--reference: sweep {name!r} has no reference model; they are fitted at the end of a "
+            "sweep, unless reference is none or its kind of data has none"
+        )
+    if better := result.judgement.better_reference:
+        return Delivered(found.record, True, better)
+    instead = "" if result.recommended is None else f" {result.recommended.text}"
+    return Delivered(found.record, False, f"Asked for by --reference.{instead}")
 
 
 def load_delivered(

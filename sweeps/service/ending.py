@@ -28,11 +28,10 @@ from sweeps.messages.formatting import (
 from sweeps.messages.redaction import redact
 from sweeps.messages.reporter import Reporter
 from sweeps.results.best import as_sweep_file
-from sweeps.results.columns import objective_metric
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
 from sweeps.results.recommendation import recommend, shown_network
-from sweeps.results.reference import ReferenceResult, reference_warnings
+from sweeps.results.reference import ReferenceResult
 from sweeps.results.result import Ending, SweepResult
 from sweeps.search.finalist_plan import Look
 from sweeps.search.plan import Plan
@@ -41,6 +40,7 @@ from sweeps.search.trial_queue import TrialQueue
 from sweeps.search.untried import Untried
 from sweeps.service.confident import judge_confident
 from sweeps.service.event import judge_event
+from sweeps.service.references import compare_reference, fit_references, reference_scalings
 from sweeps.service.stored import StoredSweep, sweeps_on_test_split
 from sweeps.store.beginning import read_earlier_candidates
 from sweeps.store.code import code_warnings
@@ -60,7 +60,7 @@ logger = logging.getLogger("calsweep")
 
 def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Reporter) -> Ending:
     """Fit the reference models, judge the selected setting, and say why the search ended."""
-    references = _references(queue.plan, dataset, reporter)
+    references = fit_references(queue.plan, store, dataset, reporter)
     reporter.stage("Comparing the selected setting with cross-entropy")
     ranking = Ranking(queue.records, queue.plan.rule)
     judgement = _judge(ranking, store, queue.plan, references)
@@ -68,7 +68,6 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
     of_event = _as_far_as_readable(judge_event, ranking, store.rows_patiently, _classes(dataset))
     more = (
         *copied,
-        *reference_warnings(ranking, references),
         *store.patiently(code_warnings, store.folder, queue.records),
     )
     untried = tuple(queue.untried)
@@ -94,6 +93,10 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         untried=untried,
     )
     sweep = StoredSweep(store, queue.plan, ranking)
+    scalings = _as_far_as_readable(reference_scalings, sweep, references)
+    judgement = replace(judgement, scalings=(*judgement.scalings, *scalings))
+    compared = _as_far_as_readable(compare_reference, sweep, judgement)
+    judgement = replace(judgement, against_reference=next(iter(compared), None))
     return ending_with(sweep, result_of(ranking, queue.plan, judgement))
 
 
@@ -165,32 +168,6 @@ def _on_copies(
         return [], []
     text = found.text(format_loss(network.loss))
     return ([], [text]) if found.mislead else ([text], [])
-
-
-def _references(plan: Plan, dataset: Data, reporter: Reporter) -> tuple[ReferenceResult, ...]:
-    """Metrics of the reference models; empty if they cannot be fitted."""
-    from trainables.data.core.base import Dataset
-
-    sweep = plan.sweep
-    if sweep.reference == "none" or not isinstance(dataset, Dataset):
-        return ()
-    from trainables.metrics import EPOCH_METRICS, METRICS
-    from trainables.trials.reference import reference_models
-
-    reporter.stage("Fitting the reference models")
-    try:
-        names = dict.fromkeys((*EPOCH_METRICS, objective_metric(plan.rule.objective)))
-        found = reference_models(
-            dataset,
-            sweep.search.seed,
-            [n for n in names if n in METRICS],
-            sweep.scaling_method.criterion,
-        )
-    except (ValueError, MemoryError) as error:  # scikit-learn raises ValueErrors
-        logger.error("there is no reference model", exc_info=error)
-        reporter.notice(f"no reference model: {first_line(error)}")
-        return ()
-    return tuple(ReferenceResult(*each, len(dataset.test)) for each in found.items())
 
 
 def _on_budget(queue: TrialQueue, storage: str) -> str | None:

@@ -176,7 +176,7 @@ class Builder:
             "test": {key: record.outcome[f"test_{key}"] for key in names}
             | (_if_readable(_as_handed_out, read, record, way) or {}),
             "prediction_sets": _if_readable(sets_of_trial, record, read, COVERAGES, way) or {},
-            "verdict": self._sweep.store.verdict,
+            "verdict": None if record.number < 0 else self._sweep.store.verdict,
         }
         state = classifier.network.state_dict()
         return self._build(record.label, classifier, state, expected, about)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError
-from sweeps.evidence.comparison import compare_with_champion
+from sweeps.evidence.comparison import compare_handed_out
 from sweeps.messages.formatting import calsweep_command, counted
 from sweeps.planning.checks import use_working_folder
-from sweeps.service.delivered import Delivered, deliver, read_on_test
+from sweeps.service.delivered import RECOMMENDED, Delivered, Wanted, deliver, read_on_test
 from sweeps.service.exporting import Builder
 from sweeps.service.stored import StoredSweep, sweeps_on_test_split
 from sweeps.service.trained import load_same_data
@@ -23,25 +23,28 @@ if TYPE_CHECKING:
     from trainables.data.core.base import Dataset
 
 
-def register(name: str, storage: str) -> str:
-    """Register the recommended classifier of a sweep in MLflow; see :func:`register_recommended`.
+def register(name: str, storage: str, wanted: Wanted = RECOMMENDED) -> str:
+    """Register a classifier of a sweep in MLflow; see :func:`register_delivered`.
 
     Raises:
         UserError: See :func:`~sweeps.service.exporting.export_model`; or MLflow does not answer, or
             does not have the sweep.
     """
     sweep = _tracked(name, storage)
-    return register_recommended(sweep, lambda: load_same_data(sweep))
+    return register_delivered(sweep, lambda: load_same_data(sweep), wanted)
 
 
-def register_recommended(sweep: StoredSweep, load: Callable[[], Dataset]) -> str:
-    """Register the recommended classifier of a sweep, whose data `load` returns, as a new version.
+def register_delivered(
+    sweep: StoredSweep, load: Callable[[], Dataset], wanted: Wanted = RECOMMENDED
+) -> str:
+    """Register a classifier of a sweep, whose data `load` returns, as a new version.
 
-    It becomes ``champion`` if the sweep has ended without warnings, and it is not worse than the
-    present champion on the same test split; otherwise ``challenger``. A classifier that this sweep
-    has already registered is not built again. Returns one sentence about what happened and why.
+    It becomes ``champion`` if the sweep has ended without warnings, no reference model is better
+    than a network, and it is not worse than the present champion on the same test split; otherwise
+    ``challenger``. A classifier that this sweep has already registered is not built again. Returns
+    one sentence about what happened and why.
     """
-    registry, delivered = _registry(sweep), deliver(sweep)
+    registry, delivered = _registry(sweep), deliver(sweep, wanted)
     version = _version_of(registry, sweep, delivered, load)
     champion = registry.at("champion")
     if champion == version:
@@ -54,17 +57,18 @@ def register_recommended(sweep: StoredSweep, load: Callable[[], Dataset]) -> str
     if moves:
         return f"{registered}: {why}"
     stays = "there is no champion" if champion is None else f"@champion stays {champion.number}"
-    promote_it = calsweep_command(f"promote {sweep.plan.name}", sweep.store.storage)
+    words = f"promote {sweep.plan.name} {wanted}".rstrip()
+    promote_it = calsweep_command(words, sweep.store.storage)
     return f"{registered}; {stays}: {why}; {promote_it} moves it"
 
 
-def promote(name: str, storage: str) -> str:
-    """Make a sweep's recommended classifier the champion, in spite of warnings or comparisons.
+def promote(name: str, storage: str, wanted: Wanted = RECOMMENDED) -> str:
+    """Make a classifier of a sweep the champion, in spite of warnings or comparisons.
 
     Returns one sentence about what happened. Raises UserError as :func:`register` does.
     """
     sweep = _tracked(name, storage)
-    registry, delivered = _registry(sweep), deliver(sweep)
+    registry, delivered = _registry(sweep), deliver(sweep, wanted)
     version = _version_of(registry, sweep, delivered, lambda: load_same_data(sweep))
     before = registry.at("champion")
     registry.move("champion", version)
@@ -117,6 +121,9 @@ def _succession(
         return False, "the sweep has not ended"
     if warnings := sweep.result.warnings:
         return False, f"the sweep has {counted(len(warnings), 'warning')}"
+    better = sweep.result.judgement.better_reference
+    if better and not delivered.is_reference:
+        return False, better.removesuffix(".")
     if champion is None:
         return True, "the sweep has no warnings, and there was no champion"
     if champion.test_split != version.test_split:
@@ -125,7 +132,7 @@ def _succession(
     if ours is None or theirs is None:
         return False, f"predictions to compare it with {champion.number} are missing"
     try:
-        found = compare_with_champion(ours, theirs, sweeps_on_test_split(sweep.store))
+        found = compare_handed_out(ours, theirs, sweeps_on_test_split(sweep.store))
     except ValueError as error:  # other classes
         return False, f"compared with version {champion.number}, {error}"
     words = "worse" if found.verdict == "worse" else "not worse"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sweeps.errors import UserError, first_line
 from sweeps.evidence.scaling import scaled_network
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
     from trainables.files.storage import Folder
     from trainables.posthoc.scaling import Scaling
+
+MODEL: Final = "model.pt"
+"""The file of a reference model in its folder."""
 
 
 def load_same_data(sweep: StoredSweep) -> Dataset:
@@ -57,16 +60,17 @@ def load_ensemble(sweep: StoredSweep, dataset: Dataset, selected: Selected) -> C
     return CalibratedEnsemble(members, selected.ensemble.scaling)
 
 
-def select_ensemble(sweep: StoredSweep) -> Selected:
+def select_ensemble(sweep: StoredSweep, offered: str | None = None) -> Selected:
     """The ensemble that a sweep offers; UserError if there is none or files are damaged.
 
     If the best networks of all settings are not shown to beat equally many seeds of cross-entropy,
-    these seeds are offered.
+    these seeds are offered. `offered` says which, by default the stored evidence.
     """
     from sweeps.evidence.ensemble import select, select_seeds
 
-    name, answer = sweep.plan.name, sweep.store.load_answer() or {}
-    offered = (answer.get("ensemble") or {}).get("offered", "ensemble")
+    name = sweep.plan.name
+    if offered is None:
+        offered = ((sweep.store.load_answer() or {}).get("ensemble") or {}).get("offered")
     find = select_seeds if offered == "seeds" else select
     try:
         selected = find(sweep.ranking, sweep.store.rows)
@@ -93,6 +97,8 @@ def load_trained(
     """
     plan, folder = sweep.plan, sweep.store.trial_folder(record.number)
     scaling = scaling or own_scaling(sweep, record)
+    if record.number < 0:
+        return _load_reference(folder, dataset, record, scaling)
     if plan.sweep.trainable is not None:
         return _load_of_loop(folder, plan.sweep.trainable, dataset, record, scaling)
     from trainables.export.calibrated import load_calibrated
@@ -109,6 +115,19 @@ def load_trained(
         )
     except (FileNotFoundError, ValueError) as error:
         raise UserError(f"{record.label}: its weights cannot be loaded: {error}") from None
+
+
+def _load_reference(
+    folder: Folder, dataset: Dataset, record: TrialRecord, scaling: Scaling
+) -> CalibratedClassifier:
+    from trainables.export.calibrated import CalibratedClassifier
+    from trainables.models.simple import simple_model
+
+    try:
+        model = simple_model(folder.read(MODEL))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{record.label}: it cannot be loaded: {first_line(error)}") from None
+    return CalibratedClassifier(model, dataset.samples, scaling, dataset.classes, dataset.task)
 
 
 def own_scaling(sweep: StoredSweep, record: TrialRecord) -> Scaling:

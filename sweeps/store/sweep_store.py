@@ -92,6 +92,9 @@ class SweepStore:
         return self.folder / self._trials
 
     def trial_folder(self, number: int) -> Folder:
+        """The folder of a trial; with a number below 0 of a reference model."""
+        if number < 0:
+            return self.folder / "references" / str(-number)
         return self.trials_folder / trial_folder(number)
 
     def rows(self, split: str, number: int) -> Rows:

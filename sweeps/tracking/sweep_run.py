@@ -34,6 +34,7 @@ from sweeps.tracking.run_content import (
 )
 from sweeps.tracking.run_files import RunFiles
 
+_ADVICE = ("loss", "hyperparameters", "name", "better_reference")
 _COMMIT = "mlflow.source.git.commit"
 
 
@@ -130,9 +131,7 @@ class SweepRun:
             tags["best_loss"] = chosen["loss"]
         if summary["recommended"]:
             tags["recommended"] = summary["recommended"]["name"]
-            tags[ADVICE] = json.dumps(
-                {key: summary["recommended"][key] for key in ("loss", "hyperparameters", "name")}
-            )
+            tags[ADVICE] = json.dumps({key: summary["recommended"][key] for key in _ADVICE})
         if summary.get("verdict"):
             tags["verdict"] = summary["verdict"]
         tags["candidates"] = str(summary["candidates"])

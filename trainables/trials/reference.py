@@ -1,21 +1,22 @@
-"""Simple, well-known scikit-learn models for each kind of data, fitted on the same splits.
+"""Simple, well-known models for each kind of data, fitted on the same splits.
 
 A sweep compares losses of one network. These models show whether that network is worth its cost.
 """
 
 from __future__ import annotations
 
-import math
+import logging
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 
-from trainables.contract.config import Criterion
 from trainables.data.core.base import Dataset, Split
 from trainables.data.core.tasks import OneClass
 from trainables.data.core.types import Indices, Inputs
@@ -24,152 +25,205 @@ from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
 from trainables.data.kinds.words import Tokens, WeightedWords
-from trainables.metrics import EPOCH_METRICS
-from trainables.trials.outcome import Extent, Predictions, summarise
+from trainables.files.rows import Rows
+from trainables.models.simple import (
+    Linear,
+    Pixels,
+    SimpleModel,
+    Trees,
+    WordCounts,
+    WordWeights,
+    boosted_trees,
+    downsampled,
+)
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
-_MOST_ROWS: Final = 20_000  # random subset of the training split; more would take minutes
-_LARGEST_SIDE: Final = 28  # pixels; larger images are averaged down
-_MOST_LEVELS: Final = 255  # maximum number of categories in scikit-learn's gradient boosting
-_LEAST_PROBABILITY: Final = 1e-9
-_AT_A_TIME: Final = 4_096
+_MOST_WORK: Final = 2e9  # samples · numbers · classes: a second per step; more would take minutes
+_LEAST_ROWS: Final = 5_000
+_MOST_LEVELS: Final = 255  # columns with more levels count as numbers in trees
+_AT_A_TIME: Final = 1_024
+logger = logging.getLogger("calsweep")
+
+Features = Callable[[Tensor], Any]
+"""Features of the library's model from inputs (N, ...) of a network."""
 
 
 @dataclass(frozen=True)
-class _Model:
+class Reference:
+    """A fitted model, and its predictions on the validation and the test split."""
+
     name: str
-    features: Callable[[Inputs], Any]
-    make: Callable[[], Any]
-    most_rows: int = _MOST_ROWS
+    model: SimpleModel
+    validation: Rows
+    test: Rows
 
 
-def reference_models(
-    dataset: Dataset,
-    seed: int = 0,
-    names: Sequence[str] = EPOCH_METRICS,
-    criterion: Criterion = "nll",
-) -> dict[str, dict[str, float]]:
-    """Metrics of the reference models of a dataset, by model; empty if its kind of data has none.
+def reference_models(dataset: Dataset, seed: int = 0) -> Iterator[Reference]:
+    """The reference models of a dataset; none if its kind of data has none.
 
-    Texts: logistic regression on TF-IDF. Tables and vectors: histogram gradient boosting, and
-    logistic regression. Images and other arrays: logistic regression on pixels or numbers. They are
-    fitted, in seconds, on a random subset of at most 20,000 training samples (5,000 images).
-    ``seed`` is that of the subset and of gradient boosting.
+    Texts: logistic regression on TF-IDF. Tables and vectors: gradient boosting, and logistic
+    regression. Images and other arrays: logistic regression on pixels or numbers. They are fitted
+    on all training samples; if that would take minutes, on a random subset. ``seed`` is that of the
+    subset and of gradient boosting.
     """
     if not isinstance(dataset.task, OneClass):
-        return {}
-    rows = np.random.default_rng(seed).permutation(len(dataset.train))
-    found = {}
-    for model in _models(dataset, seed, np.sort(rows[:_MOST_ROWS])):
-        chosen = np.sort(rows[: model.most_rows])
-        train = dataset.train
-        classifier = model.make()
-        weights = {} if train.weights is None else {"sample_weight": train.weights[chosen]}
+        return
+    for name, fit in _models(dataset, seed).items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # nearly converged is good enough
-            classifier.fit(model.features(train.rows(chosen)), train.labels[chosen], **weights)
-        validation, test = (
-            _predicted(classifier, model, split, dataset.num_classes)
-            for split in (dataset.validation, dataset.test)
-        )
-        found[model.name] = summarise(
-            validation, test, extent=Extent(tuple(names)), criterion=criterion
-        )
-    return found
+            try:
+                model = fit(_fitted_rows(dataset, seed))
+            except (ImportError, OSError) as error:  # LightGBM needs OpenMP of the system
+                logger.warning("there is no %s: %s", name, error)
+                continue
+        of_splits = (_predicted(model, dataset, split) for split in ("validation", "test"))
+        yield Reference(name, model, *of_splits)
 
 
-def _models(dataset: Dataset, seed: int, fitted: Indices) -> list[_Model]:
-    """The models of a kind of data; ``fitted`` are the training rows that fit those of tables."""
+def _models(dataset: Dataset, seed: int) -> Mapping[str, Callable[[Indices], SimpleModel]]:
     samples = dataset.samples
-    if isinstance(samples, WeightedWords):
-        return [_Model("TF-IDF + logistic regression", _weights_of_words(samples), _regression)]
-    if isinstance(samples, Tokens | Subwords):
-        padding = samples.padding if isinstance(samples, Subwords) else PADDING
-        features = _tf_idf(dataset.train.inputs, samples.num_tokens, padding)
-        return [_Model("TF-IDF + logistic regression", features, _regression)]
+    linear = partial(_regression, dataset)
+    boosting = partial(_boosting, dataset, seed)
+    match samples:
+        case WeightedWords():
+            fit = partial(linear, WordWeights, _weights_of_words(samples))
+            return {"TF-IDF + logistic regression": fit}
+        case Tokens() | Subwords():
+            return {"TF-IDF + logistic regression": partial(_tf_idf, dataset)}
+        case TableRows():
+            fit = partial(linear, Linear, _indicators(samples))
+            return {"gradient boosting": boosting, "logistic regression": fit}
+        case Images():
+            fit = partial(linear, Pixels, lambda images: _flat(downsampled(images)))
+            return {"logistic regression on pixels": fit}
+        case Arrays():
+            found = {"logistic regression": partial(linear, Linear, _flat)}
+            return found if len(samples.shape) > 1 else {"gradient boosting": boosting, **found}
+        case _:
+            return {}
+
+
+def _fitted_rows(dataset: Dataset, seed: int) -> Indices:
+    first = _inputs(dataset, dataset.train, np.arange(1))
+    if isinstance(dataset.samples, Images):
+        first = downsampled(first)
+    work = first.numel() * dataset.num_classes
+    count = max(_LEAST_ROWS, int(_MOST_WORK / work))
+    return np.sort(np.random.default_rng(seed).permutation(len(dataset.train))[:count])
+
+
+def _inputs(dataset: Dataset, split: Split, rows: Indices) -> Tensor:
+    """The inputs of a network (n, ...) for some of the samples."""
+    return dataset.samples.prepare(torch.from_numpy(np.ascontiguousarray(split.rows(rows))))
+
+
+def _features(dataset: Dataset, rows: Indices, features: Features) -> Any:
+    from scipy.sparse import issparse, vstack
+
+    parts = [
+        features(_inputs(dataset, dataset.train, rows[start : start + _AT_A_TIME]))
+        for start in range(0, len(rows), _AT_A_TIME)
+    ]
+    return vstack(parts, format="csr") if issparse(parts[0]) else np.concatenate(parts)
+
+
+@torch.no_grad()
+def _predicted(model: SimpleModel, dataset: Dataset, name: str) -> Rows:
+    split: Split = getattr(dataset, name)
+    model.eval()
+    logits = [
+        model(_inputs(dataset, split, np.arange(start, min(start + _AT_A_TIME, len(split)))))
+        for start in range(0, len(split), _AT_A_TIME)
+    ]
+    return Rows(torch.cat(logits).numpy(), np.array(split.labels), groups=split.groups)
+
+
+def _weights(dataset: Dataset, rows: Indices) -> npt.NDArray[np.float32] | None:
+    weights = dataset.train.weights
+    return None if weights is None else weights[rows]
+
+
+def _places(dataset: Dataset, known: npt.NDArray[np.int64]) -> Tensor:
+    """Where each class is among those with training samples; behind them if it has none."""
+    places = torch.full((dataset.num_classes,), len(known))
+    places[torch.from_numpy(known)] = torch.arange(len(known))
+    return places
+
+
+def _regression(
+    dataset: Dataset, kind: type[SimpleModel], features: Features, rows: Indices
+) -> SimpleModel:
+    from sklearn.linear_model import LogisticRegression
+
+    found = _features(dataset, rows, features)
+    mean, scale, strength = np.zeros(1), np.ones(1), 1.0
+    if isinstance(found, np.ndarray):
+        # Strong regularisation, because the pixels of a few thousand images are linearly separable.
+        strength = 0.01
+        mean, scale = found.mean(0, dtype=np.float64), found.std(0, dtype=np.float64)
+        scale[scale == 0] = 1
+        found = ((found - mean) / scale).astype(np.float32)
+    regression = LogisticRegression(C=strength, tol=1e-3)
+    regression.fit(found, dataset.train.labels[rows], sample_weight=_weights(dataset, rows))
+    weights = regression.coef_.astype(np.float64) / scale
+    offsets = regression.intercept_ - (weights * mean).sum(1)
+    if len(weights) == 1:  # two classes
+        weights, offsets = np.stack([-weights[0], weights[0]]) / 2, np.append(-offsets, offsets) / 2
+    tensors = {"places": _places(dataset, regression.classes_), "offsets": _single(offsets)}
+    if issubclass(kind, Linear):
+        return kind(tensors | _of_numbers_and_levels(dataset, weights))
+    return kind(tensors | {"weights": _single(weights.T)})
+
+
+def _of_numbers_and_levels(dataset: Dataset, weights: npt.NDArray[np.float64]) -> dict[str, Tensor]:
+    levels = dataset.samples.levels if isinstance(dataset.samples, TableRows) else ()
+    counts = [len(each) + 1 for each in levels]
+    numbers = weights.shape[1] - sum(counts)
+    return {
+        "weights": _single(weights[:, :numbers]),
+        "of_levels": _single(weights[:, numbers:].T),
+        "starts": torch.tensor(np.cumsum([0, *counts])[:-1].astype(np.int64)),
+    }
+
+
+def _single(values: npt.NDArray[np.float64]) -> Tensor:
+    return torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32))
+
+
+def _boosting(dataset: Dataset, seed: int, rows: Indices) -> SimpleModel:
+    from lightgbm import LGBMClassifier
+
+    samples, first, many = dataset.samples, 0, []
     if isinstance(samples, TableRows):
-        features = _without_empty(dataset.train.rows(fitted))
-        return [
-            _Model("gradient boosting", features, partial(_boosting, seed, samples)),
-            _Model("logistic regression", _indicators(samples), _regression),
-        ]
-    if isinstance(samples, Images):
-        name = "logistic regression on pixels"
-        return [_Model(name, _pixels, _scaled_regression, most_rows=5_000)]
-    if isinstance(samples, Arrays):
-        linear = _Model("logistic regression", _flat, _scaled_regression)
-        if len(samples.shape) > 1:
-            return [linear]
-        return [_Model("gradient boosting", _flat, partial(_boosting, seed)), linear]
-    return []
+        first = samples.shape[0] - len(samples.categorical)
+        many = [len(levels) < _MOST_LEVELS for levels in samples.levels]
+    model = LGBMClassifier(random_state=seed, verbose=-1, deterministic=True, force_row_wise=True)
+    model.fit(
+        _features(dataset, rows, lambda inputs: inputs.numpy()),
+        dataset.train.labels[rows],
+        categorical_feature=[first + place for place, is_few in enumerate(many) if is_few],
+        sample_weight=_weights(dataset, rows),
+    )
+    known = model.classes_
+    dumped = model.booster_.dump_model()["tree_info"]
+    trees = boosted_trees(dumped, 1 if len(known) == 2 else len(known))
+    return Trees(trees | {"places": _places(dataset, known)})
 
 
-def _predicted(classifier: Any, model: _Model, split: Split, num_classes: int) -> Predictions:
-    """Log-probabilities, (N, K) float32, and labels; a class without training samples is tiny."""
-    logits = np.full((len(split), num_classes), math.log(_LEAST_PROBABILITY), np.float32)
-    for start in range(0, len(split), _AT_A_TIME):
-        numbers = np.arange(start, min(start + _AT_A_TIME, len(split)))
-        probs = classifier.predict_proba(model.features(split.rows(numbers)))
-        probs = np.maximum(probs, _LEAST_PROBABILITY)
-        logits[numbers[:, None], classifier.classes_] = np.log(probs)
-    return torch.from_numpy(logits), torch.from_numpy(np.array(split.labels))
+def _flat(inputs: Tensor) -> Inputs:
+    return inputs.flatten(1).float().numpy()
 
 
-def _regression() -> Any:
-    from sklearn.linear_model import LogisticRegression
-
-    return LogisticRegression(tol=1e-3)
-
-
-def _scaled_regression() -> Any:
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import StandardScaler
-
-    # Strong regularisation, because the pixels of a few thousand images are linearly separable.
-    return make_pipeline(StandardScaler(), LogisticRegression(C=0.01, tol=1e-3))
-
-
-def _boosting(seed: int, samples: TableRows | None = None) -> Any:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    categories = []
-    if samples is not None:
-        few = (len(levels) < _MOST_LEVELS for levels in samples.levels)
-        categories = [len(samples.numeric) + place for place, is_few in enumerate(few) if is_few]
-    return HistGradientBoostingClassifier(categorical_features=categories, random_state=seed)
-
-
-def _without_empty(fitted: Inputs) -> Callable[[Inputs], Inputs]:
-    """Rows with 0 in columns of which no fitted row has a value: scikit-learn 1.9 bins no such."""
-    empty = np.isnan(fitted).all(axis=0)
-    return lambda rows: np.where(empty, 0, rows)
-
-
-def _flat(rows: Inputs) -> Inputs:
-    return rows.reshape(len(rows), -1)
-
-
-def _pixels(rows: Inputs) -> Inputs:
-    """Pixels (N, C·h·w) of images (N, C, H, W), downsampled to at most 28 x 28 by averaging."""
-    if (factor := math.ceil(max(rows.shape[2:]) / _LARGEST_SIDE)) > 1:
-        small = torch.nn.functional.avg_pool2d(
-            torch.from_numpy(rows).float(), factor, ceil_mode=True
-        )
-        rows = small.numpy()
-    return _flat(rows).astype(np.float32)
-
-
-def _indicators(samples: TableRows) -> Callable[[Inputs], csr_matrix]:
-    """Numbers with missing values set to the mean, and one-hot encoded categories."""
+def _indicators(samples: TableRows) -> Callable[[Tensor], csr_matrix]:
+    """Numbers, flags of missing ones, and one-hot encoded categories."""
     from scipy.sparse import csr_matrix, hstack
 
-    count = len(samples.numeric)
-
-    def features(rows: Inputs) -> csr_matrix:
-        parts = [csr_matrix(np.nan_to_num(rows[:, :count])), csr_matrix(np.isnan(rows[:, :count]))]
+    def features(inputs: Tensor) -> csr_matrix:
+        rows = inputs.numpy()
+        count = rows.shape[1] - len(samples.levels)
+        parts = [csr_matrix(rows[:, :count])]
         for place, levels in enumerate(samples.levels, start=count):
             entries = (np.ones(len(rows)), (np.arange(len(rows)), rows[:, place].astype(int)))
             parts.append(csr_matrix(entries, shape=(len(rows), len(levels) + 1)))
@@ -178,10 +232,11 @@ def _indicators(samples: TableRows) -> Callable[[Inputs], csr_matrix]:
     return features
 
 
-def _weights_of_words(samples: WeightedWords) -> Callable[[Inputs], csr_matrix]:
+def _weights_of_words(samples: WeightedWords) -> Callable[[Tensor], csr_matrix]:
     from scipy.sparse import csr_matrix
 
-    def features(rows: Inputs) -> csr_matrix:
+    def features(inputs: Tensor) -> csr_matrix:
+        rows = inputs.numpy()
         places, columns = np.nonzero(rows[..., 0] != PADDING)
         words = rows[places, columns]
         entries = (words[:, 1], (places, words[:, 0].astype(int)))
@@ -190,18 +245,22 @@ def _weights_of_words(samples: WeightedWords) -> Callable[[Inputs], csr_matrix]:
     return features
 
 
-def _tf_idf(train: Any, num_tokens: int, padding: int) -> Callable[[Inputs], csr_matrix]:
+def _tf_idf(dataset: Dataset, rows: Indices) -> SimpleModel:
     from scipy.sparse import csr_matrix
     from sklearn.feature_extraction.text import TfidfTransformer
 
-    def counts(rows: Inputs) -> csr_matrix:
-        places, columns = np.nonzero(rows != padding)
-        entries = (np.ones(len(places)), (places, rows[places, columns]))
-        return csr_matrix(entries, shape=(len(rows), num_tokens))  # sums duplicate entries
+    samples = dataset.samples
+    assert isinstance(samples, Tokens | Subwords)
+    padding = samples.padding if isinstance(samples, Subwords) else PADDING
 
-    weigh = TfidfTransformer(sublinear_tf=True).fit(counts(train))
+    def counts(inputs: Tensor) -> csr_matrix:
+        words = inputs.numpy()
+        places, columns = np.nonzero(words != padding)
+        entries = (np.ones(len(places)), (places, words[places, columns]))
+        return csr_matrix(entries, shape=(len(words), samples.num_tokens))  # sums duplicate entries
 
-    def features(rows: Inputs) -> csr_matrix:
-        return weigh.transform(counts(rows))
-
-    return features
+    weigh = TfidfTransformer(sublinear_tf=True).fit(_features(dataset, rows, counts))
+    model = _regression(dataset, WordCounts, lambda inputs: weigh.transform(counts(inputs)), rows)
+    idf = weigh.idf_.copy()
+    idf[padding] = 0
+    return WordCounts({**dict(model.named_buffers()), "idf": _single(idf)})

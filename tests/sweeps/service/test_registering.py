@@ -7,7 +7,7 @@ import mlflow
 import numpy as np
 import pytest
 
-from sweeps.evidence.comparison import compare_with_champion
+from sweeps.evidence.comparison import compare_handed_out
 from sweeps.planning.data import load_data
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
@@ -119,10 +119,10 @@ def test_the_comparison_with_the_champion_is_paired_and_corrected() -> None:
     labels = rng.integers(0, 3, 400)
     logits = np.eye(3, dtype=np.float32)[labels] + rng.normal(size=(400, 3)).astype(np.float32)
     good, other = Rows(logits, labels), Rows(0.1 * logits, labels)
-    assert compare_with_champion(good, good).verdict == "not supported"
-    assert compare_with_champion(good, other).verdict == "supported"
-    found, of_ten = compare_with_champion(other, good), compare_with_champion(other, good, 10)
+    assert compare_handed_out(good, good).verdict == "not supported"
+    assert compare_handed_out(good, other).verdict == "supported"
+    found, of_ten = compare_handed_out(other, good), compare_handed_out(other, good, 10)
     assert (found.verdict, found.split, found.metric) == ("worse", "test", "nll")
     assert of_ten.low < found.low
     with pytest.raises(ValueError, match="the predictions are of different samples"):
-        compare_with_champion(good, Rows(logits[::-1], labels[::-1]))
+        compare_handed_out(good, Rows(logits[::-1], labels[::-1]))
