@@ -91,6 +91,8 @@ def _name(plan: Plan, dataset: Data) -> str:
         "checkpoint": _digest_of_checkpoint(plan.sweep.encoder.checkpoint),
         "num_workers": plan.sweep.scaling.num_workers,
     }
+    if plan.sweep.evaluation.sets:
+        made_of["evaluation"] = plan.sweep.evaluation.model_dump(mode="json")
     text = json.dumps(made_of, sort_keys=True, default=str)
     digest = digest_of(text.encode())
     return f"{plan.sweep.model_label.replace('/', '-')}-{digest}"

@@ -226,7 +226,6 @@ def _disagreements(sweep: SweepFile) -> Iterator[str]:
                 "frozen network, whose features are computed once; allowed: none"
             )
         given = {f"{stage.key}.patience": stage.recipe.patience for stage in sweep.stages}
-        given["evaluation"] = len(sweep.evaluation.sets) or None
         besides = [key for key, value in given.items() if value is not None]
         yield from (
             f"{key} is not possible together with encoder; leave one of them" for key in besides

@@ -40,14 +40,15 @@ class EncoderRun(TrialRun):
         return _encoder(self.setup).training
 
     def _evaluate(self, trainer: Trainer) -> dict[str, float]:
-        if trainer.epoch == self.training.epochs:
-            self._save_later(trainer)
-        return {}
+        return self._save_later(trainer) if trainer.epoch == self.training.epochs else {}
 
-    def _save_later(self, trainer: Trainer) -> None:
+    def _save_later(self, trainer: Trainer) -> dict[str, float]:
+        """Queues the encoder with its features; returns how refined these are."""
         folder = two_stage.encoder_folder(_encoder(self.setup).uri, self.config.seed)
-        known = folder, trainer.model.encoder, two_stage.frozen_features(trainer), self._precision
+        frozen = two_stage.frozen_features(trainer)
+        known = folder, trainer.model.encoder, frozen, self._precision
         self._unsaved.append(partial(two_stage.save_encoder, *known))
+        return two_stage.refinement_losses(frozen)
 
 
 class FrozenRun(EncoderRun):
@@ -64,9 +65,9 @@ class FrozenRun(EncoderRun):
     def _train_epoch(self) -> None:
         trainer = self._trainer
         assert trainer is not None
-        self._save_later(trainer)
         trainer.epoch = self.training.epochs
-        self._keep(self._entry(trainer.epoch), {"trainer": trainer.state_dict()})
+        entry = self._entry(trainer.epoch) | self._save_later(trainer)
+        self._keep(entry, {"trainer": trainer.state_dict()})
 
 
 class HeadRun(TrialRun):

@@ -19,14 +19,16 @@ import torch
 from torch import Tensor, nn
 
 from trainables.contract.config import EncoderSetup, HeadConfig
-from trainables.data.core.base import Dataset
+from trainables.data.core.base import Dataset, Split
 from trainables.data.kinds.samples import Arrays
 from trainables.engine.training import Trainer
 from trainables.files.storage import Folder, digest_of, new_digest
+from trainables.losses import make_loss
 from trainables.models import Classifier
 from trainables.plugins.arguments import few, first_line
 
 SPLITS: Final = ("train", "validation", "test")
+_COMPARED: Final = 5_000
 _INDEX: Final = "encoder.json"  # written last: an encoder that has it is complete
 
 
@@ -61,15 +63,43 @@ class Standardised(nn.Module):
 
 def frozen_features(trainer: Trainer) -> Dataset:
     """The trainer's dataset with encoder features instead of images."""
-    dataset = trainer.dataset
-    features = {name: trainer.features(getattr(dataset, name)).numpy() for name in SPLITS}
-    return with_features(dataset, features)
+    splits = _splits(trainer.dataset)
+    features = {name: trainer.features(split).numpy() for name, split in splits.items()}
+    return with_features(trainer.dataset, features)
+
+
+def _splits(dataset: Dataset) -> dict[str, Split]:
+    """All splits by name; those of ``evaluation`` are called ``set_0``, ``set_1`` and so on."""
+    sets = {f"set_{i}": each.split for i, each in enumerate(dataset.evaluation_sets)}
+    return {name: getattr(dataset, name) for name in SPLITS} | sets
 
 
 def with_features(dataset: Dataset, features: dict[str, np.ndarray]) -> Dataset:
     """The dataset with features (N, D), float32, instead of its samples in each split."""
-    splits = {name: replace(getattr(dataset, name), inputs=x) for name, x in features.items()}
-    return replace(dataset, **splits, samples=Arrays.unscaled(features["train"].shape[1:]))
+    found = {name: replace(x, inputs=features[name]) for name, x in _splits(dataset).items()}
+    sets = tuple(
+        replace(each, split=found.pop(f"set_{i}")) for i, each in enumerate(dataset.evaluation_sets)
+    )
+    samples = Arrays.unscaled(features["train"].shape[1:])
+    return replace(dataset, **found, evaluation_sets=sets, samples=samples)
+
+
+def refinement_losses(frozen: Dataset) -> dict[str, float]:
+    """L_ref and L_SC (RefCal, eq. 3 and 4) of the validation features, or of 5,000 of them.
+
+    Empty if samples have several labels.
+    """
+    labels = torch.from_numpy(np.array(frozen.validation.labels))
+    if labels.ndim > 1:
+        return {}
+    rows = torch.arange(min(len(labels), _COMPARED)) * len(labels) // min(len(labels), _COMPARED)
+    features = torch.from_numpy(np.array(frozen.validation.inputs[rows])).double()
+    names = {"val_l_ref": "refinement", "val_l_sc": "supcon"}
+    losses = {key: make_loss(name, frozen.num_classes) for key, name in names.items()}
+    unused = features.new_zeros(len(rows), frozen.num_classes)
+    return {
+        key: float(loss(unused, labels[rows], features=features)) for key, loss in losses.items()
+    }
 
 
 def head_for(dataset: Dataset, setup: EncoderSetup) -> Classifier:
@@ -197,8 +227,8 @@ def load_features(folder: Folder) -> dict[str, np.ndarray]:
     :func:`load_encoder`.
     """
     index, features = _complete_index(folder), {}
-    for split in SPLITS:
-        name = _with_digest(f"features_{split}.npy", index[f"features_{split}.npy"])
+    for file in index.keys() - {"encoder.pt"}:
+        split, name = file.removeprefix("features_")[:-4], _with_digest(file, index[file])
         if folder.is_local:
             path = Path(folder.path) / name
             with open(path, "rb") as stream:
@@ -230,9 +260,9 @@ def _files(
     buffer = io.BytesIO()
     torch.save(encoder.state_dict(), buffer)
     yield "encoder.pt", buffer.getvalue()
-    for split in SPLITS:
+    for split, each in _splits(frozen).items():
         buffer = io.BytesIO()
-        np.save(buffer, getattr(frozen, split).inputs.astype(precision, copy=False))
+        np.save(buffer, each.inputs.astype(precision, copy=False))
         yield f"features_{split}.npy", buffer.getvalue()
 
 

@@ -34,11 +34,6 @@ def test_what_is_wrong_is_reported(evaluation: Any, message: str) -> None:
         check_sweep(make_sweep(evaluation=evaluation))
 
 
-def test_not_together_with_two_stages() -> None:
-    with pytest.raises(UserError, match="evaluation is not possible together with encoder"):
-        make_sweep(evaluation={"ood": ["digits"]}, encoder={})
-
-
 def test_data_that_do_not_fit_are_reported_by_their_key(tmp_path: Path) -> None:
     sweep = make_sweep(evaluation={"shift": [{"name": "cifar10_c", "root": str(tmp_path)}]})
     with pytest.raises(UserError, match=r"evaluation.shift.0: \S+/labels.npy does not exist"):

@@ -13,7 +13,7 @@ from trainables.contract.config import EncoderSetup, HeadConfig, TrainingConfig,
 from trainables.contract.report import Progressed, TrialConfig, Waiting
 from trainables.contract.setting import Setting
 from trainables.data import load_dataset
-from trainables.data.core.base import Dataset
+from trainables.data.core.base import Dataset, EvaluationSet
 from trainables.engine.training import Trainer
 from trainables.export.calibrated import load_calibrated
 from trainables.files.rows import Rows
@@ -325,21 +325,33 @@ def test_a_head_on_a_network_that_is_not_trained(
     own = new_model(digits)
     torch.save(own.state_dict(), weights := str(tmp_path / "weights.pt"))
     setup = frozen_setup(tmp_path, head, weights)
-    run_to_end(digits, setup, FROZEN)
-    encoder = load_encoder(folder_of(setup))
+    sets = tuple(EvaluationSet(kind, "same", None, digits.test) for kind in ("shift", "ood"))
+    digits = replace(digits, evaluation_sets=sets)
+    found = run_to_end(digits, setup, FROZEN)
+    encoder, features = load_encoder(folder_of(setup)), load_features(folder_of(setup))
     assert all(torch.equal(encoder[k], v) for k, v in own.encoder.state_dict().items())
-    assert load_features(folder_of(setup))["train"].dtype == np.float16
+    assert features["train"].dtype == np.float16
+    x = features["validation"].astype(np.float64)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    half = ((x[:, None] - x) ** 2).sum(2) / 2
+    y = digits.validation.labels
+    others, same = y[:, None] != y, (y[:, None] == y) & ~np.eye(len(y), dtype=bool)
+    nearest = [np.where(which, half, np.inf).min(1) for which in (same, others)]
+    assert found["val_l_ref"] == pytest.approx((nearest[0] - nearest[1]).mean(), abs=1e-3)
+    assert found["val_l_sc"] > found["val_l_ref"]  # an upper bound, as RefCal proves
 
     config = TrialConfig(7, "finalist", Setting("cross_entropy"), seed=3)  # any seed shares it
     result = run_to_end(digits, setup, config)
     assert result["val_error"] < 0.25  # random convolutions
+    assert result["shift_same_error"] == result["test_error"]
+    assert result["ood_same_auroc"] == pytest.approx(0.5)
     trial = Folder(str(tmp_path / "trials/00007"))
     model = load_calibrated(
         digits, ("small_cnn", {"width": WIDTH}), config, trial, 1, setup.encoder
     )
     logits, _ = Rows.read(trial, "test").tensors()
-    found = model(torch.from_numpy(digits.test.inputs.copy()))
-    assert torch.allclose(found, logits.softmax(1), atol=5e-3)  # features were in half precision
+    probs = model(torch.from_numpy(digits.test.inputs.copy()))
+    assert torch.allclose(probs, logits.softmax(1), atol=5e-3)  # features were in half precision
 
 
 @pytest.mark.parametrize(
