@@ -76,7 +76,10 @@ def _splits(dataset: Dataset) -> dict[str, Split]:
 
 def with_features(dataset: Dataset, features: dict[str, np.ndarray]) -> Dataset:
     """The dataset with features (N, D), float32, instead of its samples in each split."""
-    found = {name: replace(x, inputs=features[name]) for name, x in _splits(dataset).items()}
+    splits = _splits(dataset)
+    found: dict[str, Any] = {
+        name: replace(each, inputs=features[name]) for name, each in splits.items()
+    }
     sets = tuple(
         replace(each, split=found.pop(f"set_{i}")) for i, each in enumerate(dataset.evaluation_sets)
     )
@@ -93,7 +96,7 @@ def refinement_losses(frozen: Dataset) -> dict[str, float]:
     if labels.ndim > 1:
         return {}
     rows = torch.arange(min(len(labels), _COMPARED)) * len(labels) // min(len(labels), _COMPARED)
-    features = torch.from_numpy(np.array(frozen.validation.inputs[rows])).double()
+    features = torch.from_numpy(np.array(frozen.validation.rows(rows.numpy()))).double()
     names = {"val_l_ref": "refinement", "val_l_sc": "supcon"}
     losses = {key: make_loss(name, frozen.num_classes) for key, name in names.items()}
     unused = features.new_zeros(len(rows), frozen.num_classes)
@@ -262,7 +265,7 @@ def _files(
     yield "encoder.pt", buffer.getvalue()
     for split, each in _splits(frozen).items():
         buffer = io.BytesIO()
-        np.save(buffer, each.inputs.astype(precision, copy=False))
+        np.save(buffer, np.asarray(each.inputs, precision))
         yield f"features_{split}.npy", buffer.getvalue()
 
 
