@@ -57,6 +57,10 @@ LATEX: Final = {
         r"-w\log p_y(\hat{x})-(1-w)\log p_{y'}(\hat{x}),\quad \hat{x}=wx+(1-w)x',"
         r"\quad w\sim\mathrm{Beta}(\alpha,\alpha)"
     ),
+    "dece": (
+        r"-\log p_y+\frac{\lambda}{N}\sum_j\left|\sum_i u_{ij}(a_i-c_i)\right|,\quad"
+        r" a=\max\left(0,1-\sum_{k\ne y}\sigma(100(p_k-p_y))\right)"
+    ),
     "mmce": (r"-\log p_y+\frac{\lambda}{n^2}\sum_{i,j}(c_i-r_i)(c_j-r_j)\,e^{-|c_i-c_j|/0.4}"),
     "r_aurc": r"-\left((1-\lambda)-\lambda\ln\left(1-\frac{\hat{r}_i}{n+1}\right)\right)\log p_y",
     "refinement": (

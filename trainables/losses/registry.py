@@ -25,6 +25,7 @@ CATALOGUE: Final = Catalogue(
         "cpc": "trainables.losses.cpc:PairwiseConstraints",
         "crl": "trainables.losses.crl:CorrectnessRanking",
         "cross_entropy": "trainables.losses.cross_entropy:CrossEntropy",
+        "dece": "trainables.losses.dece:DifferentiableCalibration",
         "dual_focal": "trainables.losses.dual_focal:DualFocal",
         "ecp": "trainables.losses.ecp:ConfidencePenalty",
         "focal": "trainables.losses.focal:Focal",

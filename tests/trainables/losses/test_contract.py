@@ -231,7 +231,7 @@ SOFT = [name for name in available_losses() if loss_class(name).soft_targets]
 
 def test_soft_targets_are_for_losses_of_single_samples(build: BuildLoss, batch: Batch) -> None:
     across = {
-        *("aucm", "avuc", "crl", "kde_xe", "mdca", "mmce", "r_aurc", "refinement"),
+        *("aucm", "avuc", "crl", "dece", "kde_xe", "mdca", "mmce", "r_aurc", "refinement"),
         *("soft_avuc", "soft_ece", "supcon"),
     }
     assert set(SOFT) == set(available_losses()) - across

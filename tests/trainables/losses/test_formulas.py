@@ -245,6 +245,21 @@ def soft_avuc(loss: CalibrationLoss, batch: Batch) -> Tensor:
     return F.cross_entropy(batch["logits"], batch["targets"]) + 2 * torch.log(1 + bad / good)
 
 
+def dece(loss: CalibrationLoss, batch: Batch) -> Tensor:
+    """The steps of the authors: soft bins by cut points, ranks of all pairs, means per bin."""
+    z, targets = batch["logits"], batch["targets"]
+    p = z.softmax(1)
+    confidence = p.max(1).values
+    cuts = torch.linspace(0, 1, 16, dtype=z.dtype)[:-1]
+    h = confidence[:, None] * torch.arange(1, 16) + torch.cumsum(-cuts, 0)
+    bins = (h / 0.02).softmax(1)
+    ranks = (100 * (p[:, None, :] - p[:, :, None])).sigmoid().sum(2) + 0.5
+    right = (2 - ranks[torch.arange(len(z)), targets]).relu()
+    size = bins.sum(0)
+    gaps = bins.T @ right / size - bins.T @ confidence / size
+    return F.cross_entropy(z, targets) + 0.7 * (size * gaps.abs()).sum() / len(z)
+
+
 def refinement(loss: CalibrationLoss, batch: Batch) -> Tensor:
     f = [each / each.norm() for each in batch["features"]]
     y, terms = batch["targets"].tolist(), []
@@ -316,6 +331,7 @@ CASES: list[tuple[str, dict[str, Any], Formula]] = [
         true_class_mean(lambda z, p, y: -p[y].log() + 0.3 * (z.max() - z.mean())),
     ),
     ("soft_ece", {"lam": 0.7, "temperature": 0.02}, soft_ece),
+    ("dece", {"lam": 0.7, "temperature": 0.02}, dece),
     ("avuc", {"lam": 2, "threshold": 0.3}, avuc),
     ("soft_avuc", {"lam": 2, "kappa": 0.3, "temperature": 0.5}, soft_avuc),
     ("refinement", {}, refinement),
