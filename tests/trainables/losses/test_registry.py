@@ -22,8 +22,8 @@ from trainables.plugins import components
 NAMES = (
     "ada_dual_focal", "adafocal", "aucm", "avuc", "brier", "cals_alm", "cals_hr", "cpc", "crl",
     "cross_entropy", "dece", "dual_focal", "ecp", "focal", "focal_calibration",
-    "focal_sample_dependent", "inverse_focal", "kde_xe", "label_smoothing", "logitnorm", "maxsup", "mbls", "mdca", "mixup",
-    "mmce", "r_aurc", "refinement", "soft_avuc", "soft_ece", "supcon",
+    "focal_sample_dependent", "inverse_focal", "kde_xe", "label_smoothing", "logitnorm", "maxsup",
+    "mbls", "mdca", "mixup", "mmce", "r_aurc", "refinement", "soft_avuc", "soft_ece", "supcon",
 )  # fmt: skip
 
 
