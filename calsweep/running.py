@@ -2,22 +2,47 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from calsweep.composing import Composer, Section
 from calsweep.result import Result, default_storage, load
 from sweeps.errors import NameTakenError, SweepInterruptedError, UserError
 from sweeps.sweep_file.loading import load_sweep, override_sweep
+from trainables.plugins.arguments import did_you_mean
 
 if TYPE_CHECKING:
     from sweeps.service.running import RunOptions
     from sweeps.sweep_file.schema import SweepFile
 
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def _with_hints(function: Callable[P, T]) -> Callable[P, T]:
+    """A function that says which argument an unknown one is like."""
+    known = inspect.signature(function).parameters
+
+    @wraps(function)
+    def call(*arguments: P.args, **named: P.kwargs) -> T:
+        for key in named:
+            if key not in known:
+                raise TypeError(
+                    f"{function.__name__}() has no argument {key!r}{did_you_mean(key, known)}; "
+                    'values of the sweep file are set={"training.lr": 0.05}'
+                )
+        return function(*arguments, **named)
+
+    return call
+
+
+@_with_hints
 def run(
     sweep: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     *,
@@ -130,6 +155,7 @@ def run(
     return _run(resolved, place, options, or_resume=or_resume)
 
 
+@_with_hints
 def resume(
     name: str,
     *,

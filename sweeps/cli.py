@@ -7,8 +7,11 @@ import gc
 import io
 import logging
 import os
+import re
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 
 import typer
 
@@ -75,7 +78,7 @@ def main() -> None:
         _fail("aborted", 130)
     except Exception as error:
         if hasattr(error, "format_message"):  # typer's errors about the command line
-            _fail(error.format_message(), 2)
+            _fail(error.format_message() + _hint(sys.argv), 2)
         print_traceback(error)
         sys.exit(1)
 
@@ -85,6 +88,14 @@ def _code() -> int | None:
     if code == _INTERRUPTED:  # what typer returns after Ctrl-C, without a message
         raise KeyboardInterrupt
     return code
+
+
+def _hint(words: Sequence[str]) -> str:
+    """What to write for a value that follows another one after a single --set."""
+    for before, word in pairwise(words):
+        if before != "--set" and re.fullmatch(r"[a-z_]+(\.\w+)*=.*", word):
+            return f"; write --set before each value: --set {word}"
+    return ""
 
 
 def _print_what_can_be_encoded() -> None:

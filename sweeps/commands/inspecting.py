@@ -142,7 +142,7 @@ def delete(
 ) -> None:
     """Delete a sweep from the storage, or all that are old."""
     from sweeps.service.reading import old_sweeps
-    from sweeps.service.upkeep import delete_sweep
+    from sweeps.service.upkeep import check_left, delete_sweep
 
     if (name is None) == (older_than is None):
         raise UserError("delete: give either the name of a sweep or --older-than")
@@ -157,6 +157,8 @@ def delete(
         print(f"no sweep in {redact(storage)} is older than {older_than}")
         return
     what = "the checkpoints of sweep" if checkpoints else "sweep"
+    for each in names:
+        check_left(each, storage)
     if not yes:
         listed = ", ".join(map(repr, names))
         typer.confirm(f"delete {what} {listed} in {redact(storage)}?", abort=True)

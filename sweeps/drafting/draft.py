@@ -226,10 +226,14 @@ def _by_name(name: str) -> Draft:
             f"--data {name}: there is no such file or folder, nor a dataset of that name"
             f"{did_you_mean(name, known)}; by name there are: {', '.join(known)}"
         )
-    options = {key: f"./{key}" for key, value in dataset_options(name).items() if value is REQUIRED}
+    known_options = dataset_options(name)
+    options = {key: f"./{key}" for key, value in known_options.items() if value is REQUIRED}
+    seen = f"The dataset {name}." + " Replace ./root by the folder with its files." * bool(options)
+    if "download" in known_options:
+        seen += " `download: true` fetches them."
     if name == _VOC:
         return Draft(name, {"name": name, **options}, "pixel", _SEEN_VOC, _PIXEL_LOSSES)
-    return Draft(name, {"name": name, **options}, "image", f"The dataset {name}.")
+    return Draft(name, {"name": name, **options}, "image", seen)
 
 
 def _torchvision(path: Path) -> Draft | None:

@@ -15,6 +15,7 @@ from sweeps.results.result import SweepResult
 from sweeps.search.record import TrialRecord
 from sweeps.service.stored import StoredSweep
 from sweeps.service.trained import load_ensemble, load_trained, select_ensemble
+from trainables.contract.setting import loss_name
 from trainables.files.rows import Rows
 from trainables.plugins.arguments import did_you_mean
 
@@ -180,12 +181,13 @@ def _of_number(sweep: StoredSweep, number: int) -> TrialRecord:
 def best_of_loss(sweep: StoredSweep, loss: str) -> TrialRecord:
     """The trial that represents the best setting of a loss; UserError if none has finished."""
     best = {format_loss(name): best for name, best in sweep.ranking.best_by_loss.items()}
-    if format_loss(loss) not in best:
+    asked = format_loss(loss_name(loss))
+    if asked not in best:
         raise UserError(
             f"--loss {loss}: no trial of it has finished in sweep {sweep.plan.name!r}"
             f"{did_you_mean(loss, best)}; allowed: {_listed(best) or 'none yet'}"
         )
-    return best[format_loss(loss)].judged[0]
+    return best[asked].judged[0]
 
 
 def _listed(names: Iterable[object]) -> str:

@@ -66,6 +66,13 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
 
 
 @tells_storage_faults
+def check_left(name: str, storage: str) -> None:
+    """Raises UserError if there is no such sweep, not even one that is partly deleted."""
+    store = SweepStore(storage, name)
+    if not store.is_left():
+        store.load_sweep()
+
+
 def delete_sweep(name: str, storage: str, scope: Scope = "sweep") -> int:
     """Delete a sweep, even if partly deleted, or only its checkpoints.
 
@@ -76,8 +83,9 @@ def delete_sweep(name: str, storage: str, scope: Scope = "sweep") -> int:
         UserError: There is no such sweep, it is being run, or MLflow does not answer or refuses.
     """
     store = SweepStore(storage, name)
-    if scope == "checkpoints" or not store.is_left():
-        store.load_sweep()  # raises if there is no such sweep
+    if scope == "checkpoints":
+        store.load_sweep()
+    check_left(name, storage)
     with store.locked():
         if scope == "checkpoints":
             store.delete_checkpoints()

@@ -18,7 +18,7 @@ from sweeps.sweep_file.sections.fields import NAME_ALLOWED
 from sweeps.sweep_file.sections.search import CHANGEABLE, SelectionSection
 from sweeps.sweep_file.upgrading import KEYS, upgraded
 from sweeps.sweep_file.yaml_text import LONGEST_SHOWN, Location, YamlTextError, read_yaml, shortened
-from trainables.contract.setting import BASELINE_LOSS
+from trainables.contract.setting import BASELINE_LOSS, loss_name
 from trainables.plugins.arguments import did_you_mean
 
 READY_MADE = Path(__file__).parent / "ready_made"
@@ -82,10 +82,10 @@ def override_sweep(
     if isinstance(overrides, Mapping):
         for key, value in overrides.items():
             origin = f"set {key!r}"
-            found[_replace(tree, key.split("."), value, origin)] = origin
+            found = _moved(found, _replace(tree, key.split("."), value, origin), origin)
     else:
         for override in overrides:
-            found[_apply(tree, override)] = f"--set {override}"
+            found = _moved(found, _apply(tree, override), f"--set {override}")
     if name is not None:
         tree["name"] = name
         found[("name",)] = "name" if isinstance(overrides, Mapping) else "--name"
@@ -104,7 +104,7 @@ def with_comparison(sweep: SweepFile, losses: str | None, seeds: int | None) -> 
     """
     values: dict[str, Any] = {}
     if losses is not None:
-        named = [name.strip() for name in losses.split(",") if name.strip()]
+        named = [loss_name(name.strip()) for name in losses.split(",") if name.strip()]
         if not (wanted := [name for name in dict.fromkeys(named) if name != BASELINE_LOSS]):
             raise UserError(
                 f"--compare: found {losses!r}; allowed: one loss or more besides {BASELINE_LOSS}, "
@@ -118,6 +118,8 @@ def with_comparison(sweep: SweepFile, losses: str | None, seeds: int | None) -> 
             values["selection.seeds"] = SelectionSection().seeds
     if seeds is not None:
         values["selection.seeds"] = seeds
+        if losses is None and sweep.selection.finalists == 0:  # a file that trains one setting
+            values["selection.finalists"] = 1
     return override_sweep(sweep.model_dump(mode="json"), values) if values else sweep
 
 
@@ -313,6 +315,12 @@ def _apply(tree: dict[str, Any], override: str) -> Location:
     return _replace(tree, keys, value, f"--set {override}")
 
 
+def _moved(origins: Mapping[Location, str], replaced: Location, origin: str) -> dict[Location, str]:
+    """The locations after a value was replaced, with all that is inside it."""
+    kept = {k: v for k, v in origins.items() if k[: len(replaced)] != replaced}
+    return kept | {replaced: origin}
+
+
 def _replace(tree: dict[str, Any], keys: list[str], value: Any, origin: str) -> Location:
     node = tree
     for depth, key in enumerate(keys[:-1]):
@@ -339,7 +347,7 @@ def _describe(fault: Any) -> str:
     location, context = fault["loc"], fault.get("ctx", {})
     key, found = _dotted(location), shortened(fault["input"])
     if fault["type"] == "extra_forbidden":
-        return _describe_unknown(key, location)
+        return _describe_unknown(key, location, fault["input"])
     if fault["type"] == "missing":
         return f"{key} is missing"
     if fault["type"] == "value_error":
@@ -363,13 +371,15 @@ def _describe(fault: Any) -> str:
     return f"{key} = {found} is not allowed; allowed: {allowed}"
 
 
-def _describe_unknown(key: str, location: Sequence[str | int]) -> str:
+def _describe_unknown(key: str, location: Sequence[str | int], value: object) -> str:
     if key in KEYS:
         use = "leave it out" if KEYS[key] is None else f"its name is now {KEYS[key]}"
         return f"{key} no longer exists: {use}"
     known = list(_section_at(location[:-1]).model_fields)
     where = f" in {_dotted(location[:-1])}" if location[:-1] else ""
     hint = did_you_mean(str(location[-1]), known)
+    if location[0] == "losses" and len(location) == 3 and not hint:
+        hint = f" (did you mean hyperparameters: {{{location[-1]}: {shortened(value)}}}?)"
     return f"unknown key {shortened(location[-1])}{where}{hint}; allowed: {', '.join(known)}"
 
 

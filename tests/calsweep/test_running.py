@@ -171,6 +171,11 @@ def test_leaderboard_and_verdicts_are_data_frames(result: calsweep.Result) -> No
     assert set(verdicts["verdict"]) <= {"supported", "not supported", "worse"} and len(verdicts)
 
 
+def test_an_unknown_argument_says_which_it_is_like() -> None:
+    with pytest.raises(TypeError, match=r"no argument 'epoch' \(did you mean 'epochs'\?\)"):
+        calsweep.run(dataset="digits", epoch=1)
+
+
 def test_a_loss_has_its_own_reliability_diagram(result: calsweep.Result) -> None:
     drawn, other = (result.plot_reliability(loss=loss) for loss in ("focal", "cross_entropy"))
     titles = [figure.axes[0].get_title() for figure in (drawn, other)]

@@ -41,6 +41,12 @@ MINIMAL = "name: small\ndataset: digits\nmodel: small_cnn\nlosses: [focal]\n"
         (("run", "sweep.yaml", "--address", "127.0.0.1:9"), "no Ray cluster answers"),
         (("run", "nothing.yaml"), "no such file"),
         (("check", "sweep.yaml", "--set", "search.objective=val_foo"), "search.objective"),
+        (("check", "sweep.yaml", "--set", "search.objective=val_acc"), "did you mean 'val_error'"),
+        (
+            ("check", "sweep.yaml", "--set", "search.trials=3", "training.lr=0.1"),
+            "write --set before each value: --set training.lr=0.1",
+        ),
+        (("delete", "nope"), "no sweep named 'nope'"),
         (("check", "sweep.yaml", "--compare", "focl"), "did you mean 'focal'"),
         (("check", "sweep.yaml", "--set", "dataset.val_samples=9"), "did you mean 'validation'"),
         (("check", "sweep.yaml", "--set", "search.learn_from=[x]"), "no sweep named 'x' in"),

@@ -1,9 +1,24 @@
 """A setting, the object of the search: a loss with its hyperparameters."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 BASELINE_LOSS = "cross_entropy"
+_IN_PAPERS: Final = {
+    "ce": BASELINE_LOSS,
+    "ls": "label_smoothing",
+    "fl": "focal",
+    "dfl": "dual_focal",
+    "fcl": "focal_calibration",
+    "ifl": "inverse_focal",
+    "flsd": "focal_sample_dependent",
+    "flsd_53": "focal_sample_dependent",
+}
+
+
+def loss_name(text: str) -> str:
+    """The name of a loss from its abbreviation in papers, such as ``FLSD-53``; others unchanged."""
+    return _IN_PAPERS.get(text.lower().replace("-", "_"), text)
 
 
 @dataclass(frozen=True, eq=False)

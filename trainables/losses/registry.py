@@ -6,6 +6,7 @@ from typing import Annotated, Any, Final, Union, get_args, get_origin
 
 from torch import Tensor, nn
 
+from trainables.contract.setting import loss_name
 from trainables.losses.base import CalibrationLoss, Extra
 from trainables.plugins.arguments import describe_error, did_you_mean
 from trainables.plugins.components import Catalogue, type_hints
@@ -107,7 +108,7 @@ def integer_hyperparameters(name: str) -> frozenset[str]:
 
 
 def loss_class(name: str) -> type[nn.Module]:
-    """The class of a loss.
+    """The class of a loss; abbreviations of papers, such as ``FCL``, are names too.
 
     A dotted path ``package.module:Class`` names a subclass of :class:`CalibrationLoss`, or any
     ``nn.Module`` class that is called as ``module(logits, targets)`` and returns the mean over
@@ -117,7 +118,7 @@ def loss_class(name: str) -> type[nn.Module]:
     Raises:
         ValueError: The name is unknown, the import fails, or the object is not a loss class.
     """
-    found = CATALOGUE.find(name)
+    found = CATALOGUE.find(loss_name(name))
     if not (inspect.isclass(found) and issubclass(found, nn.Module)):
         raise ValueError(f"loss {name!r} must be a CalibrationLoss or nn.Module class: {found!r}")
     return found

@@ -8,7 +8,7 @@ import math
 from collections.abc import Collection
 from itertools import islice
 from numbers import Integral, Real
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 _SELF_EXPLAINING = (ImportError, AttributeError, NameError, SyntaxError, ValueError, TypeError)
 
@@ -34,12 +34,22 @@ def is_number(text: str | bytes) -> bool:
     return True
 
 
+_OTHER_WORDS: Final = {
+    "val_acc": "val_error",
+    "val_accuracy": "val_error",
+    "val_loss": "val_nll",
+    "val_logloss": "val_nll",
+}
+
+
 def did_you_mean(name: str, known: Collection[str]) -> str:
     """``" (did you mean 'x'?)"`` for the closest known name, or an empty string.
 
     Names that begin with the first word come first: ``val_samples`` means ``validation``, although
     ``train_samples`` has more letters in common.
     """
+    if (usual := _OTHER_WORDS.get(name)) in known:
+        return f" (did you mean {usual!r}?)"
     word = name.partition("_")[0]
     alike = [each for each in known if len(word) > 2 and each.startswith(word)]
     close = difflib.get_close_matches(name, alike, n=1) or alike[: len(alike) == 1]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field, Strict, model_validator
+from pydantic import AfterValidator, Field, Strict, model_validator
 
 from sweeps.sweep_file.sections.fields import MOST_ENTRIES, Bound, Scalar, Section, name_alone
+from trainables.contract.setting import loss_name
 
 
 class SpaceSection(Section, frozen=True):
@@ -47,12 +48,13 @@ class LossSection(Section, frozen=True):
     """One loss of ``losses``: its name, search ranges and fixed hyperparameters.
 
     Attributes:
-        name: Name of a loss, or ``package.module:Class``. Without other keys ``- NAME`` is enough.
+        name: Name of a loss, also as in papers (``FCL``), or ``package.module:Class``. Without
+            other keys ``- NAME`` is enough.
         space: Search range of each hyperparameter; by default those of the loss.
         hyperparameters: Values of hyperparameters that are not searched.
     """
 
-    name: str
+    name: Annotated[str, AfterValidator(loss_name)]
     space: dict[str, SpaceSection] = {}
     hyperparameters: dict[str, Scalar] = {}
 

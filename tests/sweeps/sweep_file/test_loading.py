@@ -15,6 +15,7 @@ from sweeps.sweep_file.loading import (
     ready_made_sweeps,
     recipes,
     to_yaml,
+    with_comparison,
 )
 from trainables.engine.optimizers import learning_rate_factor
 
@@ -107,6 +108,26 @@ def test_a_file_that_is_no_sweep_file(tmp_path: Path, content: bytes, message: s
     path.write_bytes(content)
     with pytest.raises(UserError, match=message):
         load_sweep(str(path))
+
+
+def test_a_loss_has_its_usual_name_whatever_paper_it_is_from(tmp_path: Path) -> None:
+    sweep = load(tmp_path, MINIMAL.replace("[focal, dual_focal]", "[FCL, {name: DFL}]"))
+    assert [each.name for each in sweep.losses] == ["focal_calibration", "dual_focal"]
+    assert with_comparison(sweep, "CE,LS", None).losses[0].name == "label_smoothing"
+
+
+def test_a_replaced_value_is_not_blamed_on_the_line_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "sweep.yaml"
+    path.write_text(MINIMAL)
+    message = r"^--set losses=.*: unknown key 'gamma' .*did you mean hyperparameters: {gamma: 3}"
+    with pytest.raises(UserError, match=message):
+        load_sweep(str(path), ["losses=[{name: focal, gamma: 3}]"])
+
+
+def test_seeds_train_the_one_setting_of_a_file_again(tmp_path: Path) -> None:
+    alone = load(tmp_path, MINIMAL + "selection: {finalists: 0, seeds: 0}\n")
+    found = with_comparison(alone, None, 5).selection
+    assert (found.finalists, found.seeds) == (1, 5)
 
 
 def test_a_missing_file_names_the_ready_made_ones(tmp_path: Path) -> None:

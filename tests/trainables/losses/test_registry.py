@@ -82,6 +82,22 @@ def test_hyperparameters_and_defaults(name: str, expected: dict[str, Any]) -> No
     assert hyperparameters(name) == expected
 
 
+@pytest.mark.parametrize(
+    ("paper", "name"),
+    [
+        ("CE", "cross_entropy"),
+        ("LS", "label_smoothing"),
+        ("FL", "focal"),
+        ("DFL", "dual_focal"),
+        ("fcl", "focal_calibration"),
+        ("FLSD-53", "focal_sample_dependent"),
+        ("FLSD", "focal_sample_dependent"),
+    ],
+)
+def test_a_loss_is_found_by_its_name_in_papers(paper: str, name: str) -> None:
+    assert loss_class(paper) is loss_class(name)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_defaults_are_allowed(name: str) -> None:
     assert isinstance(make_loss(name, 3, **hyperparameters(name)), loss_class(name))

@@ -77,5 +77,7 @@ def _list(part: BadSamples, skip: str) -> str:
         return "\n".join([f"none of the {part.count:,} samples can be used:", *lines])
     if len(part.faults) == 1:
         return lines[0]
-    head = f"{len(part.faults):,} of {part.count:,} samples cannot be used ({skip} skips them):"
+    # If most are bad, the file or an option is wrong.
+    advice = f" ({skip} skips them)" if 2 * len(part.faults) <= part.count else ""
+    head = f"{len(part.faults):,} of {part.count:,} samples cannot be used{advice}:"
     return "\n".join([head, *lines])

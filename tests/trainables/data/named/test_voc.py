@@ -77,7 +77,7 @@ def test_all_that_is_wrong_is_reported_at_once_by_file_and_line(
     scenes: Path, tmp_path: Path
 ) -> None:
     root = broken(scenes, tmp_path)
-    with pytest.raises(ValueError, match="7 of 10 samples cannot be used") as raised:
+    with pytest.raises(ValueError, match="7 of 10 samples cannot be used:") as raised:
         load(root)
     for fault in FAULTS:
         assert f"train.txt, {fault}" in str(raised.value)
