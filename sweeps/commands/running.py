@@ -209,12 +209,15 @@ class _WithData:
 
 def _facts_of_earlier(sweep: SweepFile, storage: str) -> dict[str, str]:
     """What the sweep learns from others; UserError if there are none of these names."""
-    if sweep.search.is_guided or not sweep.search.named:
+    if not sweep.search.named:
         return {}
     from sweeps.search.warm_start import earlier_trials
     from sweeps.store.earlier_sweeps import sweeps_to_learn_from
 
-    trials = earlier_trials(sweep, sweeps_to_learn_from(sweep, storage))
+    found = sweeps_to_learn_from(sweep, storage)
+    if sweep.search.is_guided:
+        return {}
+    trials = earlier_trials(sweep, found)
     return {"warm start": counted(len(trials), "suitable trial")}
 
 

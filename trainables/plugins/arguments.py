@@ -52,7 +52,9 @@ def did_you_mean(name: str, known: Collection[str]) -> str:
         return f" (did you mean {usual!r}?)"
     word = name.partition("_")[0]
     alike = [each for each in known if len(word) > 2 and each.startswith(word)]
-    close = difflib.get_close_matches(name, alike, n=1) or alike[: len(alike) == 1]
+    shortest = min(alike, key=len, default="")
+    of_one = [shortest] if alike and all(each.startswith(shortest) for each in alike) else []
+    close = difflib.get_close_matches(name, alike, n=1) or of_one
     close = close or difflib.get_close_matches(name, known, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
