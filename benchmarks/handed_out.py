@@ -26,7 +26,13 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from trainables.contract.config import USUAL_SCALING, ScalingMethod, ScalingWay, TrainingConfig
+from trainables.contract.config import (
+    OF_PILOT,
+    USUAL_SCALING,
+    ScalingMethod,
+    ScalingWay,
+    TrainingConfig,
+)
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset
 from trainables.engine.training import Trainer
@@ -106,7 +112,7 @@ def train(run: Run, dataset: Dataset) -> Recorded:
     """Train as a trial does, and predict after each epoch."""
     is_text = len(dataset.samples.shape) != 1 or "Words" in type(dataset.samples).__name__
     name, options = ("text_mlp", {}) if is_text else ("mlp", {"width": 128})
-    recipe = {k: v for k, v in usual_recipe(name, {}).items() if k != "patience"}
+    recipe = {k: v for k, v in usual_recipe(name, {}).items() if k not in OF_PILOT}
     config = TrainingConfig(**{**recipe, "epochs": run.epochs})
     config = replace(config, batch_size=batch_size_for(config.batch_size, len(dataset.train)))
     torch.manual_seed(run.seed)
@@ -201,16 +207,14 @@ def of_split(folder: Path, table: str, split: int, seeds: int) -> dict[str, floa
     pilot = Run(table, split)
     epochs = epochs_of_pilot(read(pilot))
     runs = [read(replace(pilot, epochs=epochs, seed=seed)) for seed in range(seeds)]
-    found: dict[str, float] = {
-        name: fmean(last_epoch(known, ScalingWay(name)) for known in runs[:2]) for name in NAMES
-    }
+    first = runs[0]
+    found: dict[str, float] = {name: last_epoch(first, ScalingWay(name)) for name in NAMES}
     for name, length in (("the pilot's", epochs), ("30", 30), ("100", 100)):
         known = read(replace(pilot, epochs=length))
         found |= {f"{name} epochs, {key}": value for key, value in of_epochs(known).items()}
-    kept = [kept_epoch(known, refined=True, guarded=True) for known in runs]
-    for way in (TEMPERATURE, USUAL_SCALING):
-        found[f"mean of {seeds} seeds, {way.name}"] = of_mean(runs, [-1] * seeds, way)
-        found[f"mean of {seeds} seeds, guarded epochs, {way.name}"] = of_mean(runs, kept, way)
+    for networks in range(2, seeds + 1):
+        found[f"mean of {networks} seeds, temperature"] = of_mean(runs[:networks], TEMPERATURE)
+    found[f"mean of {seeds} seeds, auto"] = of_mean(runs, USUAL_SCALING)
     for loss in LOSSES:
         if loss != "cross_entropy":
             run = replace(pilot, epochs=epochs, loss=loss)
@@ -224,22 +228,18 @@ def last_epoch(known: Recorded, way: ScalingWay, epoch: int = -1) -> float:
 
 
 def of_epochs(known: Recorded) -> dict[str, float]:
-    """After the last epoch and after the kept one, with a temperature and as chosen."""
-    found = {}
-    for way in (TEMPERATURE, USUAL_SCALING):
-        found[f"last, {way.name}"] = last_epoch(known, way)
-        for refined, guarded in product((False, True), repeat=2):
-            name = f"{'refinement' if refined else 'NLL'}{', guarded' * guarded}"
-            epoch = kept_epoch(known, refined, guarded)
-            found[f"{name}, {way.name}"] = last_epoch(known, way, epoch)
+    """With a temperature, after the last epoch and after the kept one."""
+    found = {"last": last_epoch(known, TEMPERATURE)}
+    for refined, guarded in product((False, True), repeat=2):
+        name = f"{'refinement' if refined else 'NLL'}{', guarded' * guarded}"
+        found[name] = last_epoch(known, TEMPERATURE, kept_epoch(known, refined, guarded))
     return found
 
 
-def of_mean(runs: Sequence[Recorded], epochs: Sequence[int], way: ScalingWay) -> float:
+def of_mean(runs: Sequence[Recorded], way: ScalingWay) -> float:
     """Several networks."""
-    parts = list(zip(runs, epochs, strict=True))
-    mean = fit_mean([known.validation[epoch] for known, epoch in parts], runs[0].labels, way=way)
-    logits = mean([known.test[epoch].double() for known, epoch in parts])
+    mean = fit_mean([known.validation[-1] for known in runs], runs[0].labels, way=way)
+    logits = mean([known.test[-1].double() for known in runs])
     return float(losses_of(logits, runs[0].test_labels).mean())
 
 

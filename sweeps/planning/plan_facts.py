@@ -125,7 +125,7 @@ def _epoch_facts(plan: Plan) -> dict[str, str]:
     sweep, rungs = plan.sweep, ", ".join(map(str, make_stopper(plan).rungs))
     if sweep.trainable is None and "epochs" not in sweep.training.model_fields_set:
         return {"epochs": "the default for the model and the data, which are not loaded"}
-    patience = sweep.training.patience
+    patience, longest = sweep.training.patience, sweep.training.longest
     return {
         "epochs": f"at most {plan.epochs} a trial"
         + (
@@ -134,6 +134,7 @@ def _epoch_facts(plan: Plan) -> dict[str, str]:
             if patience is not None
             else ""
         )
+        + (f", or after up to {longest} if it still falls at {plan.epochs}" if longest else "")
         + (f"; poor trials stop at {rungs} by {sweep.scheduler.metric}" if rungs else ""),
         "total": f"at most {plan.most_epochs:,} epochs",
     }

@@ -13,6 +13,7 @@ from sweeps.results.leaderboard import front_rows
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Rule
+from trainables.contract.config import OF_PILOT
 from trainables.contract.metric_names import MetricName, SplitName, Statistic, groups_name
 from trainables.contract.setting import Setting
 from trainables.files.storage import digest_of
@@ -162,7 +163,7 @@ def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, 
         **{key: resolved[key] for key in ("dataset", "model", "trainable") if key in resolved},
         "losses": [{"name": entry["loss"], "hyperparameters": entry["hyperparameters"]}],
         **{key: resolved[key] for key in ("encoder",) if key in resolved},
-        "training": {**resolved.get("training", {}), "patience": None},  # epochs are known
+        "training": {**resolved.get("training", {}), **dict.fromkeys(OF_PILOT)},  # epochs are known
         "search": {
             **resolved["search"],
             "trials": 1 if entry["loss"] == "cross_entropy" else 2,

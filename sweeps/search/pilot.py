@@ -3,6 +3,9 @@
 ``training.patience`` turns it on. The pilot ends when its validation NLL, averaged over that many
 epochs, has not improved for as many epochs. All trials, including the baseline, then train until
 the middle of the epochs with the lowest mean.
+
+So it cannot find fewer epochs than half of the patience, or more than its own. Where it ends at one
+of these limits, whole trainings with half or twice the epochs decide, see :func:`next_epochs`.
 """
 
 from __future__ import annotations
@@ -46,8 +49,19 @@ def progress_of(epochs: int, most: int) -> str:
 
 
 def common_epochs(pilot: TrialRecord, training: TrainingSection) -> int:
-    """The number of epochs of all trials; ``training.epochs`` if the pilot was not stopped."""
+    """The number of epochs that the pilot finds; its own if it was not stopped."""
     patience = training.patience
     if pilot.state != "stopped" or patience is None:
-        return training.epochs
+        return pilot.epochs
     return lowest(pilot.history, patience) - (patience - 1) // 2
+
+
+def next_epochs(epochs: int, pilot: TrialRecord, training: TrainingSection) -> int | None:
+    """The number of epochs to compare `epochs` with; None unless the pilot ended at a limit.
+
+    Half of them, or twice as many, up to ``training.longest``.
+    """
+    patience = training.patience
+    if pilot.state != "stopped" or patience is None:
+        return 2 * epochs if 2 * epochs <= (training.longest or 0) else None
+    return epochs // 2 or None if lowest(pilot.history, patience) == patience else None

@@ -81,10 +81,14 @@ class SweepStore:
         self._trials = _TRIALS
         self._rows = KeptRows()
 
-    def pilot(self) -> SweepStore:
-        """The store of the pilot, see :mod:`sweeps.search.pilot`; call it while locked."""
+    def pilot(self, epochs: int | None = None) -> SweepStore:
+        """The store of the pilot, see :mod:`sweeps.search.pilot`; call it while locked.
+
+        With `epochs`, of a whole training with so many.
+        """
         store = copy(self)
-        store._trials = "pilot"
+        store._trials = "pilot" if epochs is None else f"pilot_{epochs}"
+        store._rows = KeptRows()
         return store
 
     @property

@@ -24,6 +24,7 @@ from sweeps.sweep_file.sections.training import (
     TrainableSection,
     TrainingSection,
 )
+from trainables.contract.config import OF_PILOT
 from trainables.contract.metric_names import MetricName
 
 
@@ -268,10 +269,10 @@ def _faults_beside_own_loop(sweep: SweepFile, loop: TrainableSection) -> Iterato
     usual = TrainingSection()
     for key in TrainingSection.model_fields:
         # Precision is resolved and stored when a sweep starts.
-        known = key in ("epochs", "patience", "adapt_share", "precision")
+        known = key in ("epochs", *OF_PILOT, "adapt_share", "precision")
         if not known and getattr(sweep.training, key) != getattr(usual, key):
             yield (
                 f"training.{key} is not for a trainable, which has a recipe of its own; "
-                "allowed: epochs, patience, adapt_share; give the loop an option: "
+                "allowed: epochs, patience, longest, adapt_share; give the loop an option: "
                 f"trainable: {{name: {loop.name}, {key}: ...}}"
             )

@@ -287,6 +287,18 @@ def test_all_trials_train_for_the_epochs_that_the_baseline_needs(workplace: Path
     assert result.records[0].outcome["lr"] < 0.1 * recipe["lr"]
 
 
+def test_trainings_are_lengthened_while_whole_ones_are_better(workplace: Path) -> None:
+    recipe = {"epochs": 1, "patience": 1, "longest": 4, "lr": 0.002, "batch_size": 64}
+    run(workplace, "growing", training=recipe, search={"trials": 1})
+    store = SweepStore(str(workplace / "store"), "growing")
+    found = [store.pilot(each).load_records() for each in (None, 2, 4)]
+    assert [(r.state, r.epochs) for (r,) in found] == [("finished", n) for n in (1, 2, 4)]
+    assert store.load_sweep().training.epochs == 4
+    assert {record.epochs for record in store.load_records()} == {4}
+    resume_sweep("growing", str(workplace / "store"), debug=True, console=Console(quiet=True))
+    assert store.load_sweep().training.epochs == 4
+
+
 def test_if_every_trial_fails_the_sweep_fails_with_the_reasons(workplace: Path) -> None:
     with pytest.raises(SweepFailedError, match=r"diverged: .*\n.*driver\.log"):
         run(

@@ -37,6 +37,10 @@ ARCHIVE = "own.tar"  # the folder of a custom loop, in a storage that is not a l
 _OWN = "own-"
 
 
+OF_PILOT: Final = ("patience", "longest")
+"""Keys of ``training`` in a sweep file that no trial reads; see :mod:`sweeps.search.pilot`."""
+
+
 @dataclass(frozen=True)
 class TrainingConfig:
     """The `training` section of a sweep file; the defaults are the papers' recipe for CIFAR.

@@ -2,15 +2,18 @@
 
 Plain data without torch. Keys that are not in a recipe have the defaults of
 :class:`~trainables.contract.config.TrainingConfig`, the papers' recipe for CIFAR.
-``patience`` belongs to the sweep: see :mod:`sweeps.search.pilot`.
+``patience`` and ``longest`` belong to the sweep: see :mod:`sweeps.search.pilot`.
 """
 
 from collections.abc import Mapping
 from typing import Any, Final
 
+from trainables.contract.config import OF_PILOT
+
 Recipe = dict[str, Any]
 
 _ADAM: Final[Recipe] = {"epochs": 30, "patience": 10, "optimizer": "adam", "lr": 1e-3}
+_LONGER: Final[Recipe] = {**_ADAM, "longest": 120}
 _ADAMW: Final[Recipe] = {**_ADAM, "optimizer": "adamw"}
 _PIXELS: Final[Recipe] = {**_ADAMW, "epochs": 50, "patience": 15, "batch_size": 8}
 _FROM_SCRATCH: Final[Recipe] = {**_ADAMW, "weight_decay": 0.05}
@@ -36,10 +39,10 @@ _RECIPES: Final[Mapping[str, Recipe]] = {
     "deeplabv3_mobilenet_v3_large": _PIXELS,
     "deeplabv3_resnet50": _PIXELS,
     "gpool_cnn": {**_ADAM, "epochs": 12, "patience": 4, "batch_size": 64, "weight_decay": 0.0},
-    "mlp": _ADAM,
+    "mlp": _LONGER,
     "small_cnn": {"epochs": 50, "patience": 15, "lr": 0.05},
     "small_fcn": _PIXELS,
-    "table_mlp": _ADAM,
+    "table_mlp": _LONGER,
     "text_mlp": {**_ADAMW, "epochs": 10, "patience": 3, "lr": 5e-3, "weight_decay": 0.01},
 }
 _CIFAR: Final = "_cifar"  # suffix of the papers' networks, which use the defaults
@@ -61,10 +64,11 @@ def completed(given: Mapping[str, Any], usual: Recipe) -> Recipe:
     """The given values, completed by the default recipe.
 
     Learning rate and weight decay depend on the optimiser: if another optimiser is given, they are
-    its usual values. If ``epochs`` is given, ``patience`` is not completed.
+    its usual values. If ``epochs`` is given, ``patience`` and ``longest``
+    are not completed.
     """
     if "epochs" in given:
-        usual = {key: value for key, value in usual.items() if key != "patience"}
+        usual = {key: value for key, value in usual.items() if key not in OF_PILOT}
     optimizer = given.get("optimizer", usual.get("optimizer", "sgd"))
     if optimizer != usual.get("optimizer", "sgd"):
         belongs = ("lr", "momentum", "nesterov", "weight_decay", "warmup_epochs")

@@ -15,7 +15,7 @@ from pydantic import (
 from sweeps.sweep_file.sections.fields import NamedSection, Section
 from sweeps.sweep_file.sections.losses import LossSection
 from sweeps.sweep_file.yaml_text import shortened
-from trainables.contract.config import LARGEST, Epochs, HeadConfig, TrainingConfig
+from trainables.contract.config import LARGEST, OF_PILOT, Epochs, HeadConfig, TrainingConfig
 
 DEFAULT_MODEL: Final = "default"
 """The name of the default model for the kind of data."""
@@ -55,9 +55,13 @@ class TrainingSection(Section, TrainingConfig, frozen=True):
         patience: Given, the baseline is trained once before the sweep, for at most ``epochs``,
             until the mean of its validation NLL over this many epochs has not improved for as many.
             All trials then train until the middle of the epochs with the lowest mean.
+        longest: Given with ``patience``, and if the NLL still improves after ``epochs``, whole
+            trainings with twice as many follow, up to this number, while each is better than the
+            last by more than one standard error.
     """
 
     patience: Epochs | None = None
+    longest: Epochs | None = None
 
     # The inherited defaults are the papers' recipe for CIFAR. Only the given keys are dumped, until
     # completed() gives all of them.
@@ -100,7 +104,7 @@ class TrainingSection(Section, TrainingConfig, frozen=True):
 
     def config(self) -> TrainingConfig:
         """The recipe as the plain object that workers read."""
-        return TrainingConfig(**{k: v for k, v in self.model_dump().items() if k != "patience"})
+        return TrainingConfig(**{k: v for k, v in self.model_dump().items() if k not in OF_PILOT})
 
 
 class HeadSection(Section, HeadConfig, frozen=True):

@@ -62,7 +62,7 @@ def test_the_stored_file_is_complete_and_the_recipe_is_settled_once(tmp_path: Pa
     stored = read_resolved(dump_sweep(fitted), "a")
     assert stored == fitted
     assert fit_to_data(stored, data) == fitted
-    recipe = {**asdict(fitted.training.config()), "patience": 10}
+    recipe = {**asdict(fitted.training.config()), "patience": 10, "longest": 120}
     assert fitted.training.model_dump() == recipe
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.search.pilot import PilotQueue, common_epochs
+from sweeps.search.pilot import PilotQueue, common_epochs, next_epochs
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import Past
@@ -56,6 +56,17 @@ def test_all_trials_end_where_the_pilot_was_best(
     record = run(new_store(tmp_path, SWEEP), curve)
     assert (record.loss, record.epochs) == ("cross_entropy", trained)
     assert common_epochs(record, SWEEP.training) == epochs
+
+
+def test_where_the_pilot_ends_at_a_limit_half_or_twice_the_epochs_are_tried(tmp_path: Path) -> None:
+    early = run(new_store(tmp_path / "a", SWEEP), [0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2])
+    assert [next_epochs(each, early, SWEEP.training) for each in (2, 1)] == [1, None]
+    between = run(new_store(tmp_path / "b", SWEEP), OVERFITTING)
+    assert next_epochs(4, between, SWEEP.training) is None
+    late = run(new_store(tmp_path / "c", SWEEP), [1 - 0.1 * each for each in range(10)])
+    assert next_epochs(10, late, SWEEP.training) is None
+    longer = SWEEP.training.model_copy(update={"longest": 50})
+    assert [next_epochs(each, late, longer) for each in (10, 20, 40)] == [20, 40, None]
 
 
 def test_a_pilot_that_was_cut_off_continues(tmp_path: Path) -> None:

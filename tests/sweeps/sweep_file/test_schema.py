@@ -15,7 +15,7 @@ from sweeps.sweep_file.loading import dump_sweep, load_sweep, parse_sweep, read_
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.sweep_file.sections.data import DatasetSection
 from sweeps.sweep_file.sections.training import TrainingSection
-from trainables.contract.config import TrainingConfig
+from trainables.contract.config import OF_PILOT, TrainingConfig
 
 HEAD = "name: small\ndataset: digits\nmodel: small_cnn\n"
 
@@ -430,7 +430,7 @@ def test_the_training_section_has_all_that_the_training_loop_takes() -> None:
     """Keys, defaults and limits are stated once, for the loop; the section inherits them."""
     taken = {field.name: field.default for field in fields(TrainingConfig)}
     given = {name: field.default for name, field in TrainingSection.model_fields.items()}
-    assert given == {**taken, "patience": None}  # which belongs to the sweep
+    assert given == {**taken, **dict.fromkeys(OF_PILOT)}
     assert asdict(TrainingSection().config()) == taken
     assert type(TrainingSection().config()) is TrainingConfig  # a class that workers can unpickle
     for key, limits in get_type_hints(TrainingConfig, include_extras=True).items():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainables.contract.config import TrainingConfig
+from trainables.contract.config import OF_PILOT, TrainingConfig
 from trainables.models import available_models
 from trainables.models.recipes import batch_size_for, completed, usual_recipe
 
@@ -10,7 +10,8 @@ from trainables.models.recipes import batch_size_for, completed, usual_recipe
 @pytest.mark.parametrize("name", [*available_models(), "timm/resnet18", "own.module:model"])
 def test_recipes_are_recipes(name: str) -> None:
     recipe = usual_recipe(name, {})
-    patience = recipe.pop("patience", None)
+    patience, longest = (recipe.pop(key, None) for key in OF_PILOT)
+    assert longest is None or longest >= 2 * recipe["epochs"]
     assert patience is None or patience < recipe["epochs"]
     assert TrainingConfig(**recipe).epochs <= 200
 
