@@ -150,7 +150,7 @@ class Result:
             raise UserError(
                 f"sweep {self.name!r}: each of its samples has one class, not several labels"
             )
-        found: list[dict[str, Any]] = [{"label": name} for name in names]
+        found: list[dict[str, object]] = [{"label": name} for name in names]
         for ending, rows in zip(("", "_scaled"), self._views(split, trial).values(), strict=True):
             logits, labels = (each_label(each, len(names)) for each in rows.tensors())
             for row, *each in zip(found, logits, labels, strict=True):
@@ -325,7 +325,7 @@ def best(
     model: str | None = None,
     objective: str | None = None,
     storage: str | os.PathLike[str] | None = None,
-) -> list[dict[str, Any]]:
+) -> list[dict[str, object]]:
     """The best setting per dataset, model and objective over all sweeps of a store.
 
     Arguments restrict the search. Each dictionary has the fields of ``calsweep best --format
@@ -343,14 +343,14 @@ def default_storage(storage: str | os.PathLike[str] | None) -> str:
     return os.fspath(storage or os.environ.get("CALSWEEP_STORAGE") or DEFAULT_STORAGE)
 
 
-def _frame(rows: list[dict[str, Any]], columns: list[str] | None = None) -> Any:
+def _frame(rows: list[dict[str, object]], columns: list[str] | None = None) -> Any:
     import pandas as pd  # which MLflow needs
 
     return pd.DataFrame(rows, columns=columns)
 
 
-def _row(record: TrialRecord) -> dict[str, Any]:
-    row: dict[str, Any] = {
+def _row(record: TrialRecord) -> dict[str, object]:
+    row: dict[str, object] = {
         "trial": record.number,
         "role": record.role,
         "state": record.state,
@@ -366,7 +366,7 @@ def _row(record: TrialRecord) -> dict[str, Any]:
     return row | own | metrics
 
 
-def _own_columns(hyperparameters: Mapping[str, Any], others: set[str]) -> dict[str, Any]:
+def _own_columns(hyperparameters: Mapping[str, Any], others: set[str]) -> dict[str, object]:
     """The columns of hyperparameters: ``loss.<name>`` if another column has that name."""
     return {
         f"loss.{name}" if name in others else name: value for name, value in hyperparameters.items()

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from types import ModuleType
-from typing import Any, Final
+from typing import Final
 
 from optuna.distributions import BaseDistribution
 
@@ -35,7 +35,7 @@ def search_space(loss: str) -> dict[str, BaseDistribution]:
     return dict(_module(loss).SPACE)
 
 
-def published_settings(loss: str, num_classes: int | None = None) -> list[dict[str, Any]]:
+def published_settings(loss: str, num_classes: int | None = None) -> list[dict[str, object]]:
     """The published settings of a loss, each with a value for every searched hyperparameter.
 
     If the paper uses different settings for different numbers of classes, the matching one comes

@@ -1,7 +1,5 @@
 """Focal calibration loss (Liang et al. 2024, FCL, appendix A.10)."""
 
-from typing import Any
-
 from optuna.distributions import FloatDistribution
 
 SPACE = {"gamma": FloatDistribution(0.0, 10.0), "lam": FloatDistribution(0.0, 5.0)}
@@ -16,7 +14,7 @@ _BY_CLASSES = {
 }
 
 
-def published(num_classes: int | None) -> list[dict[str, Any]]:
+def published(num_classes: int | None) -> list[dict[str, object]]:
     """All published settings; those for a dataset with this number of classes come first."""
     own = _BY_CLASSES.get(num_classes or 0, [])
     settings = dict.fromkeys([*own, *_SETTINGS])

@@ -37,7 +37,7 @@ class SharedWithTune:
     def __deepcopy__(self, memo: object) -> Self:
         return self
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __getstate__(self) -> dict[str, object]:
         return {}
 
 
@@ -49,7 +49,7 @@ class QueueSearcher(SharedWithTune, Searcher):
         self._queue = queue
         self._slots = slots
 
-    def suggest(self, trial_id: str) -> dict[str, Any] | str | None:
+    def suggest(self, trial_id: str) -> dict[str, object] | str | None:
         """The configuration of the next trial; None to wait; FINISHED at the end."""
         if self._queue.exhausted:
             return str(Searcher.FINISHED)
@@ -60,7 +60,7 @@ class QueueSearcher(SharedWithTune, Searcher):
         return self._queue.config(record).to_tune()
 
     def on_trial_complete(
-        self, trial_id: str, result: dict[str, Any] | None = None, error: bool = False
+        self, trial_id: str, result: dict[str, object] | None = None, error: bool = False
     ) -> None:
         """Does nothing: :class:`QueueCallback` records how a trial ended."""
 
@@ -98,7 +98,7 @@ class QueueScheduler(SharedWithTune, FIFOScheduler):
             if self._controller is not None:
                 self._controller.cleanup()
 
-    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, Any]) -> str:
+    def on_trial_result(self, tune_controller: Any, trial: Trial, result: dict[str, object]) -> str:
         report = from_tune(result)
         entries = report.entries if isinstance(report, Progressed) else ()
         poor = self._queue.should_prune(trial.config["number"], entries)
@@ -178,7 +178,7 @@ class QueueCallback(SharedWithTune, Callback):
         self._silence.started(trial.config["number"])
 
     def on_trial_result(
-        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, Any], **_: Any
+        self, iteration: int, trials: list[Trial], trial: Trial, result: dict[str, object], **_: Any
     ) -> None:
         """The trial reported epochs, or that it waits for the storage."""
         if trial.trial_id in self._cancelled:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 MOST: Final = 20_000
 """With fewer images or texts, heads on a frozen network are proposed."""
@@ -11,7 +11,7 @@ _TOKENIZER: Final = ("tokenizer.json", "tokenizer_config.json")
 _SIDE: Final = 224  # pixels, of which most networks of timm were trained
 
 
-def frozen_network(kind: str) -> tuple[str, dict[str, Any]] | None:
+def frozen_network(kind: str) -> tuple[str, dict[str, object]] | None:
     """The model for samples of a kind, and the options of ``dataset`` that it needs.
 
     It is the network with weights in the cache of Hugging Face, where timm has its own, too, that

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from torch import Tensor
 
@@ -225,7 +225,7 @@ def share_where(right: Tensor, clusters: Clusters | None, level: float = LEVEL) 
     return Measured(float(right.double().mean()), *share_interval(right, level, clusters))
 
 
-def plain(found: Findings) -> dict[str, Any]:
+def plain(found: Findings) -> dict[str, object]:
     """Findings as ``calsweep judge --format json`` prints them, but for NaN."""
     return {
         "read": list(found.read),
@@ -235,7 +235,7 @@ def plain(found: Findings) -> dict[str, Any]:
     }
 
 
-def _model(found: Judged) -> dict[str, Any]:
+def _model(found: Judged) -> dict[str, object]:
     way = found.direction
     return {
         "name": found.name,
@@ -266,18 +266,18 @@ def _metrics(found: Metrics) -> dict[str, dict[str, float]]:
     return {name: _measured(each) for name, each in found.items()}
 
 
-def _gap(found: Gap | None) -> dict[str, Any]:
+def _gap(found: Gap | None) -> dict[str, object]:
     return {} if found is None else asdict(found) | {"word": found.word}
 
 
-def _share(found: Share | None) -> dict[str, Any]:
+def _share(found: Share | None) -> dict[str, object]:
     if found is None:
         return {}
     frequency = {"value": found.frequency, "low": found.low, "high": found.high}
     return {"mean_probability": found.mean, "frequency": frequency, "level": found.word}
 
 
-def _event(found: EventFound) -> dict[str, Any]:
+def _event(found: EventFound) -> dict[str, object]:
     return {
         "name": found.name,
         "events": found.events,
@@ -294,7 +294,7 @@ def _event(found: EventFound) -> dict[str, Any]:
     }
 
 
-def _class(found: ClassFound) -> dict[str, Any]:
+def _class(found: ClassFound) -> dict[str, object]:
     entry = {
         "class": found.name,
         "true": found.true,
@@ -306,7 +306,7 @@ def _class(found: ClassFound) -> dict[str, Any]:
     return entry | {"confidence": found.confidence, "accuracy": found.accuracy} | _gap(found.gap)
 
 
-def _group(found: GroupFound) -> dict[str, Any]:
+def _group(found: GroupFound) -> dict[str, object]:
     entry = {"group": found.name, "samples": found.samples}
     if found.gap is None:
         return entry
@@ -319,7 +319,7 @@ def _group(found: GroupFound) -> dict[str, Any]:
     }
 
 
-def _scaling(found: ScalingFound) -> dict[str, Any]:
+def _scaling(found: ScalingFound) -> dict[str, object]:
     return {
         "scaling": {name: _metrics(each) for name, each in found.methods.items()},
         "recommended": found.recommended,
@@ -332,7 +332,7 @@ def _scaling(found: ScalingFound) -> dict[str, Any]:
     }
 
 
-def _sets(found: Sets | None) -> dict[str, Any]:
+def _sets(found: Sets | None) -> dict[str, object]:
     if found is None:
         return {}
     methods = {

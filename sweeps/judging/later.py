@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 
@@ -85,7 +85,7 @@ class Later:
     prior: PriorShift | None = None
     scaling: NamedScaling | None = None
 
-    def plain(self) -> dict[str, Any]:
+    def plain(self) -> dict[str, object]:
         """For JSON."""
         return {
             "then": self.then,

@@ -126,7 +126,7 @@ def render_report(
     )
 
 
-def _search_figures(ranking: Ranking, plan: Plan) -> dict[str, Any]:
+def _search_figures(ranking: Ranking, plan: Plan) -> dict[str, object]:
     classifiers = [record for record in ranking.records if record.role != "encoder"]
     groups = figures.searched(classifiers, plan.rule.objective)
     return {
@@ -174,18 +174,18 @@ def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def _flat(row: Mapping[str, Any]) -> dict[str, Any]:
+def _flat(row: Mapping[str, Any]) -> dict[str, object]:
     """A row of the leaderboard with a column for each hyperparameter."""
     others = {key: value for key, value in row.items() if key not in ("hyperparameters", "trials")}
     return {**others, **row["hyperparameters"]}
 
 
-def _trial_values(record: TrialRecord) -> dict[str, Any]:
+def _trial_values(record: TrialRecord) -> dict[str, object]:
     facts = {**_trial_facts(record), "reason": record.reason}
     return facts | record.hyperparameters | dict(record.outcome)
 
 
-def _trial_facts(record: TrialRecord) -> dict[str, Any]:
+def _trial_facts(record: TrialRecord) -> dict[str, object]:
     return {key: getattr(record, key) for key in ("number", "role", "loss", "seed", "state")}
 
 
@@ -298,7 +298,7 @@ def _on_test(
     predictions: _Predictions,
     classes: Sequence[str],
     about: Sequence[str],
-) -> dict[str, Any] | None:
+) -> dict[str, object] | None:
     """The shown network on the test split, with its scaling; None without its predictions."""
     from sweeps.pages import held_out
 
@@ -390,7 +390,7 @@ def _of_choice(chosen: Candidate, objective: str) -> list[str]:
 
 
 def _trial_row(record: TrialRecord, metrics: Iterable[str]) -> list[tuple[Any, str]]:
-    values: dict[str, Any] = {
+    values: dict[str, object] = {
         **record.outcome,
         **_trial_facts(record),
         "loss": format_loss(record.loss),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError
 from sweeps.messages.formatting import shortened
@@ -105,7 +105,7 @@ def _completed(sweep: SweepFile, dataset: Dataset) -> SweepFile:
     if sweep.model.name == DEFAULT_MODEL:
         named = sweep.model.model_copy(update={"name": dataset.samples.default_model})
         sweep = sweep.model_copy(update={"model": named})
-    update: dict[str, Any] = {}
+    update: dict[str, object] = {}
     if sweep.encoder is None:
         workers = sweep.scaling.num_workers
         training = _usual_recipe(sweep.training, sweep.model, len(dataset.train), workers)

@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from sweeps.errors import UserError
 from sweeps.messages.reporter import LOG, Reporter
@@ -106,7 +106,7 @@ def settle_devices(
 
 
 def _with_precision(sweep: SweepFile, precision: str) -> SweepFile:
-    update: dict[str, Any] = {}
+    update: dict[str, object] = {}
     if sweep.training.precision == "auto" and sweep.trainable is None:
         update["training"] = sweep.training.model_copy(update={"precision": precision})
     if (encoder := sweep.encoder) is not None and encoder.training.precision == "auto":

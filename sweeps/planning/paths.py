@@ -35,7 +35,7 @@ def with_absolute_paths(sweep: SweepFile) -> SweepFile:
     if dataset.label != sweep.dataset.label:
         dataset = dataset.model_copy(update={"title": sweep.dataset.label})
     sets = sweep.evaluation
-    update: dict[str, Any] = {
+    update: dict[str, object] = {
         "dataset": dataset,
         "model": _with_place(_absolute(sweep.model)),
         "evaluation": sets.model_copy(

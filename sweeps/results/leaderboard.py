@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 from sweeps.results.columns import LeaderboardRow, RowKind, shown_metrics
 from sweeps.search.ranking import Candidate, Ranking
@@ -76,7 +75,7 @@ def in_short(rows: Sequence[LeaderboardRow], most: int = 6) -> list[LeaderboardR
     return [row for row in rows if not row.trials or row in kept]
 
 
-def front_rows(ranking: Ranking) -> list[dict[str, Any]]:
+def front_rows(ranking: Ranking) -> list[dict[str, object]]:
     """A row for each setting of the Pareto front; none if there is one objective."""
     return [
         {

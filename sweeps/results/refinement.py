@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
 
 from sweeps.search.ranking import Ranking
 from trainables.contract.metric_names import MetricName, SplitName
@@ -28,7 +27,7 @@ def parts_of_nll(outcome: Mapping[str, float]) -> dict[str, float]:
     return found
 
 
-def refinement_rows(ranking: Ranking) -> list[dict[str, Any]]:
+def refinement_rows(ranking: Ranking) -> list[dict[str, object]]:
     """The parts of the NLL of the best setting of each loss, means over the judged seeds.
 
     ``interval`` is that of the calibration part on the test split, NaN if unknown.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
 
 from sweeps.results.columns import LeaderboardRow
 from sweeps.results.judgement import Judgement
@@ -31,7 +30,7 @@ class Best:
     """
 
     loss: str
-    hyperparameters: dict[str, Any]
+    hyperparameters: dict[str, object]
     val: dict[str, float]
     test: dict[str, float]
     temperature: float
@@ -72,7 +71,7 @@ class SweepResult:
     judgement: Judgement
     candidates: int
     guard_reference: float | None
-    front: tuple[dict[str, Any], ...] | None
+    front: tuple[dict[str, object], ...] | None
 
     @property
     def leading_comparisons(self) -> list[Comparison]:
@@ -87,11 +86,11 @@ class SweepResult:
         """Reasons not to use the result."""
         return self.judgement.warnings
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain data for ``answer.json`` and MLflow; :meth:`Judgement.from_json` reads them."""
         judgement, selected = self.judgement, self.selected
         compared = judgement.against_reference
-        values: dict[str, Any] = {
+        values: dict[str, object] = {
             "sweep": self.sweep,
             "dataset": self.dataset,
             "model": self.model,

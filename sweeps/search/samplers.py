@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any
 
 from optuna import Study
 from optuna.distributions import BaseDistribution
@@ -26,7 +25,7 @@ class _OneLoss(TPESampler):
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
-    ) -> dict[str, Any]:
+    ) -> dict[str, object]:
         if "loss" not in search_space:
             return super().sample_relative(study, trial, search_space)
         own = {name: d for name, d in search_space.items() if name == "loss"}

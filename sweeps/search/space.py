@@ -69,7 +69,7 @@ class SearchSpace:
             for name, distribution in branch.items()
         )
 
-    def optuna_parameters(self, setting: Setting) -> dict[str, Any] | None:
+    def optuna_parameters(self, setting: Setting) -> dict[str, object] | None:
         """A setting as Optuna's parameters; None if it is outside the space, like the baseline."""
         if not self.contains(setting):
             return None
@@ -100,7 +100,7 @@ class SearchSpace:
             settings = [Setting(loss, {name: _middle(d) for name, d in branch.items()} | fixed)]
         return list(dict.fromkeys(settings))
 
-    def _admits(self, loss: str, published: dict[str, Any]) -> bool:
+    def _admits(self, loss: str, published: dict[str, object]) -> bool:
         inside = not self.branches[loss] or self.contains(Setting(loss, published))
         fixed = self.fixed[loss].items()
         return inside and all(published.get(name, value) == value for name, value in fixed)

@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from sweeps.errors import NameTakenError, UserError
 from sweeps.messages.reporter import LOG, Reporter
@@ -140,16 +139,16 @@ def _wait_until_free(folder: Folder, reporter: Reporter) -> None:
             )
 
 
-def _who(holder: dict[str, Any]) -> str:
+def _who(holder: dict[str, object]) -> str:
     return f"process {holder['pid']} on {holder['host']}" if holder else "another process"
 
 
-def _read(folder: Folder) -> dict[str, Any] | None:
+def _read(folder: Folder) -> dict[str, object] | None:
     """The lease; None if there is none; empty if it is damaged and its holder is unknown."""
     if (data := folder.read_if_exists(NAME)) is None:
         return None
     try:
-        found: dict[str, Any] = json.loads(data)
+        found: dict[str, object] = json.loads(data)
     except ValueError:
         return {}
     return found

@@ -67,7 +67,7 @@ def load_sweep(
 
 
 def override_sweep(
-    tree: dict[str, Any],
+    tree: dict[str, object],
     overrides: Sequence[str] | Mapping[str, Any] = (),
     name: str | None = None,
     origins: Mapping[Location, str] | None = None,
@@ -102,7 +102,7 @@ def with_comparison(sweep: SweepFile, losses: str | None, seeds: int | None) -> 
     Raises:
         UserError: A loss is unknown, or there is no loss besides cross-entropy.
     """
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     if losses is not None:
         named = [loss_name(name.strip()) for name in losses.split(",") if name.strip()]
         if not (wanted := [name for name in dict.fromkeys(named) if name != BASELINE_LOSS]):
@@ -141,7 +141,7 @@ def with_other_budgets(sweep: SweepFile, overrides: Sequence[str] | Mapping[str,
     return changed
 
 
-def budgets_asked(asked: SweepFile, begun: SweepFile, given: SweepFile) -> dict[str, Any]:
+def budgets_asked(asked: SweepFile, begun: SweepFile, given: SweepFile) -> dict[str, object]:
     """The budgets that differ in the sweep file of a begun sweep, for :func:`with_other_budgets`.
 
     Args:
@@ -162,7 +162,7 @@ def budgets_asked(asked: SweepFile, begun: SweepFile, given: SweepFile) -> dict[
     return budgets
 
 
-def _changed(asked: SweepFile, begun: SweepFile, given: SweepFile) -> dict[str, Any]:
+def _changed(asked: SweepFile, begun: SweepFile, given: SweepFile) -> dict[str, object]:
     """What was changed or removed since the sweep file was given, unless it is as stored."""
     now, before, stored = (
         _values(sweep.model_dump(mode="json")) for sweep in (asked, given, begun)
@@ -174,9 +174,9 @@ def _changed(asked: SweepFile, begun: SweepFile, given: SweepFile) -> dict[str, 
     }
 
 
-def _values(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+def _values(tree: Mapping[str, Any], prefix: str = "") -> dict[str, object]:
     """The values in nested sections by dotted key."""
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
     for key, value in tree.items():
         inner = isinstance(value, dict) and value
         values |= _values(value, f"{prefix}{key}.") if inner else {f"{prefix}{key}": value}
@@ -214,7 +214,7 @@ def read_resolved(text: str, origin: str) -> SweepFile:
 
 
 def parse_sweep(
-    tree: dict[str, Any],
+    tree: dict[str, object],
     origins: Mapping[Location, str] | None = None,
     default_origin: str = "sweep",
 ) -> SweepFile:
@@ -289,7 +289,7 @@ def _read_text(path: Path) -> str:
     return text
 
 
-def _read(text: str, origin: str) -> tuple[dict[str, Any], dict[Location, int]]:
+def _read(text: str, origin: str) -> tuple[dict[str, object], dict[Location, int]]:
     tree, lines = _parse(text, origin)
     if not isinstance(tree, dict):
         found = "a list" if isinstance(tree, list) else shortened(tree)
@@ -305,7 +305,7 @@ def _parse(text: str, origin: str) -> tuple[Any, dict[Location, int]]:
         raise UserError(f"{origin}{line}: {error}") from None
 
 
-def _apply(tree: dict[str, Any], override: str) -> Location:
+def _apply(tree: dict[str, object], override: str) -> Location:
     """Set one value in the tree; returns its location."""
     dotted, separator, text = override.partition("=")
     keys = dotted.strip().split(".")
@@ -321,7 +321,7 @@ def _moved(origins: Mapping[Location, str], replaced: Location, origin: str) -> 
     return kept | {replaced: origin}
 
 
-def _replace(tree: dict[str, Any], keys: list[str], value: Any, origin: str) -> Location:
+def _replace(tree: dict[str, object], keys: list[str], value: Any, origin: str) -> Location:
     node = tree
     for depth, key in enumerate(keys[:-1]):
         child = node.setdefault(key, {})

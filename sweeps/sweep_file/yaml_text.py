@@ -93,7 +93,7 @@ class _Builder:
         self.lines[location] = _line(marked)
         return self.build(node, location)
 
-    def _mapping(self, node: MappingNode, location: Location) -> dict[str, Any]:
+    def _mapping(self, node: MappingNode, location: Location) -> dict[str, object]:
         return {
             key: self._child(key_node, value_node, (*location, key))
             for key, (key_node, value_node) in self._pairs(node, location).items()

@@ -116,7 +116,9 @@ def recipes_table() -> Table:
     )
 
 
-def _component(kind: str, name: str, options_of: Callable[[str], dict[str, Any]]) -> dict[str, str]:
+def _component(
+    kind: str, name: str, options_of: Callable[[str], dict[str, object]]
+) -> dict[str, str]:
     try:
         listed = ", ".join(f"{key} ({value!r})" for key, value in options_of(name).items())
     except ValueError as error:  # of an installed package that is broken; the others are not

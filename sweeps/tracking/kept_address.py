@@ -9,7 +9,7 @@ import json
 import os
 import re
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import without_credentials
@@ -41,7 +41,7 @@ def tracking_uri_of(store: SweepStore, own: str | None) -> str:
         UserError: ``MLFLOW_TRACKING_URI`` names another one, or its credentials are missing; or as
             for :func:`~sweeps.tracking.address.tracking_uri`.
     """
-    kept: dict[str, Any] = read_json(
+    kept: dict[str, object] = read_json(
         store.folder, _FILE, dict, {}, "MLflow's address is asked for anew"
     )
     began = _began(kept, store.storage)
@@ -79,7 +79,7 @@ def follow_storage(uri: str, storage: str, own: str | None = None) -> bool:
     return path is None or not path.exists() or follow_move(path, is_in_use)
 
 
-def _is_kept(own: str, kept: dict[str, Any]) -> bool:
+def _is_kept(own: str, kept: dict[str, object]) -> bool:
     """Whether the stored address is that of the sweep file, wherever its file is by now."""
     path = sqlite_path(own)
     return path is not None and ("in_storage" in kept or not path.is_absolute())
@@ -101,7 +101,7 @@ def _inside(uri: str, storage: str) -> str | None:
     return path.relative_to(folder.path).as_posix()
 
 
-def _began(kept: dict[str, Any], storage: str) -> str | None:
+def _began(kept: dict[str, object], storage: str) -> str | None:
     if "in_storage" in kept:
         return sqlite_uri(Path(Folder(storage).path) / str(kept["in_storage"]))
     uri = kept.get("tracking_uri")

@@ -93,7 +93,7 @@ dataset_loader: Callable[[str], Callable[..., Dataset]] = CATALOGUE.find
 """The loader with a name, or at ``package.module:function``; raises ``ValueError``."""
 
 
-def dataset_options(name: str) -> dict[str, Any]:
+def dataset_options(name: str) -> dict[str, object]:
     """Each option of a dataset with its default, or ``components.REQUIRED``; errors as above."""
     return options_of(dataset_loader(name), _RESERVED)
 

@@ -4,7 +4,7 @@ import inspect
 import math
 from collections.abc import Callable, Iterable
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import torch
 from torch import nn
@@ -24,7 +24,7 @@ def make_optimizer(model: nn.Module, loss: CalibrationLoss, config: TrainingConf
     learning rates are tensors, so that a captured step reads them.
     """
     own = [{"weight_decay": 0.0, **group} for group in loss.parameter_groups()]
-    groups: list[dict[str, Any]] = [{"params": list(model.parameters())}, *own]
+    groups: list[dict[str, object]] = [{"params": list(model.parameters())}, *own]
     for group in groups:
         group["initial_lr"] = group.get("lr", config.lr)
     kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}

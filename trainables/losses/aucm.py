@@ -1,6 +1,6 @@
 """AUC margin loss."""
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -68,6 +68,6 @@ class AUCMargin(CalibrationLoss):
         with torch.no_grad():
             self.alpha.clamp_(min=0)
 
-    def parameter_groups(self) -> list[dict[str, Any]]:
+    def parameter_groups(self) -> list[dict[str, object]]:
         """Two groups: a and b are minimised, α is maximised."""
         return [{"params": [self.a, self.b]}, {"params": [self.alpha], "maximize": True}]

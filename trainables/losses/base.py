@@ -155,7 +155,7 @@ class CalibrationLoss(nn.Module):
         """Weights (K,) of the classes that adapt, which a trial records; None if there are none."""
         return None
 
-    def parameter_groups(self) -> list[dict[str, Any]]:
+    def parameter_groups(self) -> list[dict[str, object]]:
         """Parameter groups of the loss for the optimiser; by default all parameters in one."""
         trainable = [parameter for parameter in self.parameters() if parameter.requires_grad]
         return [{"params": trainable}] if trainable else []

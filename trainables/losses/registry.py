@@ -91,7 +91,7 @@ def make_loss(name: str, num_classes: int, **hyperparameters: Any) -> Calibratio
         raise kind_of_error(f"loss {name!r}: {describe_error(error)}") from error
 
 
-def hyperparameters(name: str) -> dict[str, Any]:
+def hyperparameters(name: str) -> dict[str, object]:
     """The hyperparameters of a loss and their defaults, from the signature of its constructor.
 
     Raises:
@@ -147,7 +147,7 @@ def _is_integer(hint: Any) -> bool:
     return hint is int
 
 
-def _options(kind: type[nn.Module]) -> dict[str, Any]:
+def _options(kind: type[nn.Module]) -> dict[str, object]:
     return {
         name: parameter.default
         for name, parameter in inspect.signature(kind).parameters.items()

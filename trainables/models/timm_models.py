@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import timm
 import torch
@@ -45,7 +45,7 @@ def timm_model(
         drop_path_rate: Probability of skipping a residual branch, if the model supports it.
     """
     config = timm.get_pretrained_cfg(timm_name, allow_unregistered=True)
-    sized: dict[str, Any] = (
+    sized: dict[str, object] = (
         {"img_size": input_shape[1:]} if config and config.fixed_input_size else {}
     )
     try:

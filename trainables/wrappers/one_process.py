@@ -3,7 +3,6 @@
 import math
 import time
 import traceback
-from typing import Any
 
 from trainables.runtime.collection import collection_paused
 
@@ -42,7 +41,7 @@ class TuneTrial(tune.Trainable):
 
     def setup(
         self,
-        config: dict[str, Any],
+        config: dict[str, object],
         dataset: Data | None = None,
         trial_setup: TrialSetup | None = None,
     ) -> None:
@@ -56,7 +55,7 @@ class TuneTrial(tune.Trainable):
         self._device = torch.device("cuda", 0) if ray.get_gpu_ids() else torch.device("cpu")
         self.reset_config(config)
 
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
+    def reset_config(self, new_config: dict[str, object]) -> bool:
         """Switch to another trial."""
         if self._run is not None:
             self._run.close()
@@ -78,7 +77,7 @@ class TuneTrial(tune.Trainable):
             if ray.get_runtime_context().get_node_id() in draining_nodes():
                 raise NodeDrainsError("this node will go; the trial resumes on another one")
 
-    def step(self) -> dict[str, Any]:
+    def step(self) -> dict[str, object]:
         """Train one epoch; see :func:`~trainables.contract.report.to_tune`.
 
         Raises:

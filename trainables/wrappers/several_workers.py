@@ -3,7 +3,6 @@
 import os
 import threading
 from dataclasses import dataclass
-from typing import Any
 
 import ray
 from ray import train, tune
@@ -44,7 +43,7 @@ class TuneTrialOfWorkers(tune.Trainable):
 
     def setup(
         self,
-        config: dict[str, Any],
+        config: dict[str, object],
         dataset: list[ray.ObjectRef] | None = None,
         trial_setup: TrialSetup | None = None,
         workers: Workers | None = None,
@@ -54,13 +53,13 @@ class TuneTrialOfWorkers(tune.Trainable):
         self._given = dataset[0], trial_setup, workers
         self.reset_config(config)
 
-    def reset_config(self, new_config: dict[str, Any]) -> bool:
+    def reset_config(self, new_config: dict[str, object]) -> bool:
         """Switch to another trial."""
         self._trials += 1
         self._order = Order(self._trials, TrialConfig.from_tune(new_config))
         return True
 
-    def step(self) -> dict[str, Any]:
+    def step(self) -> dict[str, object]:
         """Train one epoch; see :func:`~trainables.contract.report.to_tune`."""
         if self._group is None:
             self._group = _WorkerGroup(*self._given, name=trial_folder(self._order.config.number))

@@ -93,7 +93,7 @@ class TrainingSection(Section, TrainingConfig, frozen=True):
         return self
 
     @model_serializer(mode="wrap")
-    def _what_was_given(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _what_was_given(self, dump: SerializerFunctionWrapHandler) -> dict[str, object]:
         return {key: value for key, value in dump(self).items() if key in self.model_fields_set}
 
     def completed(self, usual: Mapping[str, Any]) -> TrainingSection:

@@ -82,7 +82,7 @@ class Loader(WithOptions):
         }
 
     @property
-    def hints(self) -> dict[str, Any]:
+    def hints(self) -> dict[str, object]:
         """The types of the options."""
         declared: Any = self._own or getattr(self._load, "func", self._load)
         return _HINTS | get_type_hints(declared, include_extras=True)

@@ -14,7 +14,7 @@ from trainables.data.core.splits import build_dataset, join_halves
 from trainables.data.kinds.samples import Images
 from trainables.data.readers.arrays import as_inputs
 
-_Parts = tuple[dict[str, Any], dict[str, Any]]
+_Parts = tuple[dict[str, object], dict[str, object]]
 _BY_SPLIT: Final[_Parts] = {"split": "train"}, {"split": "test"}
 
 
