@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 DIGITS = "benchmarks/tabular/digits.yaml"
 QUICK = {
     "fast_recipes": "cifar10 --print",
+    "gradients": "focal inverse_focal --gamma 2 4 --classes 3",
     "intervals": "--repetitions 2 --samples 100 --classes 2 --metrics ece --pool 300 --results TMP",
     "losses": "focal --rounds 1",
     "recommendation": "--classes 3 --samples 60 --repetitions 1 --laws normal",
