@@ -220,10 +220,15 @@ def _on_evaluation_sets(chosen: Candidate) -> list[str]:
     return lines
 
 
+_SHIFT_ECE: Final = re.compile(
+    r"shift_(.+?)(?:_(\d))?(?<!_adaptive)(?<!_classwise)(?<!_smooth)_ece$"
+)
+
+
 def _evaluation_sets(candidate: Candidate) -> Iterator[tuple[str, dict[str, str]]]:
     """The name of each set of ``evaluation``, and the metrics to show by heading."""
     for key in candidate.judged[0].outcome:
-        if shift := re.match(r"shift_(.+?)(?:_(\d))?(?<!_adaptive)_ece$", key):
+        if shift := _SHIFT_ECE.match(key):
             name = " of severity ".join(part for part in shift.groups() if part)
             yield name, {"ECE": key, "error": key.removesuffix("ece") + "error"}
         elif ood := re.match(r"ood_(.+)_auroc$", key):

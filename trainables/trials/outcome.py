@@ -228,7 +228,10 @@ def _mean(values: Iterable[float]) -> float:
     return fmean(known) if known else math.nan
 
 
-_SHIFT_METRICS = ("ece", "adaptive_ece", "nll", "error")
+_SHIFT_METRICS = (
+    *("ece", "adaptive_ece", "classwise_ece", "classwise_adaptive_ece", "smooth_ece"),
+    *("nll", "error", "auroc"),
+)
 
 
 def summarise_evaluation_sets(
@@ -237,11 +240,11 @@ def summarise_evaluation_sets(
     """Metrics of a classifier on shifted and out-of-distribution data.
 
     From the logits (N, K) and labels (N,) of each set. For shift sets, ``shift_<name>_<metric>`` or
-    ``shift_<name>_<severity>_<metric>``: ECE, adaptive ECE, NLL and error, averaged over the sets
-    (corruptions) of a name and severity. For out-of-distribution sets, ``ood_<name>_<metric>``:
-    :func:`~trainables.metrics.ood_metrics` of the largest probability, with the test split as
-    in-distribution. All of them also with the network's scaling, as ``..._scaled``. Undefined
-    values are left out.
+    ``shift_<name>_<severity>_<metric>``: calibration errors, NLL, error and AUROC, averaged over
+    the sets (corruptions) of a name and severity. For out-of-distribution sets,
+    ``ood_<name>_<metric>``: :func:`~trainables.metrics.ood_metrics` of the largest probability,
+    with the test split as in-distribution. All of them also with the network's scaling, as
+    ``..._scaled``. Undefined values are left out.
     """
     found: dict[str, list[float]] = {}
     for each, (logits, labels) in sets:
