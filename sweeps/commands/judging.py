@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 import typer
 
 from sweeps.commands.app import JUDGE, app
-from sweeps.messages.formatting import finite
+from sweeps.commands.options import Storage
+from sweeps.errors import UserError
+from sweeps.messages.formatting import DEFAULT_STORAGE, finite
 from sweeps.messages.redaction import redact
 
 if TYPE_CHECKING:
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from sweeps.judging.facts import Findings
     from sweeps.judging.inputs import Predicted
     from sweeps.judging.later import Later
+    from sweeps.judging.tables import Asked
 
 JUDGEMENT: Final = "judgement.html"
 FAILED_CONDITION: Final = 3
@@ -80,9 +84,11 @@ def judge(
     against: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="Earlier predictions of the same model: what has changed since?"
+            metavar="SWEEP|FILE",
+            help="A sweep, or earlier predictions of the same model: what has changed since?",
         ),
     ] = None,
+    storage: Storage = DEFAULT_STORAGE,
     sets: Annotated[
         Literal["all", "per_class"],
         typer.Option(help="Whether prediction sets cover on average, or for each class."),
@@ -149,26 +155,26 @@ def judge(
     decisions = Decisions.parse(costs, accept_error)
     models = read_predictions(files, asked)
     found = judge_models(models, event, sets, also.split(",") if also else ())
-    first, later, changes = found.models[0], None, list[str]()
+    pairs = zip(models, found.models, strict=True)
+    found = replace(found, models=[replace(j, decided=decisions.of(m, j)) for m, j in pairs])
+    first, later, notes = found.models[0], None, list[str]()
     if against is not None:
         from sweeps.judging.later import compare_with_earlier, later_lines
 
-        earlier = read_predictions([against], asked)[0]
-        before = judge_models([earlier], event).models[0]
+        earlier = _earlier(against, storage, asked)
+        name = event if first.event is None else first.event.name
+        before = judge_models([earlier], name).models[0]
         later = compare_with_earlier((models[0], first), (earlier, before))
-        changes = later_lines(later)
-    pairs = zip(models, found.models, strict=True)
-    notes = [line for each, judged in pairs for line in decisions.lines(each, judged)]
+        notes = later_lines(later)
     match form:
         case "html":
             from sweeps.pages.judgement import render_judgement
 
-            text, output = render_judgement(found, models), output or JUDGEMENT
-            notes = [*changes, *notes]  # the page is about these predictions alone
+            text, output = render_judgement(found, models, notes), output or JUDGEMENT
         case "json":
-            text = _json(found, later)
+            text, notes = _json(found, later), []
         case "table":
-            text = _table(found, changes)
+            text, notes = _table(found, notes), []
     if output is None:
         print(text, end="")
     else:
@@ -176,15 +182,36 @@ def judge(
 
         print(f"written: {write_text(text, output)}")
     if write_scaled is not None or save_scaling is not None:
-        from sweeps.judging.applied import NamedScaling
+        from sweeps.judging.applied import Decision, NamedScaling
 
-        named = (later and later.scaling) or NamedScaling.recommended(models[0], first)
+        named = NamedScaling.recommended(models[0], first)
+        if later is not None and later.scaling is not None:
+            decision = Decision.of(first.decided)  # its confidence is after the other scaling
+            named = replace(later.scaling, decision=decision and replace(decision, accept=None))
         notes = [*_apply(named, models[0], write_scaled, save_scaling), *notes]
     for line in notes:
         print(line, file=sys.stderr if form == "json" and output is None else sys.stdout)
     if condition is not None and condition.holds(first):
         print(f"{first.name}: {condition} holds beyond chance", file=sys.stderr)
         raise typer.Exit(FAILED_CONDITION)
+
+
+def _earlier(against: str, storage: str, asked: Asked) -> Predicted:
+    """The predictions in a file, or those of a sweep's recommended classifier on its test split."""
+    from pathlib import Path
+
+    from sweeps.judging.reading import read_predictions
+    from sweeps.judging.tables import SUFFIXES
+
+    if Path(against).exists() or against.lower().endswith(SUFFIXES):
+        return read_predictions([against], asked)[0]
+    try:
+        from sweeps.service.delivered import predicted_on_test
+    except ImportError as error:
+        raise UserError(
+            f"--against {against}: is no file; for a sweep install calsweep[sweeps] ({error})"
+        ) from None
+    return predicted_on_test(against, storage)
 
 
 def _json(found: Findings, later: Later | None) -> str:
@@ -236,7 +263,10 @@ def _apply(
 def scale(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Predictions; labels are not read.")],
     scaling: Annotated[
-        str, typer.Option("--with", help="A file of `calsweep judge --save-scaling`.")
+        str,
+        typer.Option(
+            "--with", help="A file of `calsweep judge --save-scaling`, or an exported classifier."
+        ),
     ],
     output: Annotated[str, typer.Option(help="The file to write (.npz or .csv).")] = "scaled.npz",
 ) -> None:

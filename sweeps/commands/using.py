@@ -99,6 +99,23 @@ def predict(
         Literal["lac", "aps", "raps"],
         typer.Option(help="Method of the prediction sets; lac gives the smallest."),
     ] = "lac",
+    sets: Annotated[
+        Literal["all", "per_class"],
+        typer.Option(help="Whether sets cover so on average, or for each class."),
+    ] = "all",
+    scaling: Annotated[
+        str | None,
+        typer.Option(
+            help="A file of `calsweep judge --save-scaling`: its scaling, and its thresholds."
+        ),
+    ] = None,
+    prior: Annotated[
+        str | None,
+        typer.Option(
+            metavar="estimate|NAME=SHARE",
+            help="Other frequencies of the classes, estimated from these samples or given.",
+        ),
+    ] = None,
     id_column: Annotated[
         str | None,
         typer.Option("--id", help="A column of the data that names each line of the output."),
@@ -109,10 +126,12 @@ def predict(
 
     from sweeps.messages.files import write_text
     from sweeps.messages.formatting import shortened
-    from sweeps.service.exporting import predict as write_predictions
+    from sweeps.service.predicting import Asked
+    from sweeps.service.predicting import predict as write_predictions
 
     table = io.StringIO(newline="")
-    count, notes = write_predictions(model, data, table, on_bad_sample, coverage, method, id_column)
+    asked = Asked(on_bad_sample, id_column, coverage, method, sets, scaling, prior)
+    count, notes = write_predictions(model, data, table, asked)
     for note in notes:
         print(shortened(note), file=sys.stderr)
     if output is None:

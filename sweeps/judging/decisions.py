@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from sweeps.errors import UserError
 from sweeps.judging.facts import Judged
 from sweeps.judging.inputs import Predicted
-from sweeps.judging.thresholds import accepted_share, cost_threshold
+from sweeps.judging.thresholds import Decided, accepted_share, cost_threshold
 from trainables.contract.config import ScalingWay
 from trainables.metrics.inference.clusters import clusters_of
 from trainables.posthoc.chosen import fit_scaling
@@ -33,34 +33,33 @@ class Decisions:
             raise UserError(f"--costs {costs!r}: write two costs above 0: fp=1,fn=20")
         return cls((float(match[1]), float(match[2])), accept_error)
 
-    def lines(self, model: Predicted, judged: Judged) -> list[str]:
-        """A sentence for each question about a judged model, after its recommended scaling.
+    def of(self, model: Predicted, judged: Judged) -> Decided | None:
+        """What is decided about a judged model, after its recommended scaling; None if not asked.
 
         Raises:
             UserError: There are not the classes, labels or independent samples that it needs.
         """
         if self.costs is None and self.accept_error is None:
-            return []
+            return None
         if model.soft is not None:
             raise UserError(f"{model.name}: thresholds need one label for each sample")
-        probs, how = model.probs, ""
-        if judged.scaling is not None and judged.scaling.recommended != "none":
-            way = ScalingWay(judged.scaling.recommended)
+        probs, scaled = model.probs, None if judged.scaling is None else judged.scaling.recommended
+        if scaled not in (None, "none"):
+            way = ScalingWay(scaled)
             crossed = fit_scaling(model.logits, model.labels, way, model.clusters)[1]
             probs = crossed.double().softmax(dim=1)
-            how = f" (after {way.name} scaling, cross-fitted)"
-        clusters = clusters_of(model.clusters, len(model.labels))
-        found = []
+        clusters, cost, accepted = clusters_of(model.clusters, len(model.labels)), None, None
         if self.costs is not None:
             if judged.event is None:
                 raise UserError(f"{model.name}: --costs needs two classes")
             name = judged.event.name
             index = model.classes.index(name)
-            happened = model.labels == index
-            found.append(cost_threshold(name, probs[:, index], happened, self.costs, clusters).line)
+            cost = cost_threshold(
+                name, probs[:, index], model.labels == index, self.costs, clusters
+            )
         if self.accept_error is not None:
             if clusters is not None:
                 raise UserError(f"{model.name}: --accept-error needs independent samples")
             confidence, winner = probs.max(dim=1)
-            found.append(accepted_share(confidence, winner == model.labels, self.accept_error).line)
-        return [f"{model.name}{how}: {line}" for line in found]
+            accepted = accepted_share(confidence, winner == model.labels, self.accept_error)
+        return Decided(scaled or "none", cost, accepted)

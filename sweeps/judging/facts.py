@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from torch import Tensor
 
@@ -16,6 +16,9 @@ from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.inference.differences import Verdict
 from trainables.metrics.inference.influence import mean_interval, share_interval
 from trainables.posthoc.scaling import ScalingName
+
+if TYPE_CHECKING:
+    from sweeps.judging.thresholds import Decided
 
 LEVEL: Final = 0.95
 
@@ -75,6 +78,11 @@ class EventFound:
     intercept: Measured
     slope: Measured
     bins: EventBins
+
+    @property
+    def lines(self) -> dict[str, Measured]:
+        """Intercept and slope by name."""
+        return {"intercept": self.intercept, "slope": self.slope}
 
 
 @dataclass(frozen=True)
@@ -179,6 +187,7 @@ class Judged:
     per_group: Sequence[GroupFound] = ()
     scaling: ScalingFound | None = None
     sets: Sets | None = None
+    decided: Decided | None = None
 
 
 @dataclass(frozen=True)
@@ -254,6 +263,7 @@ def _model(found: Judged) -> dict[str, object]:
         **({} if found.event is None else {"event": _event(found.event)}),
         "per_class": [_class(each) for each in found.per_class],
         "per_group": [_group(each) for each in found.per_group],
+        **({} if found.decided is None else {"decided": asdict(found.decided)}),
         **({} if found.scaling is None else _scaling(found.scaling) | {"sets": _sets(found.sets)}),
     }
 

@@ -10,7 +10,7 @@ from typing import Literal
 import torch
 
 from sweeps.errors import UserError
-from sweeps.judging.applied import NamedScaling
+from sweeps.judging.applied import NamedScaling, frequencies_of
 from sweeps.judging.facts import (
     LEVEL,
     ClassFound,
@@ -199,7 +199,8 @@ def prior_shift(
         return shift, None
     offsets = torch.zeros(2, dtype=torch.float64)
     offsets[index] = shift.intercept.value
-    return shift, NamedScaling(named.scaling.with_offsets(offsets), named.classes)
+    moved = named.scaling.with_offsets(offsets)
+    return shift, NamedScaling(moved, named.classes, frequencies_of(new))
 
 
 def later_lines(found: Later) -> list[str]:

@@ -62,6 +62,7 @@ def summary(model: Judged) -> list[str]:
         f"{with_interval(Measured(*model.direction.under))} from underconfident ones.",
         *([] if model.scaling is None else _of_scaling(model, model.scaling)),
         *uncovered_lines(model),
+        *([] if model.decided is None else model.decided.lines),
     ]
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from sweeps.judging.facts import LEVEL, Measured, mean_of, share_where
 from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.inference.influence import proportion_interval
+from trainables.posthoc.scaling import ScalingName
 
 _STARTS = 4  # coverages at which a sequence of tests begins, each with a part of the error
 _STEPS = 100
@@ -69,6 +70,22 @@ class AcceptedShare:
             f"{100 * self.coverage:.1f} % of the samples, with an error of {_shown(self.error)}, "
             f"at most {self.allowed:g} with 95 % probability."
         )
+
+
+@dataclass(frozen=True)
+class Decided:
+    """Both thresholds, as far as they are asked for, after the scaling `scaled`."""
+
+    scaled: ScalingName
+    cost: CostThreshold | None
+    accepted: AcceptedShare | None
+
+    @property
+    def lines(self) -> list[str]:
+        """A sentence for each."""
+        how = "" if self.scaled == "none" else f"After {self.scaled} scaling, cross-fitted: "
+        found = (None if each is None else each.line for each in (self.cost, self.accepted))
+        return [how + line for line in found if line is not None]
 
 
 def cost_threshold(

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from sweeps.judging.event_bins import EventBins
+from collections.abc import Sequence
+
+from sweeps.judging.event_bins import EventBins, event_bins, event_index
 from sweeps.pages.chart import COLOURS, Axis, Chart, Mark, Stroke
+from sweeps.pages.predictions import probabilities
 from sweeps.pages.svg import svg
+from trainables.files.rows import Rows
 
 _RARE = 0.1  # below this mean probability, axes are logarithmic
 _ROOM = 1.3  # of logarithmic axes, beyond the outermost values
@@ -32,6 +36,16 @@ def event_svg(name: str, bins: EventBins, title: str) -> str:
     chart.points(bins.means, [*map(y.within, bins.frequencies)], mark, tips)
     chart.name(mark, name)
     return svg(chart)
+
+
+def event_of_rows(rows: Rows, classes: Sequence[str]) -> str:
+    """The diagram of the rarer of two classes; empty with others, or several rows per sample."""
+    if len(classes) != 2 or rows.logits.shape[1] != 2 or rows.per_sample > 1:
+        return ""
+    event = event_index(rows.labels)
+    probs = probabilities(rows.logits)[:, event]
+    bins = event_bins(probs, rows.labels == event, independent=rows.independent)
+    return event_svg(name := f"P({classes[event]})", bins, name)
 
 
 def _range(bins: EventBins) -> tuple[float, float, bool]:

@@ -17,10 +17,14 @@ from trainables.files.rows import Rows
 from trainables.posthoc.chosen import Candidate, cross_fitted_scaling
 
 
-def render_judgement(found: Findings, models: Sequence[Predicted]) -> str:
+def render_judgement(
+    found: Findings, models: Sequence[Predicted], changes: Sequence[str] = ()
+) -> str:
+    """The page; `changes` are sentences on what has changed since earlier data."""
     return page(
         "pages/judge.html.j2",
         found=found,
+        changes=changes,
         sentences=sentences,
         events=event_sentences,
         heading=metric_heading,

@@ -28,6 +28,7 @@ from sweeps.messages.formatting import (
     metric_heading,
 )
 from sweeps.messages.redaction import redact
+from sweeps.messages.shares import by_how_much
 from sweeps.pages import figures
 from sweeps.pages.chart import Chart
 from sweeps.pages.predictions import parts_of_error, probabilities, reliability_bins, top_label
@@ -50,7 +51,7 @@ from sweeps.sweep_file.loading import to_yaml
 from trainables.contract.config import ScalingWay
 from trainables.contract.metric_names import MetricName
 from trainables.contract.setting import BASELINE_LOSS
-from trainables.files.rows import Array, ReadRows, Rows
+from trainables.files.rows import ReadRows, Rows
 
 logger = logging.getLogger("calsweep")
 
@@ -107,6 +108,7 @@ def render_report(
         warnings=_warnings(ranking, environment) if records else [],
         failures=failure_summary(records),
         found=found,
+        by_how_much=by_how_much,
         refinement=refinement_rows(ranking),
         sets=judgement.all_sets,
         metrics=metrics,
@@ -301,6 +303,7 @@ def _on_test(
 ) -> dict[str, object] | None:
     """The shown network on the test split, with its scaling; None without its predictions."""
     from sweeps.pages import held_out
+    from sweeps.pages.event_diagram import event_of_rows
 
     rows = predictions.scaled(shown) if shown is not None else None
     if shown is None or rows is None:
@@ -318,9 +321,8 @@ def _on_test(
     confidence, predicted = top_label(probs)
     by_class, by_label = held_out.by_class, held_out.by_label
     parts = by_label(probs, labels, about) if about else by_class(probs, labels, names)
-    of_event = known and len(names) == 2 and rows.per_sample == 1
     return {
-        "event": _event_diagram(probs, rows, names) if of_event else "",
+        "event": Markup(event_of_rows(rows, classes)),
         "label": shown.label,
         "scaling": predictions.words(shown),
         "samples": len(labels) // rows.per_sample,
@@ -337,16 +339,6 @@ def _on_test(
         "pairs": held_out.confused_pairs(counts, names),
         "mistakes": held_out.mistakes(rows, names, about),
     }
-
-
-def _event_diagram(probs: Array, rows: Rows, names: Sequence[str]) -> Markup:
-    """Of the rarer of two classes."""
-    from sweeps.judging.event_bins import event_bins, event_index
-    from sweeps.pages.event_diagram import event_svg
-
-    event = event_index(rows.labels)
-    bins = event_bins(probs[:, event], rows.labels == event, independent=rows.independent)
-    return Markup(event_svg(name := f"P({names[event]})", bins, name))
 
 
 def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> list[str]:

@@ -40,6 +40,7 @@ def reasons(ranking: Ranking, training: TrainingSection, judgement: Judgement) -
         *on_stopped(ranking.records),
         *(_on_failed_finalists(ranking) or conclusion(judgement.comparisons)),
         *(() if judgement.ensemble is None else judgement.ensemble.why),
+        *judgement.on_shares,
         *judgement.on_data,
     ]
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from sweeps.messages.confident import Confident
+from sweeps.messages.formatting import metric_heading
 from sweeps.messages.shares import Share, share_line
 from sweeps.results.columns import LeaderboardRow
 from sweeps.results.reference import ReferenceResult, advice
@@ -19,16 +20,43 @@ from sweeps.search.untried import Untried
 
 @dataclass(frozen=True)
 class EventEvidence:
-    """The probability of the event, the rarer of two classes, of a setting on the test split."""
+    """The probability of a class of a network on the test split, after its scaling.
+
+    Attributes:
+        event: The class.
+        figures: Value and interval of its ECE, AUROC, calibration intercept and slope by name;
+            empty with more than two classes.
+    """
 
     label: str
     event: str
     share: Share
+    figures: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
+
+    @classmethod
+    def from_json(cls, kept: Mapping[str, Any]) -> EventEvidence:
+        """Read what `asdict` and JSON made of it, which omits values that are not known."""
+        figures = {}
+        for name, each in kept.get("figures", {}).items():
+            value, low, high = (*each, math.nan, math.nan, math.nan)[:3]
+            figures[name] = (value, low, high)
+        return cls(kept["label"], kept["event"], Share(**kept["share"]), figures)
 
     @property
     def line(self) -> str:
         """``focal on the test split: P(default) is 1.2 % on average, …``."""
         return f"{self.label} on the test split: {share_line(self.event, self.share)}"
+
+    @property
+    def more(self) -> list[str]:
+        """The figures in a sentence; none with more than two classes."""
+        shown = [
+            f"{metric_heading(name)} {value:.4f}"
+            + ("" if math.isnan(low) else f" [{low:.4f}, {high:.4f}]")
+            for name, (value, low, high) in self.figures.items()
+            if not math.isnan(value)
+        ]
+        return [f"P({self.event}): {', '.join(shown)}."] if shown else []
 
 
 @dataclass(frozen=True)
@@ -134,7 +162,8 @@ class Judgement:
         ends: Sentences about what ended the search, such as a budget.
         untried: The losses that were not tried.
         scalings: The scaling of the finalists, the selected setting and cross-entropy.
-        event: Of the selected setting, if there are two classes.
+        event: Of the recommended network, if there are two classes.
+        classes: The same of each class, if there are 3 to 20.
         confident: Of what is recommended, on the test split.
         against_reference: The best reference model compared with what is recommended.
     """
@@ -151,6 +180,7 @@ class Judgement:
     untried: tuple[Untried, ...] = ()
     scalings: tuple[ScalingRow, ...] = ()
     event: EventEvidence | None = None
+    classes: tuple[EventEvidence, ...] = ()
     confident: Confident | None = None
     against_reference: Comparison | None = None
 
@@ -176,9 +206,8 @@ class Judgement:
             ends=tuple(kept.get("ends", ())),
             untried=tuple(Untried(**each) for each in untried),
             scalings=tuple(map(ScalingRow.from_json, kept.get("scalings", ()))),
-            event=None
-            if event is None
-            else EventEvidence(**{**event, "share": Share(**event["share"])}),
+            event=None if event is None else EventEvidence.from_json(event),
+            classes=tuple(map(EventEvidence.from_json, kept.get("classes", ()))),
             confident=None if confident is None else Confident(**confident),
             against_reference=None if compared is None else Comparison.from_json(compared),
         )
@@ -192,6 +221,12 @@ class Judgement:
         """A sentence for everybody: about the event if there is one, else about the confidence."""
         found = self.event or self.confident
         return [] if found is None else [found.line]
+
+    @property
+    def on_shares(self) -> list[str]:
+        """The figures of the event; the classes whose probability is wrong beyond chance."""
+        wrong = [each.line for each in self.classes if each.share.word != "neither"]
+        return [*([] if self.event is None else self.event.more), *wrong]
 
     @property
     def all_comparisons(self) -> list[Comparison]:

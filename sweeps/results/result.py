@@ -112,6 +112,7 @@ class SweepResult:
             "ends": list(judgement.ends),
             "untried": [flat(each) for each in judgement.untried],
             "scalings": [asdict(each) for each in judgement.scalings],
+            "classes": [asdict(each) for each in judgement.classes],
         }
         values |= {
             key: asdict(found)

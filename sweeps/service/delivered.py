@@ -13,7 +13,7 @@ from sweeps.results.recommendation import Recommendation
 from sweeps.results.reference import deliverable
 from sweeps.results.result import SweepResult
 from sweeps.search.record import TrialRecord
-from sweeps.service.stored import StoredSweep
+from sweeps.service.stored import StoredSweep, class_and_label_names
 from sweeps.service.trained import load_ensemble, load_trained, select_ensemble
 from trainables.contract.setting import loss_name
 from trainables.files.rows import Rows
@@ -21,6 +21,7 @@ from trainables.plugins.arguments import did_you_mean
 
 if TYPE_CHECKING:
     from sweeps.evidence.ensemble import Selected
+    from sweeps.judging.inputs import Predicted
     from trainables.data.core.base import Dataset
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
 
@@ -145,6 +146,24 @@ def read_on_test(sweep: StoredSweep, delivered: Delivered) -> Rows | None:
     except (OSError, ValueError):
         return None
     return replace(rows, logits=logits.float().numpy())
+
+
+def predicted_on_test(name: str, storage: str) -> Predicted:
+    """The predictions of a sweep's recommended classifier on the test split, as `judge` takes them.
+
+    Raises:
+        UserError: There is none, or several decisions per sample.
+    """
+    from sweeps.judging.inputs import check_predicted
+
+    sweep = StoredSweep.read(name, storage)
+    rows = read_on_test(sweep, deliver(sweep))
+    if rows is None or rows.per_sample > 1:
+        raise UserError(f"--against {name}: its predictions on the test split cannot be judged")
+    classes, _ = class_and_label_names(sweep.store)
+    return check_predicted(
+        name, rows.logits, rows.labels, logits=True, classes=classes, clusters=rows.groups
+    )
 
 
 def _find(

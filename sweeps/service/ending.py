@@ -39,9 +39,9 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.search.untried import Untried
 from sweeps.service.confident import judge_confident
-from sweeps.service.event import judge_event
+from sweeps.service.event import judge_shares
 from sweeps.service.references import compare_reference, fit_references, reference_scalings
-from sweeps.service.stored import StoredSweep, sweeps_on_test_split
+from sweeps.service.stored import StoredSweep, class_and_label_names, sweeps_on_test_split
 from sweeps.store.beginning import read_earlier_candidates
 from sweeps.store.code import code_warnings
 from sweeps.store.identity import read_identity
@@ -65,7 +65,6 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
     ranking = Ranking(queue.records, queue.plan.rule)
     judgement = _judge(ranking, store, queue.plan, references)
     on_copies, copied = _on_copies(ranking, judgement, store, dataset)
-    of_event = _as_far_as_readable(judge_event, ranking, store.rows_patiently, _classes(dataset))
     more = (
         *copied,
         *store.patiently(code_warnings, store.folder, queue.records),
@@ -73,13 +72,16 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
     untried = tuple(queue.untried)
     several = queue.plan.sweep.selection.ensemble == "if_supported"
     recommended = recommend(ranking, judgement, with_ensemble=several)
-    confident = _as_far_as_readable(judge_confident, ranking, store.rows_patiently, recommended)
+    network = ranking, store.rows_patiently, recommended
+    confident = _as_far_as_readable(judge_confident, *network)
+    shares = _as_far_as_readable(judge_shares, *network, _classes(dataset))
     judgement = replace(
         judgement,
         references=references,
         warnings=(*judgement.warnings, *more),
         on_data=(*_on_data(dataset), *on_copies),
-        event=next(iter(of_event), None),
+        event=shares[0] if len(shares) == 1 else None,
+        classes=tuple(shares) if len(shares) > 1 else (),
         confident=next(iter(confident), None),
         ends=tuple(
             said
@@ -119,6 +121,7 @@ def _result_files(sweep: StoredSweep, found: SweepResult) -> dict[str, str]:
             figures.error_against_objective(ranking)
         ),
         "figures/curves.svg": lambda: svg(figures.curves(ranking.records, sweep.plan)),
+        "figures/event.svg": lambda: _event_diagram(sweep, found),
         REPORT: lambda: sweep.report(found.judgement),
     }
     files = {}
@@ -134,6 +137,19 @@ def _result_files(sweep: StoredSweep, found: SweepResult) -> dict[str, str]:
         except Exception as error:  # trials' files may contain anything
             logger.warning("%s is not in MLflow: %s", name, first_line(error))
     return {name: text for name, text in files.items() if text}
+
+
+def _event_diagram(sweep: StoredSweep, found: SweepResult) -> str:
+    """Of the recommended network on the test split; empty with other than two classes."""
+    from sweeps.evidence.scaling import scaled_rows
+    from sweeps.pages.event_diagram import event_of_rows
+
+    network = shown_network(sweep.ranking, found.recommended)
+    classes, _ = class_and_label_names(sweep.store)
+    if network is None or len(classes) != 2:
+        return ""
+    rows = scaled_rows(sweep.store.rows, network, sweep.plan.rule.scaling)
+    return event_of_rows(rows, classes)
 
 
 def _classes(dataset: Data) -> tuple[str, ...]:

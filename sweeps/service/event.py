@@ -1,33 +1,62 @@
-"""The probability of the event in a sweep of two classes, for the selected setting."""
+"""The probability of the event, or of each class, in a sweep, for the recommended network."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from sweeps.results.judgement import EventEvidence
+from sweeps.results.recommendation import Recommendation, shown_network
 from sweeps.search.ranking import Ranking
 from trainables.files.rows import ReadRows
 
+_METRICS: Final = ("event_ece", "auroc")
 
-def judge_event(ranking: Ranking, read: ReadRows, classes: Sequence[str]) -> list[EventEvidence]:
-    """Its mean against its frequency on the test split, with the scaling of the first seed.
 
-    Empty without a selected setting, with other than two classes, and with several decisions per
+def judge_shares(
+    ranking: Ranking,
+    read: ReadRows,
+    recommended: Recommendation | None,
+    classes: Sequence[str],
+) -> list[EventEvidence]:
+    """Mean probability against frequency on the test split, after scaling.
+
+    Of the event, the rarer of two classes, or of each of up to 20 classes, at the level corrected
+    for their number. Empty without a network or names of classes, and with several decisions per
     sample. Raises OSError or ValueError if predictions cannot be read.
     """
-    if ranking.chosen is None or len(classes) != 2:
+    from sweeps.judging.event_bins import event_index
+    from sweeps.judging.events import MOST_CLASSES, event_found, share_of
+
+    network = shown_network(ranking, recommended)
+    if network is None or not 2 <= len(classes) <= MOST_CLASSES:
         return []
-    record = ranking.chosen.judged[0]
-    rows = read("test", record.number)
+    rows = read("test", network.number)
     if rows.per_sample > 1:
         return []
     from sweeps.evidence.scaling import scaled_rows
-    from sweeps.judging.event_bins import event_index
-    from sweeps.judging.events import share_of
+    from sweeps.judging.inputs import check_predicted
+    from trainables.metrics import intervals
     from trainables.metrics.inference.clusters import clusters_of
 
-    logits, labels = scaled_rows(read, record, ranking.rule.scaling).tensors()
-    event = event_index(labels)
-    clusters = clusters_of(rows.clusters(), len(labels))
-    share = share_of(logits.double().softmax(dim=1)[:, event], labels == event, clusters)
-    return [EventEvidence(record.label, classes[event], share)]
+    scaled = scaled_rows(read, network, ranking.rule.scaling)
+    model = check_predicted(
+        network.label,
+        scaled.logits,
+        scaled.labels,
+        logits=True,
+        classes=classes,
+        clusters=rows.groups,
+    )
+    if len(classes) > 2:
+        clusters, level = clusters_of(model.clusters, len(model.labels)), 1 - 0.05 / len(classes)
+        return [
+            EventEvidence(model.name, name, share_of(p, model.labels == index, clusters, level))
+            for index, (name, p) in enumerate(zip(classes, model.probs.T, strict=True))
+        ]
+    found = event_found(model, event_index(model.labels))
+    figures = {
+        **intervals(model.probs, model.labels, _METRICS, clusters=model.clusters),
+        **{name: (m.value, m.low, m.high) for name, m in found.lines.items()},
+    }
+    return [EventEvidence(model.name, found.name, found.share, figures)]

@@ -1,8 +1,7 @@
-"""Exports a trained classifier to a folder, and predicts new samples with it."""
+"""Exports a trained classifier to a folder."""
 
 from __future__ import annotations
 
-import csv
 import json
 import os
 import tempfile
@@ -11,13 +10,12 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.evidence.prediction_sets import sets_of_trial
 from sweeps.evidence.scaling import scaled_rows
 from sweeps.messages.formatting import scaling_words
-from sweeps.messages.redaction import redact
 from sweeps.planning.checks import use_working_folder
 from sweeps.search.record import TrialRecord
 from sweeps.service.delivered import RECOMMENDED, Delivered, Wanted, deliver, read_on_test
@@ -31,17 +29,15 @@ if TYPE_CHECKING:
 
     from sweeps.evidence.ensemble import Selected
     from trainables.contract.config import ScalingWay
-    from trainables.data.core.bad_samples import OnBadSample
     from trainables.data.core.base import Dataset
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
     from trainables.files.rows import ReadRows
-    from trainables.posthoc.conformal import SetMethod
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 PROGRAM: Final = "model.pt2"
-_ABOUT: Final = "model.json"
+ABOUT: Final = "model.json"
 _TOLERANCE: Final = 1e-3  # tolerance of a probability, because other machines round differently
 _CHECKED: Final = 256  # test samples
 
@@ -106,8 +102,8 @@ def _in_words(about: dict[str, Any], *, finished: bool) -> str:
 
 
 def reads_files(folder: str) -> bool:
-    """Whether :func:`predict` can use the folder that :func:`export_model` wrote."""
-    about = json.loads((Path(folder) / _ABOUT).read_bytes())
+    """Whether `calsweep predict` can use the folder that :func:`export_model` wrote."""
+    about = json.loads((Path(folder) / ABOUT).read_bytes())
     return len(about["outputs"]) == 1  # otherwise it classifies pixels
 
 
@@ -225,7 +221,7 @@ class Builder:
         files = {
             PROGRAM: data,
             "weights.pt": _bytes_of(state),
-            _ABOUT: json.dumps(about, indent=1, ensure_ascii=False).encode(),
+            ABOUT: json.dumps(about, indent=1, ensure_ascii=False).encode(),
             "requirements.txt": "\n".join(
                 [f"torch=={torch.__version__.partition('+')[0]}", *self._needed, ""]
             ).encode(),
@@ -278,6 +274,7 @@ class Builder:
             or sweep.dataset.options.get("embedding"),
             "model": sweep.model_label,
             "classes": list(dataset.task.names or dataset.classes),
+            "frequencies": _frequencies(dataset),
             "several": bool(dataset.task.names),
             "outputs": [
                 len(dataset.task.names or dataset.classes),
@@ -289,6 +286,16 @@ class Builder:
             "raw": raw_form(dataset.samples),
             "calsweep": version("calsweep"),
         }
+
+
+def _frequencies(dataset: Dataset) -> list[float]:
+    """Of the classes in the validation split, which scaling is fitted on; empty for other tasks."""
+    from trainables.data.core.tasks import OneClass
+
+    if not isinstance(dataset.task, OneClass):
+        return []
+    labels = dataset.validation.labels
+    return [float((labels == index).mean()) for index in range(len(dataset.classes))]
 
 
 def _as_handed_out(read: ReadRows, record: TrialRecord, way: ScalingWay) -> dict[str, float]:
@@ -399,108 +406,3 @@ def _bytes_of(state: dict[str, Any]) -> bytes:
     buffer = io.BytesIO()
     torch.save(state, buffer)
     return buffer.getvalue()
-
-
-def predict(
-    folder: str,
-    data: str,
-    output: TextIO,
-    on_bad_sample: OnBadSample = "error",
-    coverage: float | None = None,
-    method: SetMethod = "lac",
-    id_column: str | None = None,
-    batch_size: int = 256,
-) -> tuple[int, tuple[str, ...]]:
-    """Write the predictions of an exported classifier for new samples, as CSV.
-
-    A line has the sample's name, the predicted class, its probability, and the probabilities of all
-    classes. With several labels per sample: the labels with a probability above one half, the
-    lowest probability of these decisions, and the probability of each label.
-
-    `folder` is of :func:`export_model`; `data` are read by
-    :func:`~trainables.export.raw_samples.read_raw`, and `id_column` names each line instead of its
-    number or file. With a `coverage` a column ``set`` contains classes that include the true class
-    with this probability. Returns the number of classified samples, and notes about skipped samples
-    and unknown categories.
-
-    Raises:
-        UserError: There is no exported classifier, the samples do not fit it, it classifies pixels,
-            or it has no prediction sets of this coverage.
-    """
-    import torch
-
-    from trainables.export.exported import load_program
-    from trainables.export.raw_samples import read_raw, samples_of
-    from trainables.posthoc.conformal import PredictionSets
-
-    try:
-        about = json.loads((Path(folder) / _ABOUT).read_bytes())
-        classify = load_program((Path(folder) / PROGRAM).read_bytes()).module()
-        described = about["samples"]
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
-        raise UserError(
-            f"{folder}: not a folder that `calsweep export` has written ({error})"
-        ) from None
-    try:
-        samples = samples_of(described)
-    except ValueError as error:
-        raise UserError(
-            f"{folder}: {error}; load {PROGRAM} in Python, as its README.md shows"
-        ) from None
-    if samples.each_pixel:
-        raise UserError(
-            f"{folder}: gives probabilities of each pixel, (N, {len(about['classes'])}, height, "
-            f"width), which make no lines of CSV; load {PROGRAM} in Python, as its README.md shows"
-        )
-    threshold = None if coverage is None else _threshold(about, coverage, method)
-    try:
-        rows, names, notes = read_raw(
-            samples, Path(data), about["text_column"], on_bad_sample, id_column
-        )
-    except (OSError, ValueError, TypeError) as error:
-        raise UserError(redact(str(error))) from None
-    classes = about["classes"]
-    writer = csv.writer(output)
-    columns = [
-        id_column or "sample",
-        "class",
-        "confidence",
-        *([] if threshold is None else ["set"]),
-    ]
-    writer.writerow([*columns, *(f"p({name})" for name in classes)])
-    for start in range(0, len(rows), batch_size):
-        with torch.no_grad():
-            probs = classify(torch.from_numpy(rows[start : start + batch_size]))
-        inside = None
-        if coverage is not None:  # each batch has a seed of its own
-            inside = PredictionSets(method, coverage, start, threshold)(probs)
-        part = names[start : start + batch_size]
-        for row, (name, each) in enumerate(zip(part, probs.tolist(), strict=True)):
-            found, confidence = _decided(classes, each, several=about.get("several", False))
-            cells = [name, found, f"{confidence:.9g}"]
-            if inside is not None:
-                held = inside[row].tolist()
-                cells.append("|".join(c for c, yes in zip(classes, held, strict=True) if yes))
-            writer.writerow([*cells, *(f"{p:.9g}" for p in each)])
-    return len(rows), notes
-
-
-def _decided(classes: list[str], probs: list[float], *, several: bool) -> tuple[str, float]:
-    """The class of a sample and its probability; for several labels as in :func:`predict`."""
-    if several:
-        found = "|".join(c for c, p in zip(classes, probs, strict=True) if p > 0.5)
-        return found, min(max(p, 1 - p) for p in probs)
-    confidence = max(probs)
-    return classes[probs.index(confidence)], confidence
-
-
-def _threshold(about: dict[str, Any], coverage: float, method: SetMethod) -> float:
-    """The threshold of the prediction sets; UserError if there are none of this coverage."""
-    if not (sets := (about.get("prediction_sets") or {}).get(method)):
-        raise UserError(
-            f"--coverage {coverage:g}: this classifier has no prediction sets; they need one class "
-            "per sample, enough validation samples, and an export by this version of calsweep"
-        )
-    if f"{coverage:g}" not in sets:
-        raise UserError(f"--coverage {coverage:g}: allowed: {', '.join(sets)}")
-    return float(sets[f"{coverage:g}"]["threshold"])

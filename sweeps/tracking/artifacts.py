@@ -10,6 +10,7 @@ from typing import Final
 from sweeps.errors import first_line
 from sweeps.messages.formatting import format_temperature
 from sweeps.search.record import TrialRecord
+from sweeps.store.identity import read_identity
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.run import METRICS, metrics_file
 from trainables.contract.config import ARCHIVE, USUAL_SCALING, ScalingWay, is_own_folder
@@ -54,11 +55,13 @@ def collect_artifacts(
 
     These are its last undamaged checkpoint (or the files of a custom training loop), its
     predictions on the validation and test split, a reliability diagram of the test split before and
-    after scaling, all metrics of its last epoch, and the `shared` files of all trials. Finalists
-    are scaled in the given way, others with their temperature, because a choice takes a second.
+    after scaling (of two classes also one of the event), all metrics of its last epoch, and the
+    `shared` files of all trials. Finalists are scaled in the given way, others with their
+    temperature, because a choice takes a second.
     """
     # Imported here, because torch takes seconds and Ray should start first.
     from sweeps.evidence.scaling import AS_TRAINED, reliability_views
+    from sweeps.pages.event_diagram import event_of_rows
     from sweeps.pages.reliability import reliability_svg
     from trainables.files.checkpoints import read_checkpoint
 
@@ -89,6 +92,10 @@ def collect_artifacts(
         )
         drawing = reliability_svg(views, record.label)
         (folder / "reliability.svg").write_bytes(drawing.encode())
+        identity = read_identity(store.folder)
+        classes = () if identity is None else identity.classes
+        if of_event := event_of_rows(list(views.values())[-1], classes):
+            (folder / "event.svg").write_bytes(of_event.encode())
 
 
 def artifact_names(

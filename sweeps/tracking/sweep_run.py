@@ -125,8 +125,16 @@ class SweepRun:
             shown = shown_metrics(self._plan.rule.objective)
             values |= finite({f"ensemble_{name}": ensemble.row.value(name) for name in shown})
             values["ensemble_networks"] = ensemble.networks
+        event, tags = ending.result.judgement.event, dict[str, str]()
+        if event is not None:
+            share = event.share
+            values |= {"event_mean_probability": share.mean, "event_rate": share.frequency}
+            own = (f"event_{name.removeprefix('event_')}" for name in event.figures)
+            values |= {name: v for name, (v, *_) in zip(own, event.figures.values(), strict=True)}
+            tags["event"] = event.line
+        values = finite(values)
         metrics = [(name, value, now, 0) for name, value in values.items() if value is not None]
-        tags = {DESCRIPTION: description(self._plan, ending.result)}
+        tags[DESCRIPTION] = description(self._plan, ending.result)
         if chosen:
             tags["best_loss"] = chosen["loss"]
         if summary["recommended"]:

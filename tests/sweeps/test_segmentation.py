@@ -17,8 +17,9 @@ from sweeps.planning.data_fit import fit_to_data
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
-from sweeps.service.exporting import export_model, predict, reads_files
+from sweeps.service.exporting import export_model, reads_files
 from sweeps.service.mistakes import keep_mistakes, load_mistakes
+from sweeps.service.predicting import predict
 from sweeps.service.reading import write_report
 from sweeps.service.stored import StoredSweep
 from sweeps.service.trained import load_same_data, load_trained

@@ -2,19 +2,19 @@
 
 import math
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trainables.metrics.inference.clusters import clusters_of
 from trainables.metrics.inference.influence import share_interval
-from trainables.posthoc.conformal import SCORES, PredictionSets, SetMethod
+from trainables.posthoc.conformal import SCORES, ClassSets, PredictionSets, SetMethod
 
 COVERAGES: Final = (0.8, 0.9, 0.95, 0.99)
 _MOST: Final = 4_000_000  # probabilities of a split; a sort of more takes seconds
 
-Facts = dict[str, float]
+Facts = dict[str, Any]
 Sets = dict[SetMethod, dict[str, Facts]]
 """By method and coverage, such as ``0.9``."""
 
@@ -49,9 +49,11 @@ def fit_prediction_sets(
         Method → ``"0.9"`` → ``threshold`` of :class:`~trainables.posthoc.conformal.PredictionSets`
             (of LAC also the ``least_probability`` of a class in the set), and on the test split the
             ``coverage``, its 95 % interval ``low`` and ``high``, and the mean ``size`` of the sets.
-            There is no interval with fewer than 10 groups. Coverages that need more validation
-            samples are left out. Of many classes, at most 4,000,000 probabilities of each split are
-            used, of rows spread evenly.
+            There is no interval with fewer than 10 groups. Also the ``class_thresholds`` of
+            :class:`~trainables.posthoc.conformal.ClassSets`, None where a class has too few
+            samples; and of both kinds the coverage of each class, ``class_coverage``. Coverages
+            that need more validation samples are left out. Of many classes, at most 4,000,000
+            probabilities of each split are used, of rows spread evenly.
     """
     validation, test = validation.spread(), test.spread()
     fitted_on, unseen = (each.logits.double().softmax(1) for each in (validation, test))
@@ -62,10 +64,25 @@ def fit_prediction_sets(
             if math.isinf(sets.threshold):
                 continue
             facts = {"threshold": sets.threshold, **_measured(sets(unseen), test)}
+            of_each = ClassSets(method, coverage).fit(fitted_on, validation.labels)
+            facts["class_thresholds"] = [
+                each if math.isfinite(each) else None for each in of_each.thresholds
+            ]
+            facts["class_coverage"] = {
+                "all": _of_classes(sets(unseen), test),
+                "per_class": _of_classes(of_each(unseen), test),
+            }
             if method == "lac":
                 facts["least_probability"] = max(0.0, 1 - sets.threshold)
             found.setdefault(method, {})[f"{coverage:g}"] = facts
     return found
+
+
+def _of_classes(inside: Tensor, test: Labelled) -> list[float | None]:
+    """How often the samples of each class are in their sets; None for a class without samples."""
+    held = inside.gather(1, test.labels[:, None])[:, 0].double()
+    each = (held[test.labels == index] for index in range(inside.shape[1]))
+    return [float(own.mean()) if len(own) else None for own in each]
 
 
 def _measured(inside: Tensor, test: Labelled) -> Facts:

@@ -38,7 +38,8 @@ class PredictionSets(Fitted[Tensor]):
         method: ``lac``, ``aps`` or ``raps``.
         coverage: Target probability that the set contains the true class, in (0, 1).
         seed: Seed of the randomisation of APS and RAPS.
-        threshold: Threshold of an earlier fit with this method and coverage, instead of a fit.
+        threshold: Threshold of an earlier fit with this method and coverage, instead of a fit; of
+            :class:`ClassSets` one for each class.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class PredictionSets(Fitted[Tensor]):
         method: SetMethod = "lac",
         coverage: float = 0.9,
         seed: int = 0,
-        threshold: float | None = None,
+        threshold: float | list[float] | None = None,
     ) -> None:
         check_choice("method", method, get_args(SetMethod))
         check_level(coverage)
@@ -89,6 +90,11 @@ class ClassSets(PredictionSets):
     A class has its own threshold, from the calibration samples of this class (Vovk 2012). A class
     with fewer of them than the coverage needs is in every set: 9 for a coverage of 90 %.
     """
+
+    @property
+    def thresholds(self) -> list[float]:
+        """The largest score of each class in the set; infinite with too few samples."""
+        return [float(each) for each in self._result()]
 
     def fit(self, probs: Tensor, labels: Tensor) -> Self:
         """Fit the threshold of each class; see :meth:`PredictionSets.fit`."""

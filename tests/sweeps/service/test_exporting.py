@@ -29,8 +29,9 @@ from sweeps.search.rules import rule_of
 from sweeps.service.backend import RunningSweep
 from sweeps.service.course import _register
 from sweeps.service.delivered import Wanted, deliver
-from sweeps.service.exporting import export_model, predict
+from sweeps.service.exporting import export_model
 from sweeps.service.in_process import InProcess
+from sweeps.service.predicting import Asked, predict
 from sweeps.service.registering import register
 from sweeps.service.stored import StoredSweep
 from sweeps.store.sweep_store import SweepStore
@@ -401,7 +402,7 @@ def test_the_ensemble_is_one_program(store: SweepStore, selected: Selected, tmp_
     assert (about["networks"], about["loss"]) == (2, "ensemble")
     np.save(tmp_path / "rows.npy", rows[:2])
     table = io.StringIO()
-    assert predict(made, str(tmp_path / "rows.npy"), table, coverage=0.9) == (2, ())
+    assert predict(made, str(tmp_path / "rows.npy"), table, Asked(coverage=0.9)) == (2, ())
     assert table.getvalue().startswith("sample,class,confidence,set,")
     sets = about["prediction_sets"]["lac"]["0.9"]
     inside = expected >= sets["least_probability"]

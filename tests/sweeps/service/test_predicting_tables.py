@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from sweeps.errors import UserError
-from sweeps.service.exporting import predict
+from sweeps.service.predicting import Asked, predict
 from trainables.data.kinds.table import Columns, TableRows
 from trainables.export.calibrated import CalibratedClassifier
 from trainables.export.exported import export_program
@@ -44,7 +44,7 @@ def model(classifier: CalibratedClassifier, tmp_path_factory: pytest.TempPathFac
 
 def lines_of(model: Path, data: Path, **options: str) -> tuple[list[list[str]], tuple[str, ...]]:
     table = io.StringIO()
-    _, notes = predict(str(model), str(data), table, **options)  # type: ignore[arg-type]
+    _, notes = predict(str(model), str(data), table, Asked(**options))  # type: ignore[arg-type]
     return list(csv.reader(table.getvalue().splitlines())), notes
 
 
