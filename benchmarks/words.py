@@ -105,9 +105,9 @@ def in_half_precision(probs: Array) -> Array:
     return probs.astype(np.float16).astype(np.float64)
 
 
-def clipped(probs: Array) -> Array:
-    """As some programs store them: from .0001 to .9999."""
-    return np.asarray(probs.clip(1e-4, 1 - 1e-4))
+def to_tenths(probs: Array) -> Array:
+    rounded = probs.round(1)
+    return np.asarray(rounded / rounded.sum(axis=1, keepdims=True))
 
 
 def share_is_wrong(classes: int, count: int, random: Random) -> bool:
@@ -212,11 +212,10 @@ CASES: dict[str, Callable[[Random], bool]] = {
     "latest, word: any of 20 classes' shares": lambda r: share_is_wrong(20, 1000, r),
     "latest, word: shares of two classes": lambda r: share_is_wrong(2, 150, r),
     "latest, verdict: sharp, in half precision": lambda r: sharp_beats_itself(in_half_precision, r),
-    "latest, verdict: sharp, clipped at .0001": lambda r: sharp_beats_itself(clipped, r),
     "latest, verdict: sharp, rounded to .001": lambda r: sharp_beats_itself(
         lambda p: p.round(3), r
     ),
-    "latest, verdict: sharp, rounded to .1": lambda r: sharp_beats_itself(lambda p: p.round(1), r),
+    "latest, verdict: sharp, rounded to .1": lambda r: sharp_beats_itself(to_tenths, r),
     "latest, interval: any of 15 sweeps, noise of Laplace": lambda r: any_sweep(
         15, 200, r, lambda count: r.laplace(size=count)
     ),

@@ -7,7 +7,7 @@ import sys
 from calsweep.extras import require_judge, require_sweeps
 from calsweep.packages import hidden_package
 
-_OF_JUDGE = ("judge", "scale")  # commands that need neither Ray nor MLflow
+_OF_JUDGE = ("judge", "scale", "--help", "--version")  # these need neither Ray nor MLflow
 
 
 def main() -> None:

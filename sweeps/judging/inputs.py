@@ -232,11 +232,18 @@ def log_losses_alike(ours: Predicted, theirs: Predicted) -> tuple[tuple[Tensor, 
     models = (ours, theirs)
     floor = max((each.floor or 0.0 for each in models if each.has_zeros), default=0.0)
     known = not any(each.at_floor or each.is_one_hot or _rounds_several(each) for each in models)
-    losses = ours.log_losses, theirs.log_losses
+    losses = _normalised_losses(ours), _normalised_losses(theirs)
     if floor == 0:
         return losses, known
     ends = -math.log1p(-floor), -math.log(floor)
     return (losses[0].clamp(*ends), losses[1].clamp(*ends)), known
+
+
+def _normalised_losses(model: Predicted) -> Tensor:
+    """Log losses as if each row summed to one: in half precision, sums have errors of .001."""
+    if model.floor is None:
+        return model.log_losses
+    return model.log_losses + model.probs.double().sum(dim=1).log()
 
 
 def _rounds_several(model: Predicted) -> bool:
