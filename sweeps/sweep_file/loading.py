@@ -6,6 +6,7 @@ import io
 import os
 import re
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from sweeps.sweep_file.upgrading import KEYS, upgraded
 from sweeps.sweep_file.yaml_text import LONGEST_SHOWN, Location, YamlTextError, read_yaml, shortened
 from trainables.contract.setting import BASELINE_LOSS, loss_name
 from trainables.plugins.arguments import did_you_mean
+from trainables.plugins.components import installed
 
 READY_MADE = Path(__file__).parent / "ready_made"
 SCHEMA = READY_MADE.with_name("sweep.schema.json")
@@ -38,12 +40,23 @@ def ready_made_sweeps() -> list[str]:
 
 
 def recipes() -> list[str]:
-    return sorted(f"recipes/{path.stem}" for path in READY_MADE.glob("recipes/*.yaml"))
+    """The names of the experiments of papers, also of installed packages."""
+    return sorted(_recipes())
+
+
+def _recipes() -> dict[str, Path]:
+    """The files of recipes by name; a package registers the folder of its file."""
+    found = {
+        f"recipes/{name}": Path(str(files(folder))) / f"{name}.yaml"
+        for name, folder in installed("calsweep.recipes").items()
+    }
+    ours = {f"recipes/{path.stem}": path for path in READY_MADE.glob("recipes/*.yaml")}
+    return {**found, **ours}
 
 
 def describe_recipe(name: str) -> str:
     """The source of a recipe: the third line of its file."""
-    lines = (READY_MADE / f"{name}.yaml").read_text(encoding="utf-8").splitlines()
+    lines = _recipes()[name].read_text(encoding="utf-8").splitlines()
     return lines[2].removeprefix("# ")
 
 
@@ -262,8 +275,10 @@ def _find(source: str) -> Path:
     if os.path.exists(path):  # unlike Path.exists, it accepts names that are too long
         return path
     names = ready_made_sweeps()
-    if source in (*names, *recipes()):
+    if source in names:
         return READY_MADE / f"{source}.yaml"
+    if source in recipes():
+        return _recipes()[source]
     raise UserError(
         f"{source}: no such file, nor a ready-made sweep of that name"
         f"{did_you_mean(source, [*names, *recipes()])}; ready-made are: {', '.join(names)}, and "

@@ -98,7 +98,7 @@ class Catalogue:
         return found
 
     def _paths(self) -> Mapping[str, str]:
-        return {**_installed(self.group), **self.ours}
+        return {**installed(self.group), **self.ours}
 
 
 def _imported(path: str) -> Any:
@@ -107,7 +107,8 @@ def _imported(path: str) -> Any:
 
 
 @cache
-def _installed(group: str) -> Mapping[str, str]:
+def installed(group: str) -> dict[str, str]:
+    """What installed packages register in a group of entry points: values by name."""
     return {point.name: point.value for point in entry_points(group=group)}
 
 

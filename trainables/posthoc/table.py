@@ -1,8 +1,9 @@
 """Post-hoc calibration methods by name."""
 
-from typing import Any
+from typing import Any, Final
 
 from trainables.plugins.arguments import check_choice
+from trainables.plugins.components import Catalogue
 from trainables.posthoc.affine import DirichletCalibration, VectorScaling
 from trainables.posthoc.base import PostHoc
 from trainables.posthoc.chosen import SelectedScaling
@@ -23,10 +24,12 @@ _METHODS: dict[str, type[PostHoc]] = {
     )
 }
 
+_INSTALLED: Final = Catalogue("post-hoc method", "calsweep.posthoc", ours={}, form="Class")
+
 
 def available_posthoc() -> tuple[str, ...]:
-    """Names of all post-hoc calibration methods."""
-    return tuple(_METHODS)
+    """Names of all post-hoc calibration methods, those of installed packages last."""
+    return (*_METHODS, *_INSTALLED.names())
 
 
 def make_posthoc(name: str, **options: Any) -> PostHoc:
@@ -34,4 +37,6 @@ def make_posthoc(name: str, **options: Any) -> PostHoc:
 
     Raises ValueError for an unknown name or a wrong value, TypeError for an unknown option.
     """
-    return _METHODS[check_choice("post-hoc method", name, _METHODS)](**options)
+    check_choice("post-hoc method", name, available_posthoc())
+    kind: type[PostHoc] = _METHODS.get(name) or _INSTALLED.find(name)
+    return kind(**options)

@@ -36,10 +36,14 @@ from trainables.models.simple import (
     boosted_trees,
     downsampled,
 )
+from trainables.plugins.arguments import describe_error
+from trainables.plugins.components import Catalogue
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_matrix
 
+CATALOGUE: Final = Catalogue(kind="reference", group="calsweep.references", ours={})
+"""Functions of a dataset and the training rows to fit, that return a `SimpleModel` or None."""
 _MOST_WORK: Final = 2e9  # samples · numbers · classes: a second per step; more would take minutes
 _LEAST_ROWS: Final = 5_000
 _MOST_LEVELS: Final = 255  # columns with more levels count as numbers in trees
@@ -65,12 +69,15 @@ def reference_models(dataset: Dataset, seed: int = 0) -> Iterator[Reference]:
 
     Texts: logistic regression on TF-IDF. Tables and vectors: gradient boosting, and logistic
     regression. Images and other arrays: logistic regression on pixels or numbers. They are fitted
-    on all training samples; if that would take minutes, on a random subset. ``seed`` is that of the
-    subset and of gradient boosting.
+    on all training samples; if that would take minutes, on a random subset. Installed packages add
+    theirs. ``seed`` is that of the subset and of gradient boosting.
     """
     if not isinstance(dataset.task, OneClass):
         return
-    for name, fit in _models(dataset, seed).items():
+    fits: dict[str, Callable[[Indices], SimpleModel | None]] = {
+        name: partial(_installed, name, dataset) for name in CATALOGUE.names()
+    }
+    for name, fit in (fits | dict(_models(dataset, seed))).items():
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # nearly converged is good enough
             try:
@@ -78,8 +85,18 @@ def reference_models(dataset: Dataset, seed: int = 0) -> Iterator[Reference]:
             except (ImportError, OSError) as error:  # LightGBM needs OpenMP of the system
                 logger.warning("there is no %s: %s", name, error)
                 continue
+        if model is None:
+            continue
         of_splits = (_predicted(model, dataset, split) for split in ("validation", "test"))
         yield Reference(name, model, *of_splits)
+
+
+def _installed(name: str, dataset: Dataset, rows: Indices) -> SimpleModel | None:
+    try:
+        return CATALOGUE.find(name)(dataset, rows)  # type: ignore[no-any-return]
+    except Exception as error:  # another package's code may raise anything
+        logger.warning("there is no %s: %s", name, describe_error(error))
+        return None
 
 
 def _models(dataset: Dataset, seed: int) -> Mapping[str, Callable[[Indices], SimpleModel]]:

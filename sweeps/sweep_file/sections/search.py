@@ -18,6 +18,7 @@ from sweeps.sweep_file.sections.fields import (
 )
 from trainables.contract.config import Criterion, Epochs, Positive, ScalingMethod, ScalingWay
 from trainables.contract.metric_names import MetricName
+from trainables.plugins.components import installed
 
 GUIDED: Final = "guided"
 """The sampler that temperatures guide, see :mod:`sweeps.search.guide`."""
@@ -48,10 +49,14 @@ _SHORT = {"refinement": "val_nll_scaled"}  # the part of the NLL that a temperat
 
 
 def _joined(value: Any) -> Any:
-    """``[val_ece, val_error]`` becomes ``val_ece, val_error``, ``refinement`` its metric."""
+    """``[val_ece, val_error]`` becomes ``val_ece, val_error``, ``refinement`` its metric.
+
+    The name of an installed package's objective becomes the path of its function.
+    """
+    paths = installed("calsweep.objectives") | _SHORT
     parts = value.split(",") if isinstance(value, str) else value
     if isinstance(parts, list | tuple) and parts and all(isinstance(part, str) for part in parts):
-        return ", ".join(_SHORT.get(part.strip(), part.strip()) for part in parts)
+        return ", ".join(paths.get(part.strip(), part.strip()) for part in parts)
     return value
 
 

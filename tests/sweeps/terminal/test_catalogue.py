@@ -45,9 +45,9 @@ def broken_package(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(
         components, "entry_points", lambda group: [EntryPoint("broken", "no_such:f", group)]
     )
-    components._installed.cache_clear()
+    components.installed.cache_clear()
     yield
-    components._installed.cache_clear()
+    components.installed.cache_clear()
 
 
 @pytest.mark.usefixtures("broken_package")

@@ -201,13 +201,13 @@ def test_installed_packages_may_add_losses(
         ]
 
     monkeypatch.setattr(components, "entry_points", entry_points)
-    components._installed.cache_clear()
+    components.installed.cache_clear()
     try:
         assert "doubled" in available_losses()
         assert isinstance(make_loss("doubled", 3), Doubled)
         assert isinstance(make_loss("focal", 3), CalibrationLoss)  # the broken one is not imported
     finally:
-        components._installed.cache_clear()
+        components.installed.cache_clear()
 
 
 class Weighted(nn.Module):

@@ -185,9 +185,9 @@ def installed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         ]
 
     monkeypatch.setattr(components, "entry_points", entry_points)
-    components._installed.cache_clear()
+    components.installed.cache_clear()
     yield
-    components._installed.cache_clear()
+    components.installed.cache_clear()
 
 
 @pytest.mark.usefixtures("installed")

@@ -1,0 +1,1 @@
+"""One component of each kind that an installed package can add to calsweep."""
