@@ -75,7 +75,7 @@ def quickstart() -> None:
 def search() -> None:
     """Log T against γ on a recorded dataset, and where a guided search went."""
     from benchmarks.tabular.curves import Curves, read_trials
-    from benchmarks.tabular.priors import other_datasets
+    from benchmarks.tabular.priors import known_of
     from benchmarks.tabular.replay import replay, with_values
     from sweeps.search.space import SearchSpace
     from sweeps.sweep_file.loading import load_sweep
@@ -85,7 +85,7 @@ def search() -> None:
     sweep = with_values(load_sweep(str(file)), [f"losses=[{', '.join(losses)}]", *_GUIDED])
     space = SearchSpace(load_sweep(str(file)).losses)
     curves = Curves(read_trials(file.with_suffix(".parquet")), space)
-    records = replay(sweep, curves, 10, (0, 1, 2), recorded=other_datasets(sweep))
+    records = replay(sweep, curves, 10, (0, 1, 2), recorded=known_of(sweep))
     tried = [r for r in records if r.searched]
     figure = Figure(figsize=(7.2, 3.0), layout="constrained")
     axis = figure.subplots()

@@ -22,7 +22,7 @@ import optuna
 from scipy.stats import norm
 
 from benchmarks.tabular.curves import Curves, parser_of_recordings
-from benchmarks.tabular.priors import other_datasets
+from benchmarks.tabular.priors import known_of
 from benchmarks.tabular.regret import load
 from benchmarks.tabular.replay import replay, with_values
 from sweeps.search.record import TrialRecord
@@ -86,7 +86,7 @@ def predictions(
     """What a replayed search predicts after some numbers of trials."""
     sets = ("search.sampler=guided", "scheduler.name=none", f"selection.seeds={len(seeds) - 1}")
     sweep = with_values(sweep, sets)
-    earlier = other_datasets(sweep)
+    earlier = known_of(sweep)
     own = seeds[: len(sweep.seeds)]
     records = replay(sweep, curves, num_classes, own, recorded=earlier)
     searched = [each for each in records if each.role != "finalist"]

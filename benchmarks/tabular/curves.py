@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,21 @@ def _place(branch: dict[str, BaseDistribution], setting: Setting) -> np.ndarray:
             low, high, value = math.log(low), math.log(high), math.log(max(value, low / 10))
         point.append((value - low) / (high - low))
     return np.array(point)
+
+
+def of_common_seeds(trials: Sequence[tuple[Setting, int, list[Entry]]]) -> Trials:
+    """The settings with all seeds that most settings have, and these seeds.
+
+    All trials, if most settings have every seed.
+    """
+    seeds: dict[Setting, set[int]] = {}
+    for setting, seed, _ in trials:
+        seeds.setdefault(setting, set()).add(seed)
+    number = Counter(seed for own in seeds.values() for seed in own)
+    common = {seed for seed, count in number.items() if 2 * count > len(seeds)}
+    if common == set(number):
+        return trials
+    return [each for each in trials if common <= seeds[each[0]] and each[1] in common]
 
 
 def with_degenerate(trials: Trials, share: float, num_classes: int, seed: int) -> Trials:

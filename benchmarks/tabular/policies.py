@@ -17,7 +17,7 @@ from optuna.exceptions import ExperimentalWarning
 from optuna.samplers import BaseSampler, TPESampler
 
 from benchmarks.tabular.curves import Curves
-from benchmarks.tabular.priors import other_datasets
+from benchmarks.tabular.priors import PRIORS, Prior, known_of
 from benchmarks.tabular.replay import replay, with_values
 from benchmarks.tabular.selected import Policy, Selected
 from benchmarks.tabular.stoppers import AcrossLosses
@@ -43,7 +43,7 @@ class Calsweep:
         at_once: Number of concurrent trials.
         replays: Replays the sweep in another way, such as with trials that are paused.
         judge: Chooses of all trials by the sweep's rule.
-        prior: Whether a guided search starts from other datasets.
+        prior: What a guided search starts from.
         expected: See :func:`~benchmarks.tabular.replay.replay`.
     """
 
@@ -55,7 +55,7 @@ class Calsweep:
     judge: Callable[[Sequence[TrialRecord], Rule], Candidate | None] = lambda records, rule: (
         Ranking(records, rule).chosen
     )
-    prior: bool = True
+    prior: Prior = "shipped"
     expected: bool | None = None
 
     def __call__(
@@ -70,7 +70,7 @@ class Calsweep:
         else:
             guided = sweep.search.is_guided
             initial = None if guided else self.initial or self._published(sweep, num_classes)
-            recorded = other_datasets(sweep) if self.prior else []
+            recorded = known_of(sweep, self.prior)
             records = replay(
                 sweep, curves, num_classes, own, self.at_once, initial, recorded, self.expected
             )
@@ -259,6 +259,12 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "Ray Tune + Optuna + ASHA on ECE": Plain(tpe, "val_ece", True),
         "Ray Tune + Optuna + ASHA on NLL": Plain(tpe, "val_nll", True),
     },
+    "equal trainings": {
+        DEFAULT: Calsweep(),
+        "guided, from all recorded datasets": replace(guided(), prior="all"),
+        "published first, 12 trials": trials(12),
+        "random, 12 trials": _full(12),
+    },
     "early_stopping": {
         "no stopping": stop(name="none"),
         "ASHA, scaled NLL": stop(metric="val_nll_scaled"),
@@ -318,14 +324,14 @@ POLICIES: dict[str, dict[str, Policy]] = {
         "guided, a finalist of each loss": guided("selection.per_loss=true"),
     },
     "parts": {
-        f"{sampler}{', no prior' * (not prior)}, {rule} finalists, {count} trials": replace(
+        f"{sampler}{', no prior' * (prior == 'none')}, {rule} finalists, {count} trials": replace(
             make(f"search.trials={count}"), prior=prior, expected=rule == "expected"
         )
         for sampler, make in (("published first", published_first), ("guided", guided))
-        for prior in (True, False)
+        for prior in PRIORS[:2]
         for rule in ("measured", "expected")
         for count in (3, 8, 20)
-        if prior or sampler == "guided"  # else the prior has no effect
+        if prior == "shipped" or sampler == "guided"  # else the prior has no effect
     },
     "random_search": {
         f"{count} random trials, nothing stopped": _full(count) for count in (50, 100, 200, 400)

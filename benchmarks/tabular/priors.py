@@ -12,9 +12,10 @@ import csv
 import json
 import math
 import sys
+from functools import cache
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Literal, get_args
 
 from benchmarks.tabular.curves import Trials, parser_of_recordings, read_trials
 from sweeps.search.record import flat
@@ -46,10 +47,27 @@ def recorded(name: str, trials: Trials) -> list[RecordedSetting]:
     ]
 
 
-def other_datasets(sweep: SweepFile) -> list[RecordedSetting]:
-    """The recorded settings in calsweep, except those on the data of the sweep."""
-    name = sweep.name.removeprefix("tabular-").replace("-", "_").removesuffix("_resnet")
-    return [e for e in recorded_settings() if e.source.removesuffix("_resnet") != name]
+Prior = Literal["shipped", "none", "all"]
+PRIORS: tuple[Prior, ...] = get_args(Prior)
+"""What a guided search starts from: nothing, the settings that calsweep has, or all recorded."""
+
+
+def known_of(sweep: SweepFile, prior: Prior = "shipped") -> list[RecordedSetting]:
+    """Recorded settings, except those on the data of the sweep."""
+    name = sweep.name.removeprefix("tabular-").removeprefix("wide-").replace("-", "_")
+    name = name.removesuffix("_resnet")
+    if prior == "none":
+        return []
+    known = recorded_settings() if prior == "shipped" else _all_recorded()
+    return [e for e in known if e.source.removesuffix("_resnet") != name]
+
+
+@cache
+def _all_recorded() -> tuple[RecordedSetting, ...]:
+    folder = Path(__file__).parent
+    files = [*folder.glob("*.yaml"), *folder.glob("wide/*.yaml")]
+    tables = {file.stem: file.with_suffix(".parquet") for file in sorted(files)}
+    return tuple(e for name, path in tables.items() for e in recorded(name, read_trials(path)))
 
 
 def _rounded(value: Any) -> Any:

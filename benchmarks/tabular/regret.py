@@ -36,6 +36,7 @@ import optuna
 
 from benchmarks.tabular.curves import (
     Curves,
+    of_common_seeds,
     parser_of_recordings,
     read_trials,
     with_degenerate,
@@ -222,7 +223,7 @@ def load(file: str, sets: Sequence[str] = (), degenerate: float = 0.0) -> tuple[
     recorded = load_sweep(file)
     data = load_data(recorded)
     num_classes = data.num_classes
-    trials = read_trials(Path(file).with_suffix(".parquet"))
+    trials = of_common_seeds(list(read_trials(Path(file).with_suffix(".parquet"))))
     trials = with_error_intervals(trials, len(data.validation))
     if degenerate:
         trials = with_degenerate(trials, degenerate, num_classes, seed=0)

@@ -23,7 +23,7 @@ import numpy as np
 from scipy.stats import spearmanr
 
 from benchmarks.tabular.curves import parser_of_recordings, read_trials
-from benchmarks.tabular.priors import other_datasets, recorded
+from benchmarks.tabular.priors import known_of, recorded
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting
 from sweeps.search.rules import rule_of
@@ -56,7 +56,7 @@ def main() -> None:
         first = next(history for setting, _, history in trials if setting == BASELINE)
         history: list[Mapping[str, float]] = list(first)
         baseline = TrialRecord(0, "baseline", BASELINE, 0, 0.0, "finished", history=history)
-        others = other_datasets(sweep)
+        others = known_of(sweep)
         alike = [replace(each, baseline_error=None) for each in others]
         found = [predicted(sweep, baseline, given, known) for given in ([], alike, others)]
         cells = (f"{np.sqrt(np.mean(wrong**2)):.3f} ({loss:.2f})" for wrong, loss in found)
