@@ -210,17 +210,18 @@ def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepSto
 
 def _register(running: RunningSweep, ranking: Ranking, fault: str | None) -> None:
     from sweeps.service.registering import register_delivered
+    from sweeps.service.trained import load_same_data
     from trainables.data.core.base import Dataset
 
     dataset, progress = running.data, running.progress
     sweep = StoredSweep(running.store, running.plan, ranking)
-    assert isinstance(dataset, Dataset)  # custom loops are refused
     progress.stage("Registering the recommended classifier in MLflow")
     again = calsweep_command(f"export {sweep.plan.name} --register", sweep.store.storage)
     try:
         if fault is not None:
             raise UserError("MLflow is not up to date")
-        registered = register_delivered(sweep, lambda: dataset)
+        known = dataset if isinstance(dataset, Dataset) else None
+        registered = register_delivered(sweep, lambda: known or load_same_data(sweep))
     except KeyboardInterrupt:
         raise SweepInterruptedError(
             f"interrupted; the sweep has finished, and {again} registers its classifier"

@@ -117,7 +117,8 @@ class Builder:
     @property
     def _checked(self) -> int:
         """Number of test samples that check an export; fewer if a sample has many outputs."""
-        return max(2, _CHECKED // self._dataset.task.cluster_size)
+        most = max(2, _CHECKED // self._dataset.task.cluster_size)
+        return min(most, len(self._dataset.test))
 
     @property
     def _needed(self) -> list[str]:

@@ -131,9 +131,10 @@ def _resume(
     options: RunOptions,
     given: SweepFile | None = None,
 ) -> EndedSweep:
-    sweep = with_other_budgets(store.load_sweep(), overrides)
+    before = store.load_sweep()
+    sweep = with_other_budgets(before, overrides)
     check_storage(store.storage)
-    if overrides and store.load_answer() is not None:
+    if sweep.search != before.search and store.load_answer() is not None:
         raise UserError(
             f"sweep {store.name!r} has finished, and has no use for another budget; a new "
             f"sweep with search.learn_from = {store.name} learns from it"

@@ -6,17 +6,21 @@ from typing import TYPE_CHECKING, Final
 
 from sweeps.errors import UserError, first_line
 from sweeps.evidence.scaling import scaled_network
+from sweeps.messages.formatting import resume_command
 from sweeps.planning.checks import use_working_folder
-from sweeps.planning.data import load_data
+from sweeps.planning.data import data_of
 from sweeps.store.encoders import encoder_setup
 from sweeps.store.identity import read_identity
+from sweeps.sweep_file.sections.data import OWN_DATA
 
 if TYPE_CHECKING:
+    from torch import nn
+
     from sweeps.evidence.ensemble import Selected
     from sweeps.search.record import TrialRecord
     from sweeps.service.stored import StoredSweep
-    from sweeps.sweep_file.sections.training import TrainableSection
-    from trainables.data.core.base import Dataset
+    from trainables.data.core.base import Data, Dataset
+    from trainables.data.core.types import Inputs
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
     from trainables.files.storage import Folder
     from trainables.posthoc.scaling import Scaling
@@ -26,26 +30,31 @@ MODEL: Final = "model.pt"
 
 
 def load_same_data(sweep: StoredSweep) -> Dataset:
-    """The data that a sweep was started with.
+    """The data that a sweep was started with; of a loop that reads its own, some test samples.
 
     Raises:
         UserError: The data have changed, or the sweep's classifiers cannot be built from them.
     """
+    from trainables.data.core.base import Dataset
+
     plan, store = sweep.plan, sweep.store
-    if plan.sweep.trainable is not None and plan.sweep.trainable.load is None:
-        raise UserError(
-            f"sweep {plan.name!r} was trained by a loop of your own, {plan.sweep.trainable.name}, "
-            "which alone can build its model: name a function that loads it as trainable.load; "
-            f"what it has kept lies in {store.trials_folder.uri}/NUMBER/checkpoints, and in MLflow"
-        )
-    dataset = load_data(plan.sweep)
+    dataset = data_of(plan.sweep)
     identity = read_identity(store.folder)
     if identity is not None and identity.digest != dataset.digest():
         raise UserError(
             f"the data are not those that sweep {plan.name!r} was started with: what new samples "
             "are normalised by is unknown; put the data back as they were"
         )
-    return dataset
+    if isinstance(dataset, Dataset):
+        return dataset
+    from trainables.export.loop_models import dataset_of_loop
+
+    chosen = sweep.ranking.chosen
+    if chosen is None:
+        raise UserError(f"sweep {plan.name!r} has no selected setting yet")
+    record = chosen.judged[0]
+    _, inputs = _of_loop(sweep, dataset, record)
+    return dataset_of_loop(dataset, inputs, store.rows("test", record.number).labels)
 
 
 def load_ensemble(sweep: StoredSweep, dataset: Dataset, selected: Selected) -> CalibratedEnsemble:
@@ -99,9 +108,13 @@ def load_trained(
     scaling = scaling or own_scaling(sweep, record)
     if record.number < 0:
         return _load_reference(folder, dataset, record, scaling)
+    from trainables.export.calibrated import CalibratedClassifier, load_calibrated
+
     if plan.sweep.trainable is not None:
-        return _load_of_loop(folder, plan.sweep.trainable, dataset, record, scaling)
-    from trainables.export.calibrated import load_calibrated
+        own = plan.sweep.dataset.name == OWN_DATA
+        network, _ = _of_loop(sweep, data_of(plan.sweep) if own else dataset, record)
+        given = dataset.samples, scaling, dataset.classes, dataset.task
+        return CalibratedClassifier(network, *given)
 
     encoder = encoder_setup(plan, sweep.store, dataset)
     try:
@@ -140,29 +153,26 @@ def own_scaling(sweep: StoredSweep, record: TrialRecord) -> Scaling:
         return Scaling("temperature", record.outcome["temperature"])
 
 
-def _load_of_loop(
-    folder: Folder,
-    trainable: TrainableSection,
-    dataset: Dataset,
-    record: TrialRecord,
-    scaling: Scaling,
-) -> CalibratedClassifier:
-    """As :func:`load_trained`, by the user's function."""
+def _of_loop(sweep: StoredSweep, data: Data, record: TrialRecord) -> tuple[nn.Module, Inputs]:
+    """A trial's module by the user's function, and test samples."""
     from trainables.export.loop_models import load_of_loop
     from trainables.plugins.arguments import describe_error
 
-    assert trainable.load is not None  # load_same_data refuses the rest
+    loop, store = sweep.plan.sweep.trainable, sweep.store
+    assert loop is not None
+    if loop.load is None:
+        name = sweep.plan.name
+        add = resume_command(f"{name} --set trainable.load=MODULE:FUNCTION", store.storage)
+        raise UserError(
+            f"sweep {name!r} was trained by a loop of your own, {loop.name}, which alone can build "
+            f"its model: {add} names a function that loads it; what it has kept lies in "
+            f"{store.trials_folder.uri}/NUMBER/checkpoints, and in MLflow"
+        )
+    folder = store.trial_folder(record.number)
     use_working_folder()
     try:
-        return load_of_loop(
-            dataset,
-            (trainable.name, trainable.options),
-            trainable.load,
-            record.config,
-            folder,
-            scaling,
-        )
+        return load_of_loop(data, (loop.name, loop.options), loop.load, record.config, folder)
     except Exception as error:  # whatever the user's function raises
         raise UserError(
-            f"{record.label}: trainable.load = {trainable.load} fails: {describe_error(error)}"
+            f"{record.label}: trainable.load = {loop.load} fails: {describe_error(error)}"
         ) from error

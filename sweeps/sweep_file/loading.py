@@ -137,7 +137,7 @@ def with_comparison(sweep: SweepFile, losses: str | None, seeds: int | None) -> 
 
 
 def with_other_budgets(sweep: SweepFile, overrides: Sequence[str] | Mapping[str, Any]) -> SweepFile:
-    """A started sweep with changed budgets: ``search.trials``, ``max_epochs`` and so on.
+    """A started sweep with changed budgets, ``search.trials`` and so on, or ``trainable.load``.
 
     Raises UserError if another key is changed.
     """
@@ -146,10 +146,13 @@ def with_other_budgets(sweep: SweepFile, overrides: Sequence[str] | Mapping[str,
     changed = override_sweep(sweep.model_dump(mode="json"), overrides)
     budgets = {key: getattr(changed.search, key) for key in CHANGEABLE}
     search = sweep.search.model_copy(update=budgets)
-    if changed != sweep.model_copy(update={"search": search}):
+    loop = sweep.trainable
+    if loop is not None and changed.trainable is not None:
+        loop = loop.model_copy(update={"load": changed.trainable.load})
+    if changed != sweep.model_copy(update={"search": search, "trainable": loop}):
         raise UserError(
             f"of sweep {sweep.name!r}, which was started, only budgets can be changed; allowed: "
-            + ", ".join(f"search.{key}" for key in CHANGEABLE)
+            + ", ".join([*(f"search.{key}" for key in CHANGEABLE), "trainable.load"])
         )
     return changed
 

@@ -239,11 +239,6 @@ def _faults_of_own_data(dataset: DatasetSection, loop: TrainableSection | None) 
             f"dataset.name = {OWN_DATA!r} is for data that a training loop of your own reads; "
             "give trainable, or name the data"
         )
-    elif loop.load is not None:
-        yield (
-            f"trainable.load is not possible together with dataset.name = {OWN_DATA!r}: how "
-            "samples become inputs is unknown; leave it out, or name the data"
-        )
     classes = dataset.options.get("num_classes")
     known = isinstance(classes, int) and not isinstance(classes, bool) and classes >= 2
     if not known or dataset.title is None or len(dataset.options) > 1:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sweeps.planning.data import load_data
+from sweeps.planning.data import data_of
 from sweeps.results.explanation import result_of
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
@@ -26,7 +26,7 @@ def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]
         sweep: The sweep.
         settings: Loss and gamma of each trial after the baseline.
     """
-    plan, dataset = Plan(sweep), load_data(sweep)
+    plan, dataset = Plan(sweep), data_of(sweep)
     store = SweepStore(str(folder), sweep.name)
     store.create(sweep, files=identity_files(identify(sweep.named, dataset)))
     setup = TrialSetup(

@@ -1,5 +1,7 @@
 """Sweeps with custom training loops."""
 
+import importlib
+import io
 import shutil
 import sys
 from collections.abc import Iterator
@@ -18,16 +20,18 @@ from sweeps.planning.plan_facts import plan_facts
 from sweeps.results.best import as_sweep_file
 from sweeps.search.plan import Plan
 from sweeps.service.course import EndedSweep
-from sweeps.service.exporting import export_model
+from sweeps.service.exporting import export_model, predict
 from sweeps.service.reading import find_best
 from sweeps.service.running import run_sweep
 from sweeps.store.identity import identify
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import load_sweep, parse_sweep
 from sweeps.sweep_file.schema import SweepFile
+from tests.builders import handed_out
 from tests.harness.command import calsweep
 from tests.harness.interrupting import wait_for_cpus
 from tests.harness.tracked import client_of, runs_of
+from tests.harness.trained import train_sweep
 from trainables.contract.report import COSTS
 from trainables.data import load_dataset
 
@@ -236,6 +240,54 @@ def test_own_data_are_identified_by_title_and_classes(folder: Path) -> None:
     assert "trained by" in done.stdout
 
 
+READER = """
+import numpy as np, torch
+draw = np.random.default_rng(0)
+LABELS = torch.from_numpy(draw.integers(3, size=120))
+INPUTS = torch.nn.functional.one_hot(LABELS, 3).float()
+INPUTS += 0.3 * torch.from_numpy(draw.normal(size=(120, 3))).float()
+
+def train(trial):
+    assert trial.data is None
+    model = torch.nn.Linear(3, 3)
+    for epoch in range(1, trial.epochs + 1):
+        logits = model(INPUTS).detach()
+        trial.report(epoch, validation=(logits[:60], LABELS[:60]), test=(logits[60:], LABELS[60:]))
+    torch.save(model.state_dict(), trial.folder / "last.pt")
+
+def load(trial):
+    assert trial.data is None
+    model = torch.nn.Linear(3, 3)
+    model.load_state_dict(torch.load(trial.folder / "last.pt"))
+    return model, INPUTS[60:70]
+
+def forget(trial):
+    return load(trial)[0]
+"""
+
+
+def test_a_loop_with_its_own_data_hands_out_its_model(folder: Path) -> None:
+    (folder / "reader.py").write_text(READER)
+    loop = {"name": "reader:train", "load": "reader:load"}
+    sweep = sweep_of(name="reader", dataset=OWN, trainable=loop, training={"epochs": 1})
+    check_sweep(sweep)
+    store = train_sweep(folder / "store", sweep, [])
+    made, _ = export_model("reader", store.storage, str(folder / "model"))
+    reader = importlib.import_module("reader")
+    np.save(folder / "new.npy", reader.INPUTS[60:].numpy())
+    table = io.StringIO()
+    predict(made, str(folder / "new.npy"), table)
+    found = np.loadtxt(table.getvalue().splitlines()[1:], delimiter=",", usecols=(3, 4, 5))
+    assert np.allclose(found, handed_out(store, 0), atol=1e-6)
+    model = load(store.storage, "reader").model()
+    assert np.allclose(model.predict_proba(reader.INPUTS[60:].numpy()), found, atol=1e-6)
+    loop["load"] = "reader:forget"
+    other = sweep_of(name="other", dataset=OWN, trainable=loop, training={"epochs": 1})
+    train_sweep(folder / "store", other, [])
+    with pytest.raises(UserError, match=r"returned no inputs; .* the inputs of the first samples"):
+        export_model("other", store.storage)
+
+
 @pytest.mark.parametrize(
     ("sections", "message"),
     [
@@ -261,8 +313,6 @@ def test_a_wrong_path_or_option_is_reported_before_anything_starts(folder: Path)
     unknown = {"name": "plain:train", "load": "plain:lod"}
     with pytest.raises(UserError, match=r"trainable\.load: .*plain:lod"):
         check_sweep(sweep_of(trainable=unknown))
-    with pytest.raises(UserError, match=r"trainable\.load is not possible together with dataset"):
-        sweep_of(dataset=OWN, trainable={"name": "plain:train", "load": "plain:load"})
 
 
 def test_the_plan_says_what_trains() -> None:

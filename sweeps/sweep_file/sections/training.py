@@ -40,7 +40,8 @@ class TrainableSection(NamedSection):
     Attributes:
         name: The function, as ``package.module:function``.
         load: Another one, which returns the trained model: it gets the trial and the same options.
-            ``export`` and ``result.model()`` need it.
+            ``export`` and ``result.model()`` need it. If the loop reads its own data, it
+            returns the model and the inputs of the first test samples.
     """
 
     load: str | None = None
