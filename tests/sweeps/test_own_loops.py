@@ -20,7 +20,8 @@ from sweeps.planning.plan_facts import plan_facts
 from sweeps.results.best import as_sweep_file
 from sweeps.search.plan import Plan
 from sweeps.service.course import EndedSweep
-from sweeps.service.exporting import export_model, predict
+from sweeps.service.exporting import export_model
+from sweeps.service.predicting import predict
 from sweeps.service.reading import find_best
 from sweeps.service.running import run_sweep
 from sweeps.store.identity import identify
@@ -296,7 +297,7 @@ def test_a_loop_with_its_own_data_hands_out_its_model(folder: Path) -> None:
         ({"evaluation": {"ood": ["digits"]}}, "evaluation is not possible together with trainab"),
         (
             {"training": {"epochs": 2, "lr": 0.3}},
-            r"training\.lr is not for a trainable.*allowed: epochs, patience, adapt_share.*\{name",
+            r"training\.lr is not for a trainable.*allowed: epochs, patience.*\{name",
         ),
     ],
 )

@@ -16,7 +16,8 @@ from sweeps.results.best import best_settings
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
 from sweeps.service.delivered import RECOMMENDED, Wanted, deliver
-from sweeps.service.exporting import export_model, predict
+from sweeps.service.exporting import export_model
+from sweeps.service.predicting import predict
 from sweeps.service.references import compare_reference, fit_references, reference_scalings
 from sweeps.service.registering import _succession
 from sweeps.service.stored import StoredSweep, stored_sweeps
