@@ -177,13 +177,9 @@ def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
 Pair = tuple[Tensor, Tensor]
 
 
-def scaled(validation: Pair, test: Pair, way: ScalingWay, run: Run | None = None) -> float:
+def scaled(validation: Pair, test: Pair, way: ScalingWay) -> float:
     """The test NLL after a scaling that is fitted on the validation split."""
-    inverse = None
-    if run is not None:
-        loss = run.loss.removesuffix("_5")
-        inverse = inverse_of(loss, LOSSES[run.loss], validation[0].shape[1])
-    scaling, _ = fit_scaling(validation[0].double(), validation[1], way, inverse=inverse)
+    scaling, _ = fit_scaling(validation[0].double(), validation[1], way)
     return float(losses_of(scaling(test[0].double()), test[1]).mean())
 
 
@@ -244,7 +240,7 @@ def of_mean(runs: Sequence[Recorded], way: ScalingWay) -> float:
 
 
 def of_loss(known: Recorded, run: Run) -> dict[str, float]:
-    """Another loss: with a temperature, with its inverse map before it, and as chosen."""
+    """Another loss: with a temperature, and with its inverse map before it."""
     pairs = (known.validation[-1], known.labels), (known.test[-1], known.test_labels)
     inverse = inverse_of(run.loss.removesuffix("_5"), LOSSES[run.loss], known.test.shape[2])
     assert inverse is not None
@@ -252,7 +248,6 @@ def of_loss(known: Recorded, run: Run) -> dict[str, float]:
     return {
         "temperature": scaled(*pairs, TEMPERATURE),
         "inverse map, temperature": scaled(mapped[0], mapped[1], TEMPERATURE),
-        "auto": scaled(*pairs, USUAL_SCALING, run),
     }
 
 

@@ -1,4 +1,4 @@
-"""How often `judge` and `SelectedScaling` recommend scaling, and what it then gains.
+"""How often `choose` finds that predictions need scaling, and what it then gains.
 
 Labels are drawn from known probabilities. Where the predictions are these probabilities, every
 recommendation other than none is false. Otherwise, predictions favour some classes
@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from trainables import metrics as M
-from trainables.posthoc import SelectedScaling, TemperatureScaling
+from trainables.posthoc import TemperatureScaling, choose
+from trainables.posthoc.chosen import fitted
 
 FRESH = 20_000
 FRESH_ELEMENTS = 4_000_000
@@ -83,7 +84,8 @@ def repetition(law: str, fault: str, count: int, classes: int, seed: int) -> tup
     """The name of the selected method, and its gain over a temperature on fresh samples."""
     draw = torch.Generator().manual_seed(seed)
     logits, labels = sample(law, fault, count, classes, draw)
-    selected = SelectedScaling().fit(logits, labels).scaling
+    best = choose(logits, labels).candidate
+    selected = fitted((best,), logits, labels)[best]
     if selected.name == "temperature":
         return selected.name, 0.0
     fresh, truth = sample(law, fault, min(FRESH, FRESH_ELEMENTS // classes), classes, draw)

@@ -32,6 +32,7 @@ _FITS: dict[str, type[StructuredVectorScaling | StructuredMatrixScaling | BetaSc
 }
 _MAX_MATRIX_WORK = 5e8  # N · K²: about a second per step beyond it
 _NUM_FOLDS = 5
+_ENOUGH_ERRORS = 50  # so that a map to certainty does not have the lowest loss
 _SCORE_QUANTILE = 2.24  # of a normal distribution, two-sided 2.5 %
 
 
@@ -171,12 +172,16 @@ class Choice:
     """Which map to use for predictions, and what it is compared with.
 
     Attributes:
-        candidate: The chosen one.
+        candidate: What is shown to be needed, such as none.
+        handed_out: What to use for a network: a temperature in place of none. It cannot be shown to
+            be needed, but is never much worse, and where confidence is slightly off it is better
+            (``python -m benchmarks.handed_out``). None only if no sample is wrong.
         losses: The cross-fitted log loss (N,) of each candidate.
         logits: The cross-fitted logits (N, K) of each.
     """
 
     candidate: Candidate
+    handed_out: Candidate
     losses: Mapping[Candidate, Tensor]
     logits: Mapping[Candidate, Tensor]
 
@@ -191,7 +196,8 @@ def choose(
 
     A temperature, unless a richer map is better by more than one standard error, or nothing needs
     to be scaled. For calibrated predictions, at most 5 % of choices are others than none
-    (``python -m benchmarks.recommendation``).
+    (``python -m benchmarks.recommendation``). With fewer than 50 errors, a richer map must also be
+    shown to be better than none.
 
     Args:
         logits: Shape (N, K), floats, finite, or -inf for masked classes.
@@ -211,11 +217,18 @@ def choose(
     units = clusters_of(clusters, len(labels))
     best = simplest_good({e: found for e, found in losses.items() if e.name != "none"}, units)
     unscaled = Candidate("none", best.inverse)
-    if best.name != "temperature" and not _is_gain(best, unscaled, losses, crossed, units):
-        best = Candidate("temperature", best.inverse)
-    if best.name == "temperature" and not needs_temperature(crossed[unscaled], labels, units):
+    temperature, errors = Candidate("temperature", best.inverse), _errors(logits, labels)
+    few = errors < _ENOUGH_ERRORS
+    if best != temperature and few and not _is_gain(best, unscaled, losses, crossed, units):
+        best = temperature
+    handed_out = best if errors else unscaled
+    if best == temperature and not needs_temperature(crossed[unscaled], labels, units):
         best = unscaled
-    return Choice(best, losses, crossed)
+    return Choice(best, handed_out, losses, crossed)
+
+
+def _errors(logits: Tensor, labels: Tensor) -> int:
+    return int((logits.argmax(dim=1) != labels).sum())
 
 
 def fit_scaling(
@@ -233,7 +246,7 @@ def fit_scaling(
     logits, labels = check_logits(logits, labels)
     if way.name == "auto":
         choice = choose(logits, labels, clusters, inverse)
-        best, crossed = choice.candidate, choice.logits[choice.candidate]
+        best, crossed = choice.handed_out, choice.logits[choice.handed_out]
     else:
         best = Candidate(way.name)
         crossed = _crossed((best,), logits, labels, clusters, _NUM_FOLDS, way.criterion)[best]

@@ -70,8 +70,8 @@ class ScalingMethodSection(Section, frozen=True):
     """``scaling_method``: how the validation split calibrates a trained network.
 
     Attributes:
-        name: ``auto`` chooses among the others by cross-fitting: the simplest whose NLL is within
-            one standard error of the lowest, also after the inverse map of focal losses.
+        name: ``auto`` chooses by cross-fitting: a temperature, unless a richer map has an NLL that
+            is lower by more than one standard error, also after the inverse map of focal losses.
             ``temperature``; structured ``vector`` or ``matrix`` scaling; ``beta`` calibration, for
             two classes; or ``none``. The search itself always looks at the temperature.
         criterion: How the temperature is fitted. ``nll`` minimises the NLL, with a penalty on

@@ -210,4 +210,9 @@ def test_files_without_errors_determine_no_scaling() -> None:
     """Maps to certainty have the lowest loss there: P(event) = 0 for all."""
     noise = torch.randn(100, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     logits = torch.stack([(5 + 1.2 * noise).abs(), torch.zeros_like(noise)], dim=1)
-    assert choose(logits, torch.zeros(100, dtype=torch.int64)).candidate.name == "none"
+    labels = torch.zeros(100, dtype=torch.int64)
+    found = choose(logits, labels)
+    assert (found.candidate.name, found.handed_out.name) == ("none", "none")
+    # A network with errors is handed out with a temperature where none is not refuted.
+    found = choose(torch.zeros(100, 2), labels.bitwise_or(torch.arange(100) % 2))
+    assert (found.candidate.name, found.handed_out.name) == ("none", "temperature")
