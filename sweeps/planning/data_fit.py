@@ -111,8 +111,9 @@ def _completed(sweep: SweepFile, dataset: Dataset) -> SweepFile:
         training = _usual_recipe(sweep.training, sweep.model, len(dataset.train), workers)
     else:  # the defaults are the papers' recipes
         training = sweep.training.completed({})
-        whole = sweep.encoder.training.completed({})
-        update["encoder"] = sweep.encoder.model_copy(update={"training": whole})
+        if not sweep.encoder.frozen:
+            whole = sweep.encoder.training.completed({})
+            update["encoder"] = sweep.encoder.model_copy(update={"training": whole})
     update["training"] = _with_batches(training, dataset)
     return sweep.model_copy(update=update)
 

@@ -109,7 +109,8 @@ def _with_precision(sweep: SweepFile, precision: str) -> SweepFile:
     update: dict[str, object] = {}
     if sweep.training.precision == "auto" and sweep.trainable is None:
         update["training"] = sweep.training.model_copy(update={"precision": precision})
-    if (encoder := sweep.encoder) is not None and encoder.training.precision == "auto":
+    encoder = sweep.encoder
+    if encoder is not None and not encoder.frozen and encoder.training.precision == "auto":
         recipe = encoder.training.model_copy(update={"precision": precision})
         update["encoder"] = encoder.model_copy(update={"training": recipe})
     return sweep.model_copy(update=update)

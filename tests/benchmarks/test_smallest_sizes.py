@@ -36,6 +36,7 @@ SLOW = {
     "event": "--samples 200 --draws 2",
     "further_sweeps": "--sweeps 2 --debug",
     "growth": "records 3",
+    "heads": "--heads 6 --epochs 1 --samples 500 --debug",
     "judging": "--samples 200 --classes 3 --runs 1",
     "memory": "--images 64",
     "metrics": "--samples 100 --classes 3 --threads 1",

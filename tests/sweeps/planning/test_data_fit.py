@@ -9,6 +9,7 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.planning.devices import _with_precision
 from sweeps.planning.plan_facts import plan_facts
 from sweeps.search.plan import Plan
 from sweeps.sweep_file.loading import dump_sweep, read_resolved, read_sweep
@@ -121,3 +122,12 @@ def test_a_metric_of_two_classes_needs_data_of_two(tmp_path: Path) -> None:
     fit_to_data(sweep, table(tmp_path))
     with pytest.raises(UserError, match=r"objective = 'val_event_ece' needs data of two classes, "):
         fit_to_data(sweep, load_dataset("digits", seed=0))
+
+
+def test_a_sweep_of_a_frozen_network_can_be_read_again() -> None:
+    digits = load_dataset("digits", seed=0)
+    sweep = make_sweep(model={"name": "small_cnn", "frozen": True, "head": "mlp"})
+    fitted = fit_to_data(sweep, digits)
+    fitted = _with_precision(fitted, "float32")
+    assert fitted.training.batch_size == 128  # the recipe of heads is complete
+    assert read_sweep(dump_sweep(fitted), "stored") == fitted
