@@ -23,6 +23,7 @@ from sweeps.terminal.console import plain_console
 from trainables.contract.config import USUAL_SCALING
 from trainables.contract.report import COSTS, Role
 from trainables.contract.setting import Setting
+from trainables.export.description import Exported
 from trainables.files.rows import Rows
 from trainables.files.storage import Folder
 from trainables.trials.scaling import fit_network_scaling
@@ -211,4 +212,29 @@ def compared(
         split=split,
         corrected_for=corrected_for,
         groups=groups,
+    )
+
+
+def exported(**values: Any) -> Exported:
+    """The description of an exported classifier of two classes."""
+    return Exported(
+        **{
+            **dict.fromkeys(("label", "sweep", "dataset", "digest", "model"), "x"),
+            **dict.fromkeys(("calsweep", "why", "loss"), "x"),
+            "text_column": None,
+            "classes": ("a", "b"),
+            "several": False,
+            "outputs": (2,),
+            "dtype": "float32",
+            "shape": (2,),
+            "samples": {},
+            "raw": "rows",
+            "recommended": True,
+            "hyperparameters": {},
+            "temperature": 1.0,
+            "verdict": None,
+            "scaling": {},
+            "prediction_sets": {},
+            **values,
+        }
     )

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -22,6 +21,7 @@ from sweeps.service.delivered import RECOMMENDED, Delivered, Wanted, deliver, re
 from sweeps.service.stored import StoredSweep
 from sweeps.service.trained import load_ensemble, load_same_data, load_trained, own_scaling
 from sweeps.tracking.registered_models import ModelToRegister
+from trainables.export.description import FILE, Exported
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -37,7 +37,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 PROGRAM: Final = "model.pt2"
-ABOUT: Final = "model.json"
 _TOLERANCE: Final = 1e-3  # tolerance of a probability, because other machines round differently
 _CHECKED: Final = 256  # test samples
 
@@ -49,7 +48,7 @@ class Built:
     files: dict[str, bytes]
     classifier: CalibratedClassifier | CalibratedEnsemble
     program: ExportedProgram  # as it is read back from its file
-    about: dict[str, Any]
+    about: Exported
 
 
 def export_model(
@@ -94,17 +93,16 @@ def export_model(
     return str(folder), _in_words(built.about, finished=sweep.has_ended)
 
 
-def _in_words(about: dict[str, Any], *, finished: bool) -> str:
+def _in_words(about: Exported, *, finished: bool) -> str:
     """What was exported, in a line."""
-    found = f"{about['label']}, {scaling_words(about['scaling'])}"
-    found += ", recommended" if about["recommended"] else ", not recommended"
+    found = f"{about.label}, {scaling_words(about.scaling)}"
+    found += ", recommended" if about.recommended else ", not recommended"
     return found if finished else f"{found}; the sweep is not finished, and may recommend another"
 
 
 def reads_files(folder: str) -> bool:
     """Whether `calsweep predict` can use the folder that :func:`export_model` wrote."""
-    about = json.loads((Path(folder) / ABOUT).read_bytes())
-    return len(about["outputs"]) == 1  # otherwise it classifies pixels
+    return not Exported.read((Path(folder) / FILE).read_bytes()).each_pixel
 
 
 @dataclass(frozen=True)
@@ -149,7 +147,7 @@ class Builder:
 
     def build(self, delivered: Delivered) -> Built:
         networks = delivered.networks
-        own = {"recommended": delivered.recommended, "why": delivered.why}
+        own = {**self._about(), "recommended": delivered.recommended, "why": delivered.why}
         if isinstance(networks, TrialRecord):
             return self._build_one(networks, own)
         return self._build_ensemble(networks, own)
@@ -163,47 +161,48 @@ class Builder:
         on_test = _if_readable(read, "test", record.number)
         expected = None if on_test is None else scaling(on_test.tensors()[0])
         names = ("ece", "ece_scaled", "error", "nll", "nll_scaled")
-        about = {
+        sets = _if_readable(sets_of_trial, record, read, COVERAGES, way)
+        about = Exported(
             **own,
-            "loss": record.loss,
-            "hyperparameters": record.hyperparameters,
-            "seed": record.seed,
-            "temperature": record.outcome["temperature"],
-            "scaling": scaling.to_json(),
-            "test": {key: record.outcome[f"test_{key}"] for key in names}
+            label=record.label,
+            loss=record.loss,
+            hyperparameters=record.hyperparameters,
+            seed=record.seed,
+            temperature=record.outcome["temperature"],
+            scaling=scaling.to_json(),
+            test={key: record.outcome[f"test_{key}"] for key in names}
             | (_if_readable(_as_handed_out, read, record, way) or {}),
-            "prediction_sets": _if_readable(sets_of_trial, record, read, COVERAGES, way) or {},
-            "verdict": None if record.number < 0 else self._sweep.store.verdict,
-        }
-        state = classifier.network.state_dict()
-        return self._build(record.label, classifier, state, expected, about)
+            prediction_sets=sets or {},
+            verdict=None if record.number < 0 else self._sweep.store.verdict,
+        )
+        return self._build(about, classifier, classifier.network.state_dict(), expected)
 
     def _build_ensemble(self, selected: Selected, own: dict[str, Any]) -> Built:
         from trainables.export.prediction_sets import COVERAGES
 
         ensemble = load_ensemble(self._sweep, self._dataset, selected)
         on_test = _if_readable(lambda: selected.on_test)
-        about = {
+        about = Exported(
             **own,
-            "loss": "ensemble",
-            "members": [trial.number for trial in selected.trials],
-            "networks": selected.networks,
-            "hyperparameters": {},
-            "temperature": selected.temperature,
-            "scaling": selected.ensemble.scaling.to_json(),
-            "prediction_sets": {} if on_test is None else selected.sets(COVERAGES),
-            "verdict": None,
-        }
+            label=selected.label,
+            loss="ensemble",
+            members=tuple(trial.number for trial in selected.trials),
+            networks=selected.networks,
+            hyperparameters={},
+            temperature=selected.temperature,
+            scaling=selected.ensemble.scaling.to_json(),
+            prediction_sets={} if on_test is None else selected.sets(COVERAGES),
+            verdict=None,
+        )
         expected = None if on_test is None else on_test.logits
-        return self._build(selected.label, ensemble, ensemble.state_dict(), expected, about)
+        return self._build(about, ensemble, ensemble.state_dict(), expected)
 
     def _build(
         self,
-        label: str,
+        about: Exported,
         classifier: CalibratedClassifier | CalibratedEnsemble,
-        state: dict[str, Any],
+        state: Mapping[str, object],
         expected: Tensor | None,
-        own: dict[str, Any],
     ) -> Built:
         """The exported files; checks the program against the trials' stored test logits."""
         import torch
@@ -214,21 +213,20 @@ class Builder:
         try:
             data = export_program(classifier, self.example)
         except ValueError as error:
-            raise UserError(f"{label}: {error}") from None
+            raise UserError(f"{about.label}: {error}") from None
         program = load_program(data)
         if expected is not None:
-            self._check(program, label, expected)
-        about = {"label": label, **self._about(), **own}
+            self._check(program, about.label, expected)
         files = {
             PROGRAM: data,
             "weights.pt": _bytes_of(state),
-            ABOUT: json.dumps(about, indent=1, ensure_ascii=False).encode(),
+            FILE: about.write(),
             "requirements.txt": "\n".join(
                 [f"torch=={torch.__version__.partition('+')[0]}", *self._needed, ""]
             ).encode(),
             "README.md": _page(about, self._needed).encode(),
         }
-        if about["raw"] != "rows":
+        if about.raw != "rows":
             files[ENCODE_FILE] = encode_code()
         return Built(files, classifier, program, about)
 
@@ -274,15 +272,15 @@ class Builder:
             "text_column": sweep.dataset.options.get("text")
             or sweep.dataset.options.get("embedding"),
             "model": sweep.model_label,
-            "classes": list(dataset.task.names or dataset.classes),
-            "frequencies": _frequencies(dataset),
+            "classes": tuple(dataset.task.names or dataset.classes),
+            "frequencies": tuple(_frequencies(dataset)),
             "several": bool(dataset.task.names),
-            "outputs": [
+            "outputs": (
                 len(dataset.task.names or dataset.classes),
                 *(dataset.input_shape[1:] if dataset.samples.each_pixel else ()),
-            ],
+            ),
             "dtype": str(dataset.test.inputs.dtype),
-            "shape": list(dataset.test.inputs.shape[1:]),
+            "shape": tuple(dataset.test.inputs.shape[1:]),
             "samples": describe_samples(dataset.samples),
             "raw": raw_form(dataset.samples),
             "calsweep": version("calsweep"),
@@ -361,21 +359,22 @@ files, unless each pixel has a class.
 """
 
 
-def _page(about: dict[str, Any], needed: list[str]) -> str:
-    axes, outputs = (", ".join(map(str, ("N", *about[key]))) for key in ("shape", "outputs"))
-    recommended = "It is what the sweep recommends." if about["recommended"] else "Not recommended."
+def _page(about: Exported, needed: list[str]) -> str:
+    axes, outputs = (", ".join(map(str, ("N", *each))) for each in (about.shape, about.outputs))
+    recommended = "It is what the sweep recommends." if about.recommended else "Not recommended."
     words = {
-        "scaling_in_words": scaling_words(about["scaling"]),
+        "scaling_in_words": scaling_words(about.scaling),
         "program": PROGRAM,
         "axes": axes,
         "outputs": outputs,
     }
-    page = _PAGE.format(**{**about, **words, "recommended_in_words": recommended})
-    if about["samples"]["kind"] == "Arrays":
+    page = _PAGE.format(**{**vars(about), **words, "recommended_in_words": recommended})
+    kind = about.samples["kind"]
+    if kind == "Arrays":
         return page  # their rows are the raw samples
-    if about["raw"] not in _RAW:
-        return page + _ROWS_PAGE.format(about["samples"]["kind"])
-    return page + _RAW_PAGE.format(raw=_RAW[about["raw"]], needed=" and ".join(needed))
+    if about.raw not in _RAW:
+        return page + _ROWS_PAGE.format(kind)
+    return page + _RAW_PAGE.format(raw=_RAW[about.raw], needed=" and ".join(needed))
 
 
 _RAW: Final = {
@@ -399,7 +398,7 @@ samples = torch.from_numpy(encode(about["samples"], raw))  # raw: {raw}
 """
 
 
-def _bytes_of(state: dict[str, Any]) -> bytes:
+def _bytes_of(state: Mapping[str, object]) -> bytes:
     import io
 
     import torch

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import csv
-import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import redact
-from sweeps.service.exporting import ABOUT, PROGRAM
+from sweeps.service.exporting import PROGRAM
+from trainables.export.description import FILE, Exported
 
 if TYPE_CHECKING:
     import numpy as np
@@ -81,28 +82,27 @@ def predict(
     from trainables.export.raw_samples import read_raw, samples_of
 
     try:
-        about = json.loads((Path(folder) / ABOUT).read_bytes())
+        about = Exported.read((Path(folder) / FILE).read_bytes())
         classify = load_program((Path(folder) / PROGRAM).read_bytes()).module()
-        described = about["samples"]
-    except (OSError, ValueError, KeyError, RuntimeError) as error:
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
         raise UserError(
             f"{folder}: not a folder that `calsweep export` has written ({error})"
         ) from None
     try:
-        samples = samples_of(described)
+        samples = samples_of(about.samples)
     except ValueError as error:
         raise UserError(
             f"{folder}: {error}; load {PROGRAM} in Python, as its README.md shows"
         ) from None
     if samples.each_pixel:
         raise UserError(
-            f"{folder}: gives probabilities of each pixel, (N, {len(about['classes'])}, height, "
+            f"{folder}: gives probabilities of each pixel, (N, {len(about.classes)}, height, "
             f"width), which make no lines of CSV; load {PROGRAM} in Python, as its README.md shows"
         )
     threshold = None if asked.coverage is None else _threshold(about, asked.coverage, asked)
     try:
         rows, names, notes = read_raw(
-            samples, Path(data), about["text_column"], asked.on_bad_sample, asked.id_column
+            samples, Path(data), about.text_column, asked.on_bad_sample, asked.id_column
         )
     except (OSError, ValueError, TypeError) as error:
         raise UserError(redact(str(error))) from None
@@ -112,13 +112,13 @@ def predict(
     probs, decisions, more = _adjusted(probs, about, asked)
     columns = {} if decisions is None else {"decision": decisions}
     if threshold is not None:
-        columns["set"] = _sets(probs, about["classes"], threshold, asked)
+        columns["set"] = _sets(probs, about.classes, threshold, asked)
     _write(output, (asked.id_column or "sample", names), probs, columns, about)
     return len(rows), (*notes, *more)
 
 
 def _adjusted(
-    probs: Tensor, about: dict[str, Any], asked: Asked
+    probs: Tensor, about: Exported, asked: Asked
 ) -> tuple[Tensor, list[str] | None, list[str]]:
     """Probabilities (N, K) after a scaling and a prior; decisions if any; notes."""
     if asked.scaling is None and asked.prior is None:
@@ -126,8 +126,8 @@ def _adjusted(
     from sweeps.judging.applied import NamedScaling, class_order
     from sweeps.judging.priors import after_prior
 
-    classes, frequencies, decision = about["classes"], about.get("frequencies") or (), None
-    if about.get("several"):
+    classes, frequencies, decision = about.classes, about.frequencies, None
+    if about.several:
         raise UserError("--scaling and --prior need one class for each sample")
     notes = []
     if asked.scaling is not None:
@@ -136,7 +136,7 @@ def _adjusted(
         probs = named.of_logits(logits, classes, asked.scaling)
         decision = named.decision
         order = class_order(classes, named.classes, asked.scaling)
-        frequencies = [named.frequencies[place] for place in order] if named.frequencies else ()
+        frequencies = tuple(named.frequencies[place] for place in order if named.frequencies)
     if asked.prior is not None:
         probs, note = after_prior(probs, classes, frequencies, asked.prior)
         notes.append(note)
@@ -144,7 +144,7 @@ def _adjusted(
 
 
 def _sets(
-    probs: Tensor, classes: list[str], threshold: float | list[float], asked: Asked
+    probs: Tensor, classes: Sequence[str], threshold: float | list[float], asked: Asked
 ) -> list[str]:
     from trainables.posthoc.conformal import ClassSets, PredictionSets
 
@@ -158,19 +158,19 @@ def _write(
     lines: tuple[str, list[str] | npt.NDArray[np.str_]],
     probs: Tensor,
     columns: dict[str, list[str]],
-    about: dict[str, Any],
+    about: Exported,
 ) -> None:
     """The table; `lines` are the heading and names of its rows."""
-    (heading, names), classes = lines, about["classes"]
+    (heading, names), classes = lines, about.classes
     writer = csv.writer(output)
     writer.writerow([heading, "class", "confidence", *columns, *(f"p({name})" for name in classes)])
     for row, (name, each) in enumerate(zip(names, probs.tolist(), strict=True)):
-        found, confidence = _decided(classes, each, about.get("several", False))
+        found, confidence = _decided(classes, each, several=about.several)
         cells = [name, found, f"{confidence:.9g}", *(column[row] for column in columns.values())]
         writer.writerow([*cells, *(f"{p:.9g}" for p in each)])
 
 
-def _decided(classes: list[str], probs: list[float], several: bool) -> tuple[str, float]:
+def _decided(classes: Sequence[str], probs: list[float], *, several: bool) -> tuple[str, float]:
     """The class of a sample and its probability; for several labels as in :func:`predict`."""
     if several:
         found = "|".join(c for c, p in zip(classes, probs, strict=True) if p > 0.5)
@@ -179,9 +179,9 @@ def _decided(classes: list[str], probs: list[float], several: bool) -> tuple[str
     return classes[probs.index(confidence)], confidence
 
 
-def _threshold(about: dict[str, Any], coverage: float, asked: Asked) -> float | list[float]:
+def _threshold(about: Exported, coverage: float, asked: Asked) -> float | list[float]:
     """The threshold of the prediction sets; UserError if there are none of this coverage."""
-    if not (sets := (about.get("prediction_sets") or {}).get(asked.method)):
+    if not (sets := about.prediction_sets.get(asked.method)):
         raise UserError(
             f"--coverage {coverage:g}: this classifier has no prediction sets; they need one class "
             "per sample, enough validation samples, and an export by this version of calsweep"

@@ -19,6 +19,7 @@ from sweeps.tracking.experiment import NAME_BYTES, within_bytes
 from sweeps.tracking.retrying import persistently
 from sweeps.tracking.rights import NoRightError, needs_right
 from sweeps.tracking.run_files import RunFiles
+from trainables.export.description import FILE, Exported
 from trainables.files.rows import Rows
 
 _CODE = Path(__file__).with_name("served_model.py")
@@ -47,7 +48,7 @@ class ModelToRegister:
 
     trial: str
     program: bytes
-    about: dict[str, Any]
+    about: Exported
     encode: bytes
     needed: tuple[str, ...]
     columns: tuple[str, ...]
@@ -172,7 +173,7 @@ class Registry:
                 f"runs:/{self._run_id}/{place}",
                 self._run_id,
                 tags={**own, **_metrics(model.about)},
-                description=f"{model.about['label']}, {model.about['sweep']}",
+                description=f"{model.about.label}, {model.about.sweep}",
             )
         )
 
@@ -202,13 +203,12 @@ def _silenced() -> Iterator[None]:
         log.setLevel(before)
 
 
-def _metrics(about: dict[str, Any]) -> dict[str, str]:
+def _metrics(about: Exported) -> dict[str, str]:
     """Tags with the metrics of this very model, with its scaling, on the test split."""
-    test = about.get("test", {})
     return {
-        f"test_{name}": f"{test[f'{name}_handed_out']:.6g}"
+        f"test_{name}": f"{about.test[f'{name}_handed_out']:.6g}"
         for name in ("ece", "nll", "error")
-        if f"{name}_handed_out" in test
+        if f"{name}_handed_out" in about.test
     }
 
 
@@ -219,15 +219,15 @@ def _signature(model: ModelToRegister) -> Any:
     from mlflow.types.schema import AnyType
 
     about = model.about
-    inputs: list[Any] = [TensorSpec(np.dtype(about["dtype"]), (-1, *about["shape"]))]
-    if about["raw"] == "table":
+    inputs: list[Any] = [TensorSpec(np.dtype(about.dtype), (-1, *about.shape))]
+    if about.raw == "table":
         # For "double", MLflow refuses columns of integers, as any CSV file has.
         inputs = [ColSpec(AnyType(), name) for name in model.columns]
-    elif about["raw"] == "texts":
+    elif about.raw == "texts":
         inputs = [ColSpec("string")]  # without a name, so that lists of strings are allowed too
-    outputs: list[Any] = [ColSpec("float", name) for name in about["classes"]]
-    if len(about["outputs"]) > 1:
-        outputs = [TensorSpec(np.dtype("float32"), (-1, *about["outputs"]))]
+    outputs: list[Any] = [ColSpec("float", name) for name in about.classes]
+    if about.each_pixel:
+        outputs = [TensorSpec(np.dtype("float32"), (-1, *about.outputs))]
     return ModelSignature(inputs=Schema(inputs), outputs=Schema(outputs))
 
 
@@ -239,7 +239,7 @@ def _save(model: ModelToRegister, folder: Path, saved: Path) -> None:
     about, example = model.about, model.example
     files = {
         "program": ("model.pt2", model.program),
-        "about": ("model.json", json.dumps(about).encode()),
+        "about": (FILE, about.write()),
         "encode": ("encode.py", model.encode),
     }
     for name, data in files.values():
@@ -249,12 +249,14 @@ def _save(model: ModelToRegister, folder: Path, saved: Path) -> None:
         python_model=str(_CODE),
         artifacts={key: str(folder / name) for key, (name, _) in files.items()},
         signature=_signature(model),
-        input_example=pd.DataFrame(example) if about["raw"] == "table" and example else example,
+        input_example=pd.DataFrame(example) if about.raw == "table" and example else example,
         pip_requirements=[
             f"torch=={torch.__version__.partition('+')[0]}",
             f"mlflow=={mlflow.__version__}",
             *model.needed,
         ],
         # The vocabulary and the levels are in model.json.
-        metadata={key: value for key, value in about.items() if key != "samples"},
+        metadata={
+            key: value for key, value in json.loads(about.write()).items() if key != "samples"
+        },
     )

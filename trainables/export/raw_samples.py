@@ -1,5 +1,6 @@
 """Raw samples of a trained model: read from files, encoded, and described for an export."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
@@ -49,7 +50,7 @@ def describe_samples(samples: Samples) -> dict[str, Any]:
     return described
 
 
-def samples_of(described: dict[str, Any]) -> Samples:
+def samples_of(described: Mapping[str, Any]) -> Samples:
     """The kind of sample from such a description; ``ValueError`` if it is not built in."""
     values = dict(described)
     kind = values.pop("kind")

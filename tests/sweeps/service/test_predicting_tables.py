@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +11,7 @@ import torch
 
 from sweeps.errors import UserError
 from sweeps.service.predicting import Asked, predict
+from tests.builders import exported
 from trainables.data.kinds.table import Columns, TableRows
 from trainables.export.calibrated import CalibratedClassifier
 from trainables.export.exported import export_program
@@ -37,8 +37,8 @@ def model(classifier: CalibratedClassifier, tmp_path_factory: pytest.TempPathFac
     rows = classifier.encode(TRAINED.table)
     (folder / "model.pt2").write_bytes(export_program(classifier, rows))
     samples = describe_samples(classifier.samples)
-    about = {"samples": samples, "classes": ["bad", "good"], "text_column": None}
-    (folder / "model.json").write_text(json.dumps(about))
+    about = exported(samples=samples, classes=("bad", "good"), raw="table")
+    (folder / "model.json").write_bytes(about.write())
     return folder
 
 

@@ -18,7 +18,7 @@ from sweeps.tracking.mirror import Mirror
 from sweeps.tracking.reader import tracked_sweeps
 from sweeps.tracking.registered_models import ModelToRegister, Registry
 from sweeps.tracking.writer import MlflowWriter
-from tests.builders import Noted
+from tests.builders import Noted, exported
 from tests.harness import command
 from tests.harness.secured_mlflow import PASSWORD, SecuredMlflow
 from tests.harness.tracked import ending_of, make_records, make_store, make_sweep
@@ -140,18 +140,10 @@ def test_a_model_that_may_not_be_registered_is_named(server: SecuredMlflow) -> N
     server.make_user("owl", experiment=f"{attic}: EDIT", registered_model="*: DENY")
     run = MlflowClient(server.uri).create_run(attic)
     registry = Registry(server.uri, run.info.run_id, "calsweep-owls")
-    about = {
-        "dtype": "float32",
-        "shape": [2],
-        "classes": ["a", "b"],
-        "outputs": [2],
-        "label": "x",
-        "sweep": "y",
-    }
     model = ModelToRegister(
         "1",
         b"no program",
-        about | {"raw": "rows", "classes": ["a", "b"]},
+        exported(shape=(2,)),
         b"",
         (),
         (),
