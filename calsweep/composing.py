@@ -267,7 +267,7 @@ def _rows(
         raise UserError(
             f"{where}: there are {rows.num_rows} samples, and labels of shape {values.shape}"
         )
-    columns: dict[str, Any] = {_LABEL: values}
+    columns: dict[str, object] = {_LABEL: values}
     named: Section = {"label": _LABEL}
     if values.ndim == 2:
         columns = {f"{_LABEL}_{k}": column for k, column in enumerate(values.T)}
@@ -284,7 +284,7 @@ def _rows(
     return f"{stem}-{digest_of(data)}", data, named | more
 
 
-def _by_part(given: tuple[Any, ...]) -> dict[str, Any]:
+def _by_part(given: tuple[Any, ...]) -> dict[str, object]:
     """The parts of data by name, from (train, test) or (train, validation, test)."""
     train, *held, test = given
     return {"train": train, "test": test, **dict(zip(("validation",), held, strict=False))}

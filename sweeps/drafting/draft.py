@@ -93,7 +93,7 @@ class Draft:
     """
 
     name: str
-    dataset: dict[str, Any]
+    dataset: dict[str, object]
     kind: str
     seen: str
     losses: tuple[str, ...] = ("focal", "dual_focal", "inverse_focal", "mbls", "mmce")
@@ -103,7 +103,7 @@ class Draft:
     frozen: str | None = None
 
     @property
-    def training(self) -> dict[str, Any]:
+    def training(self) -> dict[str, object]:
         """The section ``training`` for the default model, shown as a comment."""
         return usual_recipe(_KINDS[self.kind].default, {})
 
@@ -276,7 +276,7 @@ def _pixels(path: Path) -> Draft:
         with Image.open(file) as mask:
             found |= set(np.unique(np.asarray(mask)).tolist())
     count = max(found - {IGNORED}) + 1
-    options: dict[str, Any] = {"name": _VOC, "root": str(path)}
+    options: dict[str, object] = {"name": _VOC, "root": str(path)}
     seen = f"Seen: {len(masks):,} masks of {count} classes, in the form of PASCAL VOC."
     if count != 21:  # the classes of PASCAL VOC, with the background
         options["classes"] = [f"class {number}" for number in range(count)]
@@ -304,7 +304,7 @@ def _image_folder(path: Path) -> Draft:
             "torchvision, or with CSV, Parquet or npz files, or such a file"
         )
     count = sum(map(len, found.values()))
-    options: dict[str, Any] = {"name": "image_folder", "root": str(path)}
+    options: dict[str, object] = {"name": "image_folder", "root": str(path)}
     sizes = _sizes([files[0] for files in found.values()])
     if len(sizes) > 1 or max(max(size) for size in sizes) > _LARGE:
         options["image_size"] = min(_LARGE, max(max(size) for size in sizes))
@@ -434,7 +434,7 @@ def _values(column: pa.ChunkedArray) -> npt.NDArray[Any]:
 
 
 def _together(
-    divided: dict[str, Any], samples: Any, labels: npt.NDArray[Any], *, tested: bool
+    divided: dict[str, object], samples: Any, labels: npt.NDArray[Any], *, tested: bool
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The option that divides the rows, and a comment: equal rows together if there are many."""
     import numpy as np
@@ -453,7 +453,7 @@ def _together(
 
 def _divided_by(
     table: pa.Table, names: Sequence[str], label: str, *, tested: bool
-) -> tuple[dict[str, Any], tuple[str, ...]]:
+) -> tuple[dict[str, object], tuple[str, ...]]:
     """The option with a column that divides the rows into splits, and a comment on it.
 
     If there is a test file (``tested``), which may share groups, the option is only in the comment.

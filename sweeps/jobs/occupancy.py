@@ -66,7 +66,9 @@ def sweeps_on(address: str | None) -> list[SweepOnCluster]:
     return sorted(found, key=lambda each: each.started or float("inf"))
 
 
-def _state(job: dict[str, Any], names: dict[str, str]) -> Literal["waiting", "starting", "running"]:
+def _state(
+    job: dict[str, object], names: dict[str, str]
+) -> Literal["waiting", "starting", "running"]:
     if job["job_id"] in names:
         return "running"
     return "waiting" if job["status"] == "PENDING" else "starting"

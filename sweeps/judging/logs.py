@@ -173,7 +173,7 @@ def _continuations(arguments: Any) -> tuple[str, ...]:
     return tuple(str(each[1]).strip() for each in pairs)
 
 
-def _members(path: Path) -> Iterator[dict[str, Any]]:
+def _members(path: Path) -> Iterator[dict[str, object]]:
     with zipfile.ZipFile(path) as archive, path.open("rb") as raw:
         for member in archive.infolist():
             if not member.filename.startswith("samples/"):
@@ -194,7 +194,7 @@ def _of_inspect(sample: dict[str, Any]) -> Question:
     about = {"id": sample["id"], "epoch": sample["epoch"], **(sample.get("metadata") or {})}
     letters = string.ascii_uppercase[: len(sample.get("choices") or ())]
     token = _answer_token((sample.get("output") or {}).get("choices") or [], letters)
-    score: dict[str, Any] = next(iter((sample.get("scores") or {}).values()), {})
+    score: dict[str, object] = next(iter((sample.get("scores") or {}).values()), {})
     if token is None or not score:
         return Question(about, np.array([]), (), None, None)
     known = {each["token"].strip(): each["logprob"] for each in token["top_logprobs"][::-1]}

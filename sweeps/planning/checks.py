@@ -136,7 +136,7 @@ def _trains_nothing(section: LossSection) -> list[str]:
     ]
 
 
-def _extremes(section: LossSection) -> list[dict[str, Any]]:
+def _extremes(section: LossSection) -> list[dict[str, object]]:
     """Settings that together cover both ends of every range and every choice."""
     values: dict[str, Any] = {
         name: getattr(distribution, "choices", None) or (distribution.low, distribution.high)  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ from trainables.contract.config import TrainingConfig
 _ADDRESS = "http://json-schema.org/draft-07/schema#"  # supported by all editors
 
 
-def json_schema() -> dict[str, Any]:
+def json_schema() -> dict[str, object]:
     """The schema of :class:`SweepFile`, with the known names."""
     schema = SweepFile.model_json_schema()
     definitions = schema["$defs"]
@@ -93,7 +93,7 @@ def _names() -> dict[str, tuple[str, ...]]:
     }
 
 
-def _one_of(known: tuple[str, ...]) -> dict[str, Any]:
+def _one_of(known: tuple[str, ...]) -> dict[str, object]:
     """A name: a known one, which editors suggest, or a dotted path."""
     return {"anyOf": [*([{"enum": list(known)}] if known else []), {"type": "string"}]}
 

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Final
 
 from sweeps.messages.formatting import (
     counted,
@@ -236,14 +236,14 @@ def _evaluation_sets(candidate: Candidate) -> Iterator[tuple[str, dict[str, str]
             yield ood[1], {"AUROC": key}
 
 
-def evaluation_rows(ranking: Ranking) -> list[dict[str, Any]]:
+def evaluation_rows(ranking: Ranking) -> list[dict[str, object]]:
     """The selected setting and the baseline on the sets of ``evaluation``, a row per metric.
 
     ``numbers`` are the value for the selected setting, after temperature scaling, and both for
     cross-entropy; NaN if unknown.
     """
     chosen, baseline = ranking.chosen, ranking.baseline
-    rows: list[dict[str, Any]] = []
+    rows: list[dict[str, object]] = []
     for name, shown in _evaluation_sets(chosen) if chosen is not None else ():
         for metric, column in shown.items():
             numbers = [

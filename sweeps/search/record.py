@@ -65,7 +65,7 @@ class TrialRecord:
         record.history = [CompactEntry(entry) for entry in record.history]
         return record
 
-    def to_file(self) -> dict[str, Any]:
+    def to_file(self) -> dict[str, object]:
         return {**flat(self), "history": [dict(entry) for entry in self.history]}
 
     def _is_whole(self, number: int) -> bool:

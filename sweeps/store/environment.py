@@ -28,7 +28,7 @@ _PACKAGES = (
 )
 
 
-def describe_environment() -> dict[str, Any]:
+def describe_environment() -> dict[str, object]:
     """Versions of Python and of the relevant packages, the platform, the command, the commit."""
     return {
         "python": platform.python_version(),

@@ -143,7 +143,7 @@ def _read(folder: Folder, name: str, keys: Collection[str]) -> dict[str, Any] | 
             f"{folder.uri}/{name} is damaged: it is unknown what the sweep was started with; "
             "delete it to continue without knowing"
         ) from None
-    found: dict[str, Any] = values
+    found: dict[str, object] = values
     return found
 
 

@@ -244,7 +244,7 @@ class SweepStore:
         without = "the sweep continues without"
         return read_json(self.folder, "warm_start.json", trials, [], without)
 
-    def save_answer(self, answer: dict[str, Any]) -> None:
+    def save_answer(self, answer: dict[str, object]) -> None:
         """Write the result of the sweep, see :func:`~sweeps.results.explanation.answer`."""
         data = json.dumps(finite(answer), indent=1).encode()
         self.patiently(self.folder.write, "answer.json", data)
@@ -260,7 +260,7 @@ class SweepStore:
     def load_answer(self) -> dict[str, Any] | None:
         """The result of the sweep without undefined values; None until it has ended."""
 
-        def mapping(answer: Any) -> dict[str, Any] | None:
+        def mapping(answer: Any) -> dict[str, object] | None:
             if not isinstance(answer, dict):
                 raise TypeError("not an answer")
             return answer

@@ -134,7 +134,7 @@ class SweepFile(Section, frozen=True):
         return self
 
     @property
-    def parts(self) -> dict[str, dict[str, Any]]:
+    def parts(self) -> dict[str, dict[str, object]]:
         """The options of everything that reads files, by key."""
         sets = {key: section.options for key, _, section in self.evaluation.sets}
         trained = "model" if self.trainable is None else "trainable"

@@ -29,12 +29,12 @@ _BEFORE: Final[Mapping[str, Any]] = {
 """Sections that older files lack, with the values that had the same effect."""
 
 
-def upgraded(tree: Mapping[str, Any]) -> dict[str, Any]:
+def upgraded(tree: Mapping[str, Any]) -> dict[str, object]:
     """The values of a complete stored sweep file, with their meaning, under the present keys."""
     return {**_BEFORE, **with_present_keys(tree)}
 
 
-def with_present_keys(tree: Mapping[str, Any]) -> dict[str, Any]:
+def with_present_keys(tree: Mapping[str, Any]) -> dict[str, object]:
     """Values of a sweep file under the present keys, without those that have no effect."""
     found = deepcopy(dict(tree))
     for old, new in KEYS.items():

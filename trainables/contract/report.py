@@ -30,7 +30,7 @@ class TrialConfig:
     unlimited: bool = False
     generation: int = 0
 
-    def to_tune(self) -> dict[str, Any]:
+    def to_tune(self) -> dict[str, object]:
         """The configuration of the trial in Tune."""
         return asdict(self)
 
@@ -92,7 +92,7 @@ _KINDS: dict[str, type[Report]] = {
 }
 
 
-def to_tune(report: Report) -> dict[str, Any]:
+def to_tune(report: Report) -> dict[str, object]:
     """A report as a result of Tune: JSON, and ``done``, which ends the trial.
 
     It contains no numbers, because Tune would compute running statistics of each, which takes
@@ -102,7 +102,7 @@ def to_tune(report: Report) -> dict[str, Any]:
     return {"report": content, "done": report.done}
 
 
-def from_tune(result: dict[str, Any]) -> Report | None:
+def from_tune(result: dict[str, object]) -> Report | None:
     """The report in a result of :func:`to_tune`; None if the trial has not reported yet."""
     return _parse(result["report"]) if "report" in result else None
 

@@ -146,7 +146,7 @@ class Trainer:
         """Inputs (N, D) float32 of the head for a split; otherwise like :meth:`predict`."""
         return self._infer(split, "features")
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """The state after the completed epochs, from which training can resume."""
         return {
             "epoch": self.epoch,

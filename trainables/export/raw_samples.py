@@ -39,7 +39,7 @@ _KINDS: Final[dict[str, Any]] = {
 }
 
 
-def describe_samples(samples: Samples) -> dict[str, Any]:
+def describe_samples(samples: Samples) -> dict[str, object]:
     """The kind of sample as JSON-serialisable data; for a custom kind only its name and shape."""
     kind = type(samples).__name__
     if kind not in _KINDS:

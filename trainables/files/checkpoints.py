@@ -12,7 +12,7 @@ from trainables.files.storage import Folder, digest_of
 _NAME = re.compile(r"epoch_(\d{6})-([0-9a-f]{16})\.pt")
 
 
-def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
+def save_checkpoint(folder: Folder, epoch: int, state: dict[str, object]) -> str:
     """Writes the state after an epoch; deletes all other checkpoints except the previous epoch's.
 
     The previous one is kept in case the new one is damaged. Checkpoints of later epochs must be
@@ -39,7 +39,9 @@ def save_checkpoint(folder: Folder, epoch: int, state: dict[str, Any]) -> str:
 def load_checkpoint(folder: Folder, setting: str) -> dict[str, Any] | None:
     """The newest undamaged state whose ``state["setting"]`` is this; None if there is none."""
     for data in _undamaged(folder):
-        state: dict[str, Any] = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        state: dict[str, object] = torch.load(
+            io.BytesIO(data), map_location="cpu", weights_only=True
+        )
         if state.get("setting") == setting:
             return state
     return None

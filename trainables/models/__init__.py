@@ -106,12 +106,12 @@ def model_builder(name: str) -> Callable[..., Classifier]:
     return CATALOGUE.find(name)  # type: ignore[no-any-return]
 
 
-def model_options(name: str) -> dict[str, Any]:
+def model_options(name: str) -> dict[str, object]:
     """Each option of a model with its default, or ``components.REQUIRED``."""
     return options_of(model_builder(name), _GIVEN)
 
 
-def without_weights(name: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def without_weights(name: str, options: Mapping[str, Any]) -> dict[str, object]:
     """Options that build the model without published weights, if others will replace them."""
     known = "pretrained" in model_options(name)
     return {**options, "pretrained": False} if known else dict(options)
@@ -126,7 +126,7 @@ def check_model_options(name: str, **options: Any) -> None:
     check_options(f"model {name!r}", builder, options, _asked(builder))
 
 
-def _without_ten_crop(name: str, options: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+def _without_ten_crop(name: str, options: Mapping[str, Any]) -> tuple[dict[str, object], Any]:
     """The options of a model but ``ten_crop``, which models of images share, and its value."""
     rest = dict(options)
     if _TEN_CROP in options and _TEN_CROP not in model_options(name):

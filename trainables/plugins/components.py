@@ -122,7 +122,7 @@ class WithOptions(ABC):
 
     @property
     @abstractmethod
-    def hints(self) -> dict[str, Any]:
+    def hints(self) -> dict[str, object]:
         """The types of the options."""
 
 
@@ -132,7 +132,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
     return inspect.signature(function).parameters
 
 
-def options_of(function: Callable[..., Any], reserved: Collection[str]) -> dict[str, Any]:
+def options_of(function: Callable[..., Any], reserved: Collection[str]) -> dict[str, object]:
     """The default of each option except ``reserved``, or :data:`REQUIRED`, in their order."""
     return {
         name: REQUIRED if parameter.default is parameter.empty else parameter.default
@@ -180,7 +180,7 @@ def check_options(
         raise ValueError(f"{what}: {'; '.join(faults)}. Its options (and defaults): {listed}")
 
 
-def type_hints(function: Callable[..., Any]) -> dict[str, Any]:
+def type_hints(function: Callable[..., Any]) -> dict[str, object]:
     """The type hints of a function; empty if one of them cannot be resolved."""
     if isinstance(function, WithOptions):
         return function.hints

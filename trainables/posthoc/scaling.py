@@ -85,7 +85,7 @@ class Scaling(nn.Module):
             offsets = self.offsets + offsets
         return Scaling(name, float(self.temperature), weights, offsets, self.share, self.inverse)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, object]:
         """Plain numbers and words that `from_json` reads."""
         return {
             "format": FORMAT,

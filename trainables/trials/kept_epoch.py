@@ -25,7 +25,7 @@ class LowestEpoch:
         self.after = training.keep_after * training.epochs
         self.epoch = 0
         self._value = math.inf
-        self._weights: dict[str, Any] = {}
+        self._weights: dict[str, object] = {}
         self._losses: Tensor | None = None  # of the lowest epoch, if it is guarded
 
     def offer(
@@ -63,7 +63,7 @@ class LowestEpoch:
         """Give the model the kept weights; its epoch stays."""
         trainer.model.load_state_dict(self._weights)
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """The state after the present epoch, for a checkpoint."""
         return {
             "epoch": self.epoch,

@@ -145,7 +145,7 @@ def _batches(images: Iterable[tuple[Encoded, Pixels | str]]) -> Iterator[pa.Reco
         yield pa.RecordBatch.from_pylist(rows, _SCHEMA)
 
 
-def _row(data: Encoded, image: Pixels | str) -> dict[str, Any]:
+def _row(data: Encoded, image: Pixels | str) -> dict[str, object]:
     if isinstance(image, str):
         size = image.size if isinstance(image, OtherSize) else (0, 0)
         return {"image": b"", "fault": image, "shape": [*size, 0], "sums": [0] * 6}
