@@ -112,7 +112,7 @@ def of_shifts(samples: int, draws: int) -> None:
         return check_predicted("file", both, event.astype(int), classes=names)
 
     for name, (before, now, rise) in SHIFTS.items():
-        said = dict.fromkeys(("prior", "odds", "shape"), 0)
+        said = dict.fromkeys(("prior", "either", "odds", "shape"), 0)
         for _ in range(draws):
             old, new = rows(before, before, 0), rows(now, before, rise)
             found = prior_shift(new, event_found(new, 1), old, NamedScaling(Scaling(), names))[0]
@@ -135,7 +135,8 @@ def main() -> None:
     print("\n| strength | prior | samples | coverage |\n| --- | --- | --- | --- |")
     for samples in given.samples:
         of_priors(samples, given.draws)
-    print("\n| changed | samples | prior | odds | shape |\n| --- | --- | --- | --- | --- |")
+    print("\n| changed | samples | prior | either | odds | shape |")
+    print("| --- | --- | --- | --- | --- | --- |")
     for samples in given.samples:
         of_shifts(samples, given.draws)
 

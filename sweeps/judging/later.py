@@ -50,7 +50,7 @@ class Change:
         return self.low > 0 or self.high < 0
 
 
-Cause = Literal["prior", "odds", "shape", "none"]
+Cause = Literal["prior", "odds", "either", "shape", "none"]
 """What has changed: how frequent the event is; how likely at equal scores; more; nothing shown."""
 
 
@@ -192,10 +192,10 @@ def prior_shift(
     if of_slope.shown:
         cause = "shape"
     elif of_intercept.shown:
-        agrees = now.low <= rate <= now.high and not now.low <= then <= now.high
-        cause = "prior" if agrees else "odds"
+        agrees, old_too = (replace(now, value=each).inside for each in (rate, then))
+        cause = "odds" if not agrees else "either" if old_too else "prior"
     shift = PriorShift(event.name, then, now, event.share, **lines[1], cause=cause)
-    if cause not in ("prior", "odds"):
+    if cause in ("shape", "none"):
         return shift, None
     offsets = torch.zeros(2, dtype=torch.float64)
     offsets[index] = shift.intercept.value
@@ -240,10 +240,11 @@ def prior_lines(prior: PriorShift) -> list[str]:
                 f"The prior has shifted, the shape has not: {rate}. Adjust the prior instead of a "
                 "temperature: --save-scaling writes it."
             )
-        case "odds":
+        case "odds" | "either":
             first = (
-                f"At equal scores, the odds of {prior.event} are {factor:.2g} times those of then; "
-                f"the shape has not changed: {rate}. Adjust the odds instead of a temperature: "
+                f"{'The prior has shifted, or at' if prior.cause == 'either' else 'At'} equal "
+                f"scores the odds of {prior.event} are {factor:.2g} times those of then; the shape "
+                f"has not changed: {rate}. Adjust the odds instead of a temperature: "
                 "--save-scaling writes it."
             )
         case "shape":

@@ -89,6 +89,31 @@ def test_a_change_of_shape_is_no_shift_of_the_prior(tmp_path: Path) -> None:
     assert "no metric has changed beyond chance" in unchanged
 
 
+def test_odds_that_rise_for_all_are_no_shift_of_the_prior(tmp_path: Path) -> None:
+    files = [saved(tmp_path / "then.npz", 0.026)]
+    probs, _ = scores(0.026, 60_000)
+    labels = (DRAW.random(len(probs)) < expit(logit(probs) + 1)).astype(int)
+    files.append(str(tmp_path / "now.npz"))
+    names = np.array(["repaid", "default"])
+    np.savez(files[1], probs=np.stack([1 - probs, probs], 1), labels=names[labels], classes=names)
+    assert run(files[1], "--against", files[0]).startswith("At equal scores the odds of default")
+
+
+def test_classes_and_groups_whose_gap_has_changed_are_named(tmp_path: Path) -> None:
+    draw, files = np.random.default_rng(0), []
+    for shift in (0.0, 1.5):
+        logits = draw.normal(0, 1.5, (3000, 3))
+        region = np.array(["north", "south"])[np.arange(3000) % 2]
+        true = logits + shift * np.outer(region == "south", [0, 0, 1])
+        labels = (true + draw.gumbel(size=true.shape)).argmax(axis=1)
+        files.append(str(tmp_path / f"{shift}.npz"))
+        np.savez(files[-1], logits=logits, labels=labels, region=region)
+    lines = run(files[1], "--against", files[0], "--group", "region").splitlines()
+    assert any(line.startswith("Classes whose gap has changed: 0 ") for line in lines)
+    [groups] = [line for line in lines if line.startswith("Groups whose gap has changed: south ")]
+    assert "north" not in groups
+
+
 def test_priors_are_estimated_by_em_and_probabilities_follow_them() -> None:
     event, _ = scores(0.1, 20_000)
     probs = torch.from_numpy(np.stack([1 - event, event], axis=1))

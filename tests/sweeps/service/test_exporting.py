@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -19,6 +20,7 @@ from PIL import Image
 from calsweep import load as load_result
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.evidence.ensemble import Pool, Selected
+from sweeps.judging.applied import Decision, NamedScaling
 from sweeps.planning.data import load_data
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
@@ -28,7 +30,7 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.backend import RunningSweep
 from sweeps.service.course import _register
-from sweeps.service.delivered import Wanted, deliver
+from sweeps.service.delivered import Wanted, deliver, predicted_on_test
 from sweeps.service.exporting import export_model
 from sweeps.service.in_process import InProcess
 from sweeps.service.predicting import Asked, predict
@@ -409,6 +411,55 @@ def test_the_ensemble_is_one_program(store: SweepStore, selected: Selected, tmp_
     inside |= expected == expected.amax(1, keepdim=True)
     assert sets["coverage"] == float(inside.gather(1, labels[:, None]).double().mean())
     assert sets["size"] == pytest.approx(float(inside.sum(1).double().mean()))
+
+
+def test_predictions_follow_a_scaling_a_prior_and_thresholds(
+    store: SweepStore, folder: Path, tmp_path: Path
+) -> None:
+    np.save(tmp_path / "rows.npy", load_data(store.load_sweep()).test.inputs[:300])
+    expected = recommended(store)[0][:300].double()
+
+    def probs_of(asked: Asked) -> tuple[torch.Tensor, list[dict[str, str]], tuple[str, ...]]:
+        table = io.StringIO()
+        _, notes = predict(str(folder), str(tmp_path / "rows.npy"), table, asked)
+        rows = list(csv.DictReader(table.getvalue().splitlines()))
+        names = [f"p({digit})" for digit in range(10)]
+        return torch.tensor([[float(row[n]) for n in names] for row in rows]), rows, notes
+
+    classes = tuple(map(str, range(9, -1, -1)))  # in another order
+    scaled = (expected.log() / 2).softmax(dim=1)
+    sure = scaled.max(dim=1)
+    decision = Decision(accept=float(sure.values.median()) + 1e-4)
+    named = NamedScaling(Scaling("temperature", 2.0), classes, (0.1,) * 10, decision)
+    (tmp_path / "scaling.json").write_text(named.text())
+    found, rows, _ = probs_of(Asked(scaling=str(tmp_path / "scaling.json")))
+    assert np.allclose(found, scaled, atol=1e-5)
+    pairs = zip(*map(torch.Tensor.tolist, sure), strict=True)
+    decided = [str(k) if p >= decision.accept else "abstain" for p, k in pairs]
+    assert [row["decision"] for row in rows] == decided and len({*decided}) > 2
+    found, _, notes = probs_of(Asked(scaling=str(tmp_path / "scaling.json"), prior="3=.55"))
+    odds = scaled * torch.where(torch.arange(10) == 3, 5.5, 0.5)
+    assert np.allclose(found, odds / odds.sum(1, keepdim=True), atol=1e-5)
+    assert notes == (
+        "prior: " + ", ".join(f"{k} 10.0 → {'55.0' if k == 3 else '5.0'} %" for k in range(10)),
+    )
+    frequencies = NamedScaling.read(folder).frequencies
+    assert sum(frequencies) == pytest.approx(1)
+    assert probs_of(Asked(prior="estimate"))[2][0].startswith("prior: 0 ")
+    for asked, message in (("10=.5", "write `estimate`"), ("1=2", "write `estimate`")):
+        with pytest.raises(UserError, match=message):
+            probs_of(Asked(prior=asked))
+    with pytest.raises(UserError, match="--scaling or --prior"):
+        Asked(coverage=0.9, prior="estimate")
+    thresholds = json.loads((folder / "model.json").read_text())["prediction_sets"]["lac"]["0.8"]
+    _, rows, _ = probs_of(Asked(coverage=0.8, sets="per_class"))
+    limits = [math.inf if each is None else each for each in thresholds["class_thresholds"]]
+    inside = 1 - expected <= torch.tensor(limits, dtype=torch.float64) + 1e-7
+    inside |= expected == expected.amax(1, keepdim=True)
+    held = [{*row["set"].split("|")} for row in rows]
+    assert held == [{str(k) for k in range(10) if row[k]} for row in inside.tolist()]
+    then = predicted_on_test("small", store.storage)
+    assert np.allclose(then.probs[:300], expected, atol=1e-5)
 
 
 @pytest.mark.slow
