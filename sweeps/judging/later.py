@@ -169,7 +169,7 @@ def prior_shift(
 
     `named` is that of the earlier data. If the slope has not changed, an offset of the logits is
     enough. If scores without labels show the frequency that the labels have, and not that of then,
-    the prior has changed. Both tests are at half the error.
+    the prior has changed. Each test is at half the error.
     """
     index, level = new.classes.index(event.name), 1 - (1 - LEVEL) / 2
     lines, events, ids = [], [], []
@@ -178,7 +178,7 @@ def prior_shift(
         scores, happened = logits[:, index] - logits[:, 1 - index], model.labels == index
         clusters = clusters_of(model.clusters, len(happened))
         slope = Measured(*calibration_slope(scores, happened, level, clusters))
-        intercept = Measured(*calibration_intercept(scores, happened, LEVEL, clusters))
+        intercept = Measured(*calibration_intercept(scores, happened, level, clusters))
         lines.append({"intercept": intercept, "slope": slope})
         events.append(happened)
         ids.append(clusters)
