@@ -254,7 +254,8 @@ def _evidence(ranking: Ranking, selected: Selected) -> EnsembleEvidence:
 def _row(ranking: Ranking, selected: Selected) -> LeaderboardRow:
     from trainables import metrics as M
 
-    shown = [key for key in shown_metrics(ranking.rule.objective) if key != "temperature"]
+    named = shown_metrics(ranking.rule.objective, rare=ranking.rare_class)
+    shown = [key for key in named if key != "temperature"]
     names = sorted({MetricName.parse(key).metric for key in shown} & M.METRICS.keys())
     scaled, labels, _ = selected.on_test
     measured = {

@@ -86,7 +86,8 @@ def render_report(
         "trials": [_trial_values(record) for record in records],
         "verdicts": [each.to_json() for each in judgement.all_comparisons],
     }
-    metrics = {name: one_line(h) for name, h in shown_metrics(plan.rule.objective).items()}
+    headings = shown_metrics(plan.rule.objective, rare=ranking.rare_class)
+    metrics = {name: one_line(heading) for name, heading in headings.items()}
     predictions = _Predictions(read, ranking.rule.scaling, judgement.scalings)
     shown = shown_network(ranking, found.recommended)
     began = time.localtime(min((r.started for r in records), default=0))

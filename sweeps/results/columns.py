@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 from sweeps.messages.formatting import metric_heading, objective_heading
 from trainables.contract.metric_names import MetricName
 
+_AUROC: Final = "test_auroc"
 BY_CHANCE: Final = ("ECE by", "chance")
 
 
@@ -19,13 +20,13 @@ def objective_metric(objective: str) -> str:
     return "ece" if metric == "error" else metric
 
 
-def shown_metrics(objective: str) -> dict[str, tuple[str, str]]:
+def shown_metrics(objective: str, *, rare: bool = False) -> dict[str, tuple[str, str]]:
     """The metrics of a trial that a table shows, each with its heading in two lines.
 
     On the validation split: the error, the objective's metric and, for a calibration error, the
     bound of a calibrated model. On the test split: both, and the metric with a temperature; the
-    AUROC if the objective is about an event, whose errors say little if it is rare. Last the
-    temperature.
+    AUROC if the objective is about an event, or a class is `rare`, because errors then say little.
+    Last the temperature.
     """
     metric = objective_metric(objective)
     scaled = MetricName.parse(objective).scaled
@@ -39,9 +40,14 @@ def shown_metrics(objective: str) -> dict[str, tuple[str, str]]:
         "test_error": ("error", "test"),
         str(MetricName(metric, "test")): (heading, "test"),
         str(MetricName(metric, "test", scaled=True)): (heading, "with T"),
-        **({"test_auroc": ("AUROC", "test")} if metric == "event_ece" else {}),
+        **({_AUROC: ("AUROC", "test")} if rare or metric == "event_ece" else {}),
         "temperature": ("", "T"),
     }
+
+
+def with_rare_class(rows: Sequence[LeaderboardRow]) -> bool:
+    """Whether these rows are of data with a rare class."""
+    return any(_AUROC in row.metrics for row in rows)
 
 
 def one_line(heading: tuple[str, str]) -> str:

@@ -280,7 +280,7 @@ def result_of(ranking: Ranking, plan: Plan, judgement: Judgement = NOT_YET) -> S
     rows = (
         *leaderboard(ranking),
         *untried_rows(judgement.untried),
-        *reference_rows(judgement.references, ranking.rule.objective),
+        *reference_rows(judgement.references, ranking.rule.objective, rare=ranking.rare_class),
         *(each.row for each in judgement.ensembles),
     )
     return SweepResult(

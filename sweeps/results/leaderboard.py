@@ -33,7 +33,8 @@ def leaderboard(ranking: Ranking) -> list[LeaderboardRow]:
             furthest = max(own, key=lambda r: (r.epochs, -r.outcome.get("val_nll", math.inf)))
             judged, kind, note = (furthest,), "unfinished", _unfinished_note(furthest)
         objective = ranking.rule.objective
-        metrics = {name: _mean(judged, name) for name in shown_metrics(objective)}
+        shown = shown_metrics(objective, rare=ranking.rare_class)
+        metrics = {name: _mean(judged, name) for name in shown}
         rows.append(
             LeaderboardRow(
                 kind,

@@ -53,9 +53,11 @@ def advice(found: Comparison | None) -> str:
     )
 
 
-def reference_rows(references: Sequence[ReferenceResult], objective: str) -> list[LeaderboardRow]:
+def reference_rows(
+    references: Sequence[ReferenceResult], objective: str, *, rare: bool = False
+) -> list[LeaderboardRow]:
     """Rows like those of :func:`~sweeps.results.leaderboard.leaderboard`, never selected."""
-    names = {**{name: name for name in shown_metrics(objective)}, "objective": objective}
+    names = {**{name: name for name in shown_metrics(objective, rare=rare)}, "objective": objective}
     return [
         LeaderboardRow(
             "reference",

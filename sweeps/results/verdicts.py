@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -87,7 +88,8 @@ class Comparison:
     @classmethod
     def from_json(cls, kept: Mapping[str, Any]) -> Comparison:
         arms = {key: Arm.from_json(kept[key]) for key in ("ours", "theirs")}
-        return cls(**{**known_fields(cls, kept), **arms})
+        ends = {"low": math.nan, "high": math.nan}  # JSON omits NaN
+        return cls(**{**ends, **known_fields(cls, kept), **arms})
 
     def to_json(self) -> dict[str, object]:
         return {**vars(self), "ours": str(self.ours), "theirs": str(self.theirs)}
@@ -95,7 +97,8 @@ class Comparison:
     @property
     def difference(self) -> str:
         """``-0.0123 [-0.0200, -0.0046]``, with the number of groups if they are the unit."""
-        ends = f"[{self.low:+.4f}, {self.high:+.4f}]"
+        unknown = math.isnan(self.low)
+        ends = "no interval" if unknown else f"[{self.low:+.4f}, {self.high:+.4f}]"
         if self.groups is not None:
             few = self.groups < FEWEST_CLUSTERS
             ends = "no interval" if few else ends

@@ -16,7 +16,7 @@ from statistics import NormalDist, fmean
 
 from sweeps.search.record import Entry, TrialRecord
 from sweeps.search.rules import Limit, Rule
-from trainables.contract.metric_names import MetricName
+from trainables.contract.metric_names import RARE_CLASS, MetricName
 from trainables.contract.setting import BASELINE_LOSS, Setting
 
 _PROOF = "val_nll_scaled"  # a metric that equal networks alone have in common
@@ -127,6 +127,11 @@ class Ranking:
         ]
         found.sort(key=lambda c: (not c.feasible, c.tier, c.scores, c.trials[0].number))
         self.candidates = tuple(found)
+
+    @property
+    def rare_class(self) -> bool:
+        """Whether the data have a rare class, so that errors say little."""
+        return any(RARE_CLASS in record.outcome for record in self.records)
 
     @property
     def chosen(self) -> Candidate | None:

@@ -31,7 +31,13 @@ from sweeps.messages.formatting import (
 )
 from sweeps.messages.redaction import redact
 from sweeps.results.best import as_sweep_file
-from sweeps.results.columns import LeaderboardRow, legend, objective_metric, shown_metrics
+from sweeps.results.columns import (
+    LeaderboardRow,
+    legend,
+    objective_metric,
+    shown_metrics,
+    with_rare_class,
+)
 from sweeps.results.leaderboard import in_short
 from sweeps.results.recommendation import STAR
 from sweeps.results.result import SweepResult
@@ -47,7 +53,8 @@ _WORD = 28  # characters available for the longest word of a setting
 
 def leaderboard_table(rows: Sequence[LeaderboardRow], objective: str, width: int = 80) -> Table:
     """The leaderboard for a terminal of this width, at least 80 columns."""
-    *fractions, temperature = shown_metrics(objective).items()
+    shown = shown_metrics(objective, rare=with_rare_class(rows))
+    *fractions, temperature = shown.items()
     table = new_table(gap=1)
     # Two columns, or a narrower one, would break words of settings at 80 columns.
     settings = [

@@ -19,7 +19,7 @@ from sweeps.results.refinement import parts_of_nll
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
-from trainables.contract.metric_names import MetricName, Statistic
+from trainables.contract.metric_names import RARE_CLASS, MetricName, Statistic
 from trainables.contract.report import COSTS
 
 # The parameters of every trial; hyperparameters cannot use these names.
@@ -75,9 +75,11 @@ def _description(record: TrialRecord, words: Mapping[str, str]) -> str:
     return escaped_markdown(" ".join(text.split()))
 
 
-def word_columns(objective: str) -> dict[str, str]:
+def word_columns(objective: str, *, rare: bool = False) -> dict[str, str]:
     """Metric → tag with its value as text."""
-    return {name: one_line(heading) for name, heading in shown_metrics(objective).items()}
+    return {
+        name: one_line(heading) for name, heading in shown_metrics(objective, rare=rare).items()
+    }
 
 
 def ranks(ranking: Ranking) -> Iterator[tuple[int, str]]:
@@ -94,7 +96,7 @@ def ranks(ranking: Ranking) -> Iterator[tuple[int, str]]:
 
 def _in_words(record: TrialRecord, objective: str) -> dict[str, str]:
     outcome, words = record.outcome, {}
-    for name, column in word_columns(objective).items():
+    for name, column in word_columns(objective, rare=RARE_CLASS in outcome).items():
         if name in outcome:
             words[column] = format_fraction(outcome[name])
             metric = MetricName.parse(name)
@@ -200,7 +202,9 @@ def metrics_file(record: TrialRecord) -> str:
 def _metrics_of(entry: Mapping[str, float]) -> dict[str, float]:
     """Includes the parts of the NLL if it is known before and after scaling."""
     found = {**entry, **parts_of_nll(entry)}
-    return {name: value for name, value in found.items() if name not in ("epoch", *COSTS)}
+    return {
+        name: value for name, value in found.items() if name not in ("epoch", RARE_CLASS, *COSTS)
+    }
 
 
 def is_statistic(name: str) -> bool:

@@ -17,7 +17,7 @@ from sweeps.messages.formatting import (
     metric_heading,
 )
 from sweeps.messages.redaction import redact
-from sweeps.results.columns import LeaderboardRow, one_line, shown_metrics
+from sweeps.results.columns import LeaderboardRow, one_line, shown_metrics, with_rare_class
 from sweeps.results.recommendation import STAR
 from sweeps.results.result import SweepResult
 from sweeps.results.so_far import so_far
@@ -103,7 +103,7 @@ def dataset_entity(plan: Plan, identity: Identity) -> Any:
 
 
 def _table(plan: Plan, rows: Sequence[LeaderboardRow]) -> str:
-    shown = shown_metrics(plan.rule.objective)
+    shown = shown_metrics(plan.rule.objective, rare=with_rare_class(rows))
     *fractions, temperature = shown
     heads = ["loss", "best setting", *(one_line(heading) for heading in shown.values()), ""]
     # MLflow leaves no space between columns.

@@ -122,7 +122,8 @@ class SweepRun:
             if not is_statistic(name)  # these are in selection.json
         }
         if (ensemble := ending.result.judgement.ensemble) is not None:
-            shown = shown_metrics(self._plan.rule.objective)
+            rare = ending.ranking.rare_class
+            shown = shown_metrics(self._plan.rule.objective, rare=rare)
             values |= finite({f"ensemble_{name}": ensemble.row.value(name) for name in shown})
             values["ensemble_networks"] = ensemble.networks
         event, tags = ending.result.judgement.event, dict[str, str]()

@@ -11,6 +11,10 @@ FEWEST_CLUSTERS: Final = 10
 """With fewer groups, or images with many pixels, there are no intervals and no verdicts."""
 
 
+RARE_CLASS: Final = "rare_class"
+"""The name in a trial's outcome of whether a class is rare: 1.0, or it is not there."""
+
+
 def groups_name(split: str) -> str:
     """The name of the number of groups of a split in a trial's outcome, such as ``test_groups``."""
     return "val_groups" if split == "validation" else f"{split}_groups"

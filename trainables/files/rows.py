@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 Array = npt.NDArray[Any]
 
+_RARE = 0.1
 _DECISIONS, _CLUSTER_SIZE = b"decisions", b"cluster_size"
 _GROUP = "group"
 
@@ -148,6 +149,13 @@ ReadRows = Callable[[str, int], Rows]
 
 Raises OSError if they cannot be read, ValueError if they are damaged.
 """
+
+
+def has_rare_class(labels: Array) -> bool:
+    """Whether one of several classes has less than 10 %, and less than half of an even share."""
+    shares = np.bincount(labels) / len(labels)
+    present = shares[shares > 0]
+    return len(present) > 1 and float(present.min()) < min(_RARE, 0.5 / len(present))
 
 
 def predictions_file(split: str) -> str:

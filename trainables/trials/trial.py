@@ -13,7 +13,7 @@ import torch
 
 from trainables import metrics as M
 from trainables.contract.config import TrainingConfig, TrialSetup, trial_folder, trial_setting
-from trainables.contract.metric_names import MetricName, groups_name
+from trainables.contract.metric_names import RARE_CLASS, MetricName, groups_name
 from trainables.contract.report import (
     NEVER_STOPPED,
     Entry,
@@ -29,7 +29,7 @@ from trainables.data.core.divisions import ByGroup, HeldOutSplit
 from trainables.data.core.stratified import stratified_split
 from trainables.engine.training import DivergedError, Trainer
 from trainables.files.checkpoints import load_checkpoint, save_checkpoint
-from trainables.files.rows import Rows
+from trainables.files.rows import Rows, has_rare_class
 from trainables.files.storage import Folder
 from trainables.losses import CalibrationLoss, make_loss
 from trainables.metrics.own_metric import own_metrics
@@ -330,6 +330,8 @@ class TrialRun:
             clusters=(rows["validation"].clusters(), rows["test"].clusters()),
             criterion=self.setup.scaling.criterion,
         )
+        if task.decisions == 1 and has_rare_class(rows["validation"].labels):
+            found[RARE_CLASS] = 1.0
         for split, each in rows.items():
             if each.num_groups is not None:
                 found[groups_name(split)] = float(each.num_groups)

@@ -2,15 +2,17 @@
 
 import json
 import math
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sweeps.messages.formatting import finite
-from sweeps.results.columns import LeaderboardRow
+from sweeps.messages.shares import Share
+from sweeps.results.columns import LeaderboardRow, with_rare_class
 from sweeps.results.explanation import explain_choice, result_of
-from sweeps.results.judgement import Judgement
+from sweeps.results.judgement import EventEvidence, Judgement
 from sweeps.results.leaderboard import leaderboard
 from sweeps.results.scaling import ScalingRow
 from sweeps.search.plan import Plan
@@ -18,8 +20,9 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.untried import Untried
 from sweeps.sweep_file.sections.training import TrainingSection
 from sweeps.terminal.answers import leaderboard_table
-from tests.builders import baseline, finalist, make_sweep, ranked, shown, trial
+from tests.builders import baseline, compared, finalist, make_sweep, ranked, shown, trial
 from trainables.contract.setting import Setting
+from trainables.files.rows import has_rare_class
 
 
 def rows_by_loss(records: list[TrialRecord], **sections: Any) -> dict[str, LeaderboardRow]:
@@ -161,3 +164,31 @@ def test_the_leaderboard_of_an_event_has_its_auroc() -> None:
     assert max(map(len, text.splitlines())) <= 80
     for part in ("AUROC", ".8450", ".0130", "focal"):
         assert part in text
+
+
+def test_the_leaderboard_has_the_auroc_where_a_class_is_rare() -> None:
+    usual = baseline(test_auroc=0.9)
+    rare = replace(usual, history=[{**entry, "rare_class": 1.0} for entry in usual.history])
+    for record, expected in ((usual, False), (rare, True)):
+        rows = leaderboard(ranked([record]))
+        assert ("test_auroc" in rows[0].metrics) == expected == with_rare_class(rows)
+    found = {n: has_rare_class(np.repeat([0, 1], [100 - n, n])) for n in (0, 5, 9, 10, 50)}
+    assert found == {0: False, 5: True, 9: True, 10: False, 50: False}
+    assert not has_rare_class(np.arange(100))  # each of a hundred classes has its even share
+
+
+def test_the_evidence_on_classes_and_comparisons_without_interval_survive_json() -> None:
+    nan = math.nan
+    against = compared("focal", "cross_entropy", "ece", 0.1, nan, nan, "not supported", 1)
+    figures = {"auroc": (0.8, 0.7, 0.9), "slope": (1.1, nan, nan)}
+    event = EventEvidence("focal", "ill", Share(0.1, 0.2), figures)
+    wrong = EventEvidence("focal", "cat", Share(0.1, 0.2, 0.15, 0.25))
+    right = replace(wrong, share=Share(0.1, 0.1, 0, 1))
+    judgement = Judgement((against,), event=event, classes=(wrong, right))
+    found = result_of(ranked([baseline()]), Plan(make_sweep()), judgement)
+    again = Judgement.from_json(json.loads(json.dumps(finite(found.to_json()))))
+    assert again.comparisons[0].difference == "+0.1000 no interval"
+    assert again.on_shares == judgement.on_shares
+    assert again.on_shares[0] == "P(ill): AUROC 0.8000 [0.7000, 0.9000], slope 1.1000."
+    assert again.on_shares[1:] == [wrong.line]
+    assert "P(cat) is 10.0 % on average, 20.0 % are cat [15.0, 25.0]: too low" in wrong.line
