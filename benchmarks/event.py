@@ -20,6 +20,7 @@ from sweeps.judging.applied import NamedScaling
 from sweeps.judging.events import event_found
 from sweeps.judging.inputs import Predicted, check_predicted
 from sweeps.judging.later import prior_shift
+from sweeps.judging.thresholds import CostThreshold, cost_threshold
 from trainables.metrics.inference.influence import proportion_interval
 from trainables.metrics.inference.recalibration import calibration_intercept, calibration_slope
 from trainables.posthoc.prior_shift import prior_interval
@@ -122,6 +123,28 @@ def of_shifts(samples: int, draws: int) -> None:
         print(f"| {name} | {samples:,} | {shares} |", flush=True)
 
 
+def of_costs(samples: int, draws: int) -> None:
+    """Print the coverage of what a threshold by costs of 1 and 20 gives; scores are too extreme."""
+    random = np.random.default_rng(3)
+    figures = ("cost", "usual", "saved", "alarms", "caught")
+
+    def found(count: int) -> CostThreshold:
+        z = -4 + 1.8 * random.standard_normal(count)
+        event = random.random(count) < expit(0.8 * z - 0.5)
+        return cost_threshold(
+            "event", torch.from_numpy(expit(z)), torch.from_numpy(event), (1.0, 20.0), None
+        )
+
+    true, inside = found(5 * ENOUGH), {name: list[bool]() for name in figures}
+    for _ in range(draws):
+        each = found(samples)
+        for name in figures:
+            measured, value = getattr(each, name), getattr(true, name).value
+            if not math.isnan(measured.low):
+                inside[name].append(measured.low <= value <= measured.high)
+    print(f"| {samples:,} |", *(f"{np.mean(hits):.1%} |" for hits in inside.values()), flush=True)
+
+
 def main() -> None:
     """Print the tables."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -139,6 +162,10 @@ def main() -> None:
     print("| --- | --- | --- | --- | --- | --- |")
     for samples in given.samples:
         of_shifts(samples, given.draws)
+    print("\n| samples | cost | usual | saved | alarms | caught |")
+    print("| --- | --- | --- | --- | --- | --- |")
+    for samples in given.samples:
+        of_costs(samples, given.draws)
 
 
 if __name__ == "__main__":

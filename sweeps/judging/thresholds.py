@@ -109,15 +109,15 @@ def cost_threshold(
         return fp * (alarm & ~happened).double() + fn * (~alarm & happened).double()
 
     alarm = (probs >= threshold).double()
-    own, usual = paid(threshold), paid(0.5)
+    own, usual, most = paid(threshold), paid(0.5), max(costs)
     caught = alarm[happened]
     of_events = None if clusters is None else clusters.take(happened.nonzero()[:, 0])
     return CostThreshold(
         event,
         threshold,
-        mean_of(own, clusters),
-        mean_of(usual, clusters),
-        mean_of(usual - own, clusters),
+        mean_of(own, clusters, (0.0, most)),
+        mean_of(usual, clusters, (0.0, most)),
+        mean_of(usual - own, clusters, (-most, most)),
         share_where(alarm, clusters),
         share_where(caught, of_events) if len(caught) else Measured(math.nan),
     )
