@@ -57,11 +57,23 @@ class SimpleModel(nn.Module):
 
 
 class Linear(SimpleModel):
-    """Softmax regression on numbers and on one-hot encoded categories.
+    """Softmax regression on numbers.
 
     Args:
-        tensors: ``weights`` (P, D) and ``offsets`` (P,) of D numbers; of the codes of categories
-            after them, ``of_levels`` (levels, P), where ``starts`` (C,) has the first of each.
+        tensors: ``weights`` (P, D) and ``offsets`` (P,).
+    """
+
+    def scores(self, inputs: Tensor) -> Tensor:
+        """Scores of the classes, see the base class."""
+        return F.linear(inputs.flatten(1), self.weights, self.offsets)
+
+
+class WithLevels(Linear):
+    """Softmax regression on numbers and, after them, codes of one-hot encoded categories.
+
+    Args:
+        tensors: Those of `Linear`; ``of_levels`` (levels, P), where ``starts`` (C,) has the first
+            of each category.
     """
 
     of_levels: Tensor
@@ -69,12 +81,8 @@ class Linear(SimpleModel):
 
     def scores(self, inputs: Tensor) -> Tensor:
         """Scores of the classes, see the base class."""
-        flat = inputs.flatten(1)
-        count = self.weights.shape[1]
-        found = F.linear(flat[:, :count], self.weights, self.offsets)
-        if not len(self.starts):
-            return found
-        return found + self.of_levels[flat[:, count:].long() + self.starts].sum(dim=1)
+        numbers, codes = inputs[:, : -len(self.starts)], inputs[:, -len(self.starts) :]
+        return super().scores(numbers) + self.of_levels[codes.long() + self.starts].sum(dim=1)
 
 
 class Pixels(Linear):
@@ -212,7 +220,9 @@ def _rounded_down(values: np.ndarray) -> np.ndarray:
 
 def simple_model(data: bytes) -> SimpleModel:
     """The model of a file of `SimpleModel.to_bytes`; ValueError if it is damaged."""
-    kinds = {kind.__name__: kind for kind in (Linear, Pixels, WordWeights, WordCounts, Trees)}
+    kinds = {
+        kind.__name__: kind for kind in (Linear, WithLevels, Pixels, WordWeights, WordCounts, Trees)
+    }
     try:
         state = torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
         return kinds[state["kind"]](state["tensors"])

@@ -31,6 +31,7 @@ from trainables.models.simple import (
     Pixels,
     SimpleModel,
     Trees,
+    WithLevels,
     WordCounts,
     WordWeights,
     boosted_trees,
@@ -189,20 +190,20 @@ def _regression(
     if len(weights) == 1:  # two classes
         weights, offsets = np.stack([-weights[0], weights[0]]) / 2, np.append(-offsets, offsets) / 2
     tensors = {"places": _places(dataset, regression.classes_), "offsets": _single(offsets)}
-    if issubclass(kind, Linear):
-        return kind(tensors | _of_numbers_and_levels(dataset, weights))
-    return kind(tensors | {"weights": _single(weights.T)})
+    if not issubclass(kind, Linear):
+        return kind(tensors | {"weights": _single(weights.T)})
+    if not (counts := _levels(dataset)):
+        return kind(tensors | {"weights": _single(weights)})
+    of_levels = weights[:, -sum(counts) :]
+    starts = torch.tensor(np.cumsum([0, *counts])[:-1].astype(np.int64))
+    tensors |= {"weights": _single(weights[:, : -sum(counts)])}
+    return WithLevels(tensors | {"of_levels": _single(of_levels.T), "starts": starts})
 
 
-def _of_numbers_and_levels(dataset: Dataset, weights: npt.NDArray[np.float64]) -> dict[str, Tensor]:
+def _levels(dataset: Dataset) -> list[int]:
+    """The number of codes of each category."""
     levels = dataset.samples.levels if isinstance(dataset.samples, TableRows) else ()
-    counts = [len(each) + 1 for each in levels]
-    numbers = weights.shape[1] - sum(counts)
-    return {
-        "weights": _single(weights[:, :numbers]),
-        "of_levels": _single(weights[:, numbers:].T),
-        "starts": torch.tensor(np.cumsum([0, *counts])[:-1].astype(np.int64)),
-    }
+    return [len(each) + 1 for each in levels]
 
 
 def _single(values: npt.NDArray[np.float64]) -> Tensor:

@@ -13,6 +13,8 @@ import torch
 from tests.trainables.test_every_kind_of_data import arrays, table, texts, weighted_words
 from trainables.data import Dataset, load_dataset
 from trainables.data.core.base import Split
+from trainables.export.calibrated import CalibratedClassifier
+from trainables.export.exported import export_program, load_program
 from trainables.models.simple import simple_model
 from trainables.trials.reference import reference_models
 
@@ -84,6 +86,10 @@ def test_references_are_networks_with_the_libraries_probabilities(
         expected = model.predict_proba(features)
         kept = simple_model(each.model.to_bytes())
         assert np.abs(kept(inputs).exp().numpy() - expected).max() < 1e-6
+        classifier = CalibratedClassifier(kept, dataset.samples, 1.0, dataset.classes)
+        rows = dataset.train.rows(slice(None))
+        program = load_program(export_program(classifier, rows)).module()
+        assert np.abs(program(torch.from_numpy(rows)).numpy() - expected).max() < 1e-6
     best = found[0].test
     assert (best.logits.argmax(1) != best.labels).mean() < 0.2
 
