@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -82,14 +83,13 @@ def collect_artifacts(
         rows = store.find_rows("test", record.number, data)
         assert rows is not None  # the file was there
         temperature = record.outcome["temperature"]
-        views = (
-            reliability_views(store.rows, record, way)
-            if record.role == "finalist"
-            else {
-                AS_TRAINED: rows,
-                f"T = {format_temperature(temperature)}": rows.scaled(temperature),
-            }
-        )
+        views = {
+            AS_TRAINED: rows,
+            f"T = {format_temperature(temperature)}": rows.scaled(temperature),
+        }
+        if record.role == "finalist":
+            with suppress(ValueError):  # its predictions can have no other scaling
+                views = reliability_views(store.rows, record, way)
         drawing = reliability_svg(views, record.label)
         (folder / "reliability.svg").write_bytes(drawing.encode())
         identity = read_identity(store.folder)
