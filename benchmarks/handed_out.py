@@ -2,13 +2,15 @@
 
     python -m benchmarks.handed_out record FOLDER TABLES...
     python -m benchmarks.handed_out show FOLDER
+    python -m benchmarks.handed_out pilot FOLDER
 
 TABLES are Parquet files with a column ``label``; a single column of strings is text. `record`
 trains perceptrons (2 x 128 units; for text the default) with the default recipe on random splits
 that keep equal rows together, and keeps the logits of each epoch in FOLDER. It continues where it
-was interrupted. `show` replays the decisions. Columns are the relative difference of the test NLL
-from the first row, a mean over datasets of the means over splits and seeds; and the number of
-datasets on which it is better and worse by more than .1 %.
+was interrupted. `show` replays the decisions. Its columns are the relative difference of the test
+NLL from the first row, a mean over datasets of the means over splits; and the number of datasets on
+which it is better and worse by more than .1 %. `pilot` compares half and twice the epochs that the
+pilot finds.
 """
 
 from __future__ import annotations
@@ -43,12 +45,14 @@ from trainables.models.recipes import batch_size_for, usual_recipe
 from trainables.posthoc import cross_fitted
 from trainables.posthoc.chosen import fit_scaling
 from trainables.posthoc.ensembles import fit_mean
-from trainables.trials.kept_epoch import is_better
+from trainables.trials.kept_epoch import epoch_losses, is_better
 from trainables.trials.scaling import inverse_of
 
 CPU = torch.device("cpu")
 TEMPERATURE = ScalingWay("temperature")
 NAMES: tuple[ScalingMethod, ...] = ("temperature", "none", "auto")
+MOST_EPOCHS = 30
+EARLIEST = 6  # where a pilot with a patience of ten epochs can end
 MOST_TRAINED = 5000
 MOST_VALIDATED = 1500
 LOSSES: Mapping[str, Mapping[str, float]] = {
@@ -67,7 +71,7 @@ class Run:
     table: str
     split: int
     loss: str = "cross_entropy"
-    epochs: int = 30
+    epochs: int = MOST_EPOCHS
     seed: int = 0
 
     def __str__(self) -> str:
@@ -164,10 +168,16 @@ def record(folder: Path, tables: Sequence[Path], splits: int, seeds: int) -> Non
         epochs = epochs_of_pilot(recorded(folder, pilot, dataset))
         runs = [replace(pilot, epochs=epochs, seed=seed) for seed in range(seeds)]
         runs += [replace(pilot, epochs=100)]
+        runs += [replace(pilot, epochs=each) for each in beside(epochs)]
         runs += [replace(pilot, epochs=epochs, loss=loss) for loss in LOSSES]
         for run in runs:
             recorded(folder, run, dataset)
         print(table.stem, split, epochs, flush=True)
+
+
+def beside(epochs: int) -> tuple[int, ...]:
+    """Half of the epochs, and twice as many where the pilot was not stopped."""
+    return (epochs // 2, 2 * epochs) if epochs == MOST_EPOCHS else (epochs // 2,)
 
 
 def losses_of(logits: Tensor, labels: Tensor) -> Tensor:
@@ -272,10 +282,40 @@ def show(folder: Path, splits: int, seeds: int) -> None:
         print(f"| {name} | {fmean(changes):+.1%} | {better} / {worse} | {max(changes):+.1%} |")
 
 
+def show_pilot(folder: Path, splits: int) -> None:
+    """Print a row for each dataset and split: epochs, and what half or twice as many would give."""
+    print("| dataset | split | epochs | others | z on validation | test NLL | tried | taken |")
+    print("| --- " * 8 + "|")
+    for path in sorted(folder.glob(f"*-*-cross_entropy-{MOST_EPOCHS}-0.pt")):
+        table, split = path.stem.split("-")[:2]
+        if int(split) >= splits:
+            continue
+        epochs = epochs_of_pilot(Recorded(**torch.load(path)))
+        known = {
+            each: Recorded(**torch.load(folder / f"{Run(table, int(split), epochs=each)}.pt"))
+            for each in (epochs, *beside(epochs))
+        }
+        theirs = known[epochs]
+        for other in beside(epochs):
+            each = known[other]
+            ours, last = (
+                epoch_losses((run.validation[-1], run.labels), refined=True)
+                for run in (each, theirs)
+            )
+            difference = ours - last
+            z = float(difference.mean() / difference.std()) * len(difference) ** 0.5
+            change = last_epoch(each, TEMPERATURE) / last_epoch(theirs, TEMPERATURE) - 1
+            tried = epochs == (MOST_EPOCHS if other > epochs else EARLIEST)
+            taken = tried and is_better(ours, last, (theirs.validation[-1], theirs.labels))
+            words = ["yes" if found else "no" for found in (tried, taken)]
+            row = [table, split, epochs, other, f"{z:+.1f}", f"{change:+.1%}", *words]
+            print(f"| {' | '.join(map(str, row))} |", flush=True)
+
+
 def main() -> None:
     """Record, or print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("action", choices=["record", "show"])
+    parser.add_argument("action", choices=["record", "show", "pilot"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("tables", nargs="*", type=Path)
     parser.add_argument("--splits", type=int, default=3)
@@ -284,6 +324,8 @@ def main() -> None:
     torch.set_num_threads(1)
     if arguments.action == "record":
         record(arguments.folder, arguments.tables, arguments.splits, arguments.seeds)
+    elif arguments.action == "pilot":
+        show_pilot(arguments.folder, arguments.splits)
     else:
         show(arguments.folder, arguments.splits, arguments.seeds)
 
