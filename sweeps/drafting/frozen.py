@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from huggingface_hub import CachedRepoInfo
 
 MOST: Final = 20_000
 """With fewer images or texts, heads on a frozen network are proposed."""
@@ -24,16 +27,18 @@ def frozen_network(kind: str) -> tuple[str, dict[str, object]] | None:
         repos = scan_cache_dir(constants.HF_HUB_CACHE).repos
     except CacheNotFound:
         return None
-    found = []
-    for repo in repos:
-        files = {file.file_name for each in repo.revisions for file in each.files}
-        of_timm = repo.repo_id.startswith("timm/")
-        fits = of_timm if kind == "image" else not of_timm and not files.isdisjoint(_TOKENIZER)
-        if repo.repo_type == "model" and fits and not files.isdisjoint(_WEIGHTS):
-            found.append((repo.last_accessed, repo.repo_id))
+    found = [repo for repo in repos if _fits(repo, kind)]
     if not found:
         return None
-    _, name = max(found)
+    name = max(found, key=lambda repo: repo.last_accessed).repo_id
     if kind == "image":
         return name, {"image_size": _SIDE}
     return f"huggingface/{name}", {"tokenizer": name}
+
+
+def _fits(repo: CachedRepoInfo, kind: str) -> bool:
+    """Whether a cached repository has the weights of a network for samples of this kind."""
+    files = {file.file_name for each in repo.revisions for file in each.files}
+    of_timm = repo.repo_id.startswith("timm/")
+    fits = of_timm if kind == "image" else not (of_timm or files.isdisjoint(_TOKENIZER))
+    return repo.repo_type == "model" and fits and not files.isdisjoint(_WEIGHTS)

@@ -113,9 +113,6 @@ class AugmentedLagrangian(PerSampleLoss):
         self.rho.copy_(torch.where(due & stuck, grown, self.rho))
         self.previous_constraint.copy_(constraint)
 
-    def multipliers(self) -> Tensor:
-        return self.lam
-
     def _constraints(self, logits: Tensor) -> Tensor:
         """(max_j z_j − z_k)/m − 1 for each class k, (N, K)."""
         return (logits.max(1, keepdim=True).values - self.margin - logits) / self.margin
@@ -166,6 +163,3 @@ class HeuristicMultipliers(PerSampleLoss):
         self.lam.copy_(lam.clamp(_LAM_RANGE.low, _LAM_RANGE.high))
         self.previous_score.copy_(score)
         self.epochs += 1
-
-    def multipliers(self) -> Tensor:
-        return self.lam

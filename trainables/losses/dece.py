@@ -6,14 +6,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from trainables.losses.base import CalibrationLoss, Extra
-from trainables.plugins.arguments import Bounds
+from trainables.losses.base import Extra
+from trainables.losses.soft_ece import BINS, SoftBinnedCalibration
 
-_BINS: Final = 15
 _SHARPNESS: Final = 100.0
 
 
-class DifferentiableCalibration(CalibrationLoss):
+class DifferentiableCalibration(SoftBinnedCalibration):
     """Cross-entropy + λ · DECE of the batch, the meta-objective of Bohdal et al.
 
     c is the confidence max_k p_k, and a is a soft accuracy: 2 less the soft rank of the true class,
@@ -22,7 +21,7 @@ class DifferentiableCalibration(CalibrationLoss):
     labels from this objective, by unrolled steps on a validation batch; here it is the loss itself.
 
     Args:
-        lam: Weight λ of the error.
+        lam: Weight λ of the error; 0.5 in the paper.
         temperature: Temperature τ of the shares; they become hard bins as it approaches 0.
     """
 
@@ -30,12 +29,6 @@ class DifferentiableCalibration(CalibrationLoss):
     formula: ClassVar[str] = (
         "−log p_y + λ/N Σ_j |Σ_i u_ij (a_i−c_i)|, a = max(0, 1 − Σ_k≠y σ(100 (p_k−p_y)))"
     )
-    bounds: ClassVar = {"lam": Bounds(0, 1000), "temperature": Bounds(1e-6, 100)}
-
-    def __init__(self, num_classes: int, lam: float = 0.5, temperature: float = 0.01) -> None:
-        super().__init__(num_classes)
-        self.lam = self.check("lam", lam)
-        self.temperature = self.check("temperature", temperature)
 
     def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         log_probs = logits.log_softmax(1)
@@ -43,8 +36,8 @@ class DifferentiableCalibration(CalibrationLoss):
         confidence = probs.amax(1)
         above = (_SHARPNESS * (probs - probs.gather(1, targets[:, None]))).sigmoid()
         accuracy = F.relu(1.5 - above.sum(1))  # σ(0) = ½ of the true class itself
-        number = torch.arange(_BINS, dtype=logits.dtype, device=logits.device)
-        places = (number + 1) * confidence[:, None] - number.cumsum(0) / _BINS
+        number = torch.arange(BINS, dtype=logits.dtype, device=logits.device)
+        places = (number + 1) * confidence[:, None] - number.cumsum(0) / BINS
         shares = (places / self.temperature).softmax(1)
         error = (shares.T @ (accuracy - confidence)).abs().sum() / len(targets)
         return F.nll_loss(log_probs, targets) + self.lam * error

@@ -9,7 +9,7 @@ from torch import Tensor
 from trainables.losses.base import CalibrationLoss, Extra
 from trainables.plugins.arguments import Bounds
 
-_BINS: Final = 15
+BINS: Final = 15
 
 
 class SoftBinnedCalibration(CalibrationLoss):
@@ -40,7 +40,7 @@ class SoftBinnedCalibration(CalibrationLoss):
         log_confidence, predicted = log_probs.max(1)
         confidence = log_confidence.exp()
         correct = (predicted == targets).to(logits.dtype)
-        centres = (torch.arange(_BINS, dtype=logits.dtype, device=logits.device) + 0.5) / _BINS
+        centres = (torch.arange(BINS, dtype=logits.dtype, device=logits.device) + 0.5) / BINS
         distance = confidence.unsqueeze(1) - centres
         shares = (-distance.square() / self.temperature).softmax(1)
         tiny = torch.finfo(logits.dtype).tiny

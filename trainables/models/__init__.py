@@ -23,8 +23,6 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from trainables.plugins.components import Catalogue, check_options, options_of, type_hints
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from trainables.data.core.base import Dataset
     from trainables.data.core.samples import Samples
     from trainables.models.base import Classifier
@@ -191,6 +189,7 @@ def make_model(
 
     from trainables.models.segmenter import Segmenter
     from trainables.models.splitting import as_classifier, check_batches, no_input
+    from trainables.models.ten_crop import on_ten_crops
 
     check_model_options(name, **options)
     if not input_shape or not min(input_shape) >= 1:
@@ -199,8 +198,6 @@ def make_model(
         raise ValueError(f"num_classes={num_classes!r} must be at least 2")
     builder = model_builder(name)
     options, ten_crop = _without_ten_crop(name, options)
-    if ten_crop and (len(input_shape) != 3 or (samples is not None and samples.each_pixel)):
-        raise ValueError(f"model {name!r}: ten_crop is for images with one prediction each")
     asked = _asked(builder)
     if samples is not None:
         check_model_fits(name, samples)
@@ -218,24 +215,13 @@ def make_model(
     inputs = no_input(input_shape, samples)
     try:
         classifier = as_classifier(model, inputs, num_classes)
-        if name not in CATALOGUE.ours and not name.startswith(OTHERS):
+        if ten_crop:
+            classifier = on_ten_crops(classifier, input_shape)
+        if ten_crop or (name not in CATALOGUE.ours and not name.startswith(OTHERS)):
             check_batches(classifier, inputs)
-        return _on_ten_crops(classifier, inputs) if ten_crop else classifier
+        return classifier
     except ValueError as error:
         raise ValueError(f"model {name!r}: {error}") from error
-
-
-def _on_ten_crops(classifier: Classifier, inputs: Tensor) -> Classifier:
-    """The classifier of ten crops; ``ValueError`` unless it takes their size."""
-    from trainables.models.base import Classifier, run_once
-    from trainables.models.ten_crop import TenCrop
-
-    found = Classifier(TenCrop(classifier.encoder), classifier.head)
-    try:
-        run_once(found, inputs)
-    except Exception as error:  # a network of one size only may raise anything
-        raise ValueError(f"ten_crop: it takes no crops of 7/8 of a side: {error}") from error
-    return found
 
 
 def model_for(dataset: Dataset, name: str, options: Mapping[str, Any]) -> Classifier:

@@ -47,16 +47,12 @@ def deeplabv3_resnet34(
     backbone = timm.create_model(
         "resnet34",
         pretrained=pretrained is True,
-        features_only=True,
-        out_indices=(4,),
+        num_classes=0,
+        global_pool="",
         output_stride=8,
         in_chans=samples.shape[0],
     )
-    *layers, last = DeepLabHead(512, num_classes)
-    encoder = _Encoder(_Last(backbone), nn.Sequential(*layers))
-    if isinstance(pretrained, str):
-        _load(encoder, Path(pretrained).expanduser())
-    return Segmenter(encoder, nn.Linear(last.in_channels, num_classes), samples.shape)
+    return _segmenter(backbone, DeepLabHead(512, num_classes), samples, pretrained)
 
 
 def deeplabv3_mobilenet_v3_large(
@@ -91,22 +87,19 @@ def _deeplabv3(
         num_classes=num_classes,
         aux_loss=False,
     )
-    *layers, last = whole.classifier
-    encoder = _Encoder(whole.backbone, nn.Sequential(*layers))
+    return _segmenter(whole.backbone, whole.classifier, samples, pretrained)
+
+
+def _segmenter(
+    backbone: nn.Module, classifier: Any, samples: SegmentedImages, pretrained: bool | str
+) -> Segmenter:
+    """A backbone and a head of DeepLabV3, whose last layer gets new weights."""
+    *layers, last = classifier
+    encoder = _Encoder(backbone, nn.Sequential(*layers))
     if isinstance(pretrained, str):
         _load(encoder, Path(pretrained).expanduser())
-    return Segmenter(encoder, nn.Linear(last.in_channels, num_classes), samples.shape)
-
-
-class _Last(nn.Module):
-    """The last feature map of a backbone of timm, as torchvision returns it."""
-
-    def __init__(self, body: nn.Module) -> None:
-        super().__init__()
-        self.body = body
-
-    def forward(self, images: torch.Tensor) -> dict[str, torch.Tensor]:
-        return {"out": self.body(images)[-1]}
+    head = nn.Linear(last.in_channels, last.out_channels)
+    return Segmenter(encoder, head, samples.shape)
 
 
 class _Encoder(nn.Module):
@@ -117,7 +110,8 @@ class _Encoder(nn.Module):
 
     def forward(self, images: torch.Tensor) -> torch.Tensor:
         """Feature maps (N, 256, h, w) of images (N, 3, H, W)."""
-        features: torch.Tensor = self.classifier(self.backbone(images)["out"])
+        found = self.backbone(images)  # of torchvision, maps by name
+        features: torch.Tensor = self.classifier(found["out"] if isinstance(found, dict) else found)
         return features
 
 
@@ -131,7 +125,7 @@ def _load(encoder: _Encoder, path: Path) -> None:
     if not any(name.startswith("backbone.") for name in state):
         # The backbone of MobileNetV3 is its module "features".
         state = {name.removeprefix("features."): value for name, value in state.items()}
-        target = getattr(encoder.backbone, "body", encoder.backbone)
+        target = encoder.backbone
     own = target.state_dict()
     if missing := sorted(name for name in own if name not in state):
         raise ValueError(f"pretrained={path} has no {missing[0]}: it is of another network")

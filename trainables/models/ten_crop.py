@@ -5,6 +5,9 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
+from trainables.models.base import Classifier
+from trainables.models.segmenter import Segmenter
+
 _SIDE: Final = 7 / 8  # of the image: 224 of 256
 
 
@@ -23,6 +26,13 @@ class TenCrop(nn.Module):
         """Features (N, D) of images (N, C, H, W)."""
         crops = [images] if self.training else ten_crops(images)
         return torch.stack([self.encoder(crop) for crop in crops]).mean(dim=0)
+
+
+def on_ten_crops(classifier: Classifier, input_shape: tuple[int, ...]) -> Classifier:
+    """The classifier of ten crops; ``ValueError`` unless it takes images, one class for each."""
+    if isinstance(classifier, Segmenter) or len(input_shape) != 3:
+        raise ValueError("ten_crop is for images with one prediction each")
+    return Classifier(TenCrop(classifier.encoder), classifier.head)
 
 
 def ten_crops(images: Tensor) -> list[Tensor]:

@@ -247,9 +247,8 @@ class TrialRun:
         buffer = io.BytesIO()
         np.save(buffer, np.array(self._multipliers, np.float32))
         self._unsaved.append(partial(self.folder.write, MULTIPLIERS, buffer.getvalue()))
-        found = values.min(), values.mean(), values.max()
-        names = (f"multiplier_{name}" for name in ("min", "mean", "max"))
-        return dict(zip(names, map(float, found), strict=True))
+        found = {"min": values.min(), "mean": values.mean(), "max": values.max()}
+        return {f"multiplier_{name}": float(each) for name, each in found.items()}
 
     def _entry(self, epoch: int) -> dict[str, float]:
         """The number and times of an epoch."""

@@ -91,9 +91,9 @@ def test_a_resnet34_starts_from_a_file_of_timm_or_torchvision(tmp_path: Path) ->
     shape = {"input_shape": samples.shape, "samples": samples, "num_classes": 4}
     path = str(tmp_path / "weights.pth")
     found: Any = make_model("deeplabv3_resnet34", **shape, pretrained=path).eval()
-    ours, images = found.encoder.backbone.body, torch.randn(1, 3, 64, 64)
+    ours, images = found.encoder.backbone, torch.randn(1, 3, 64, 64)
     with torch.no_grad():
-        assert ours(images)[0].shape == (1, 512, 8, 8)  # an eighth, while a ResNet has 1/32
+        assert ours(images).shape == (1, 512, 8, 8)  # an eighth, while a ResNet has 1/32
         assert found(images).shape == (1, 4, 64, 64)
         maps = given.layer1(given.maxpool(given.relu(given.bn1(given.conv1(images)))))
         stem = ours.maxpool(ours.act1(ours.bn1(ours.conv1(images))))

@@ -1,9 +1,12 @@
 """Evaluation on ten crops."""
 
+from typing import Any
+
 import pytest
 import torch
 from torchvision.transforms import functional as reference
 
+from trainables.data import Arrays
 from trainables.models import check_model_options, make_model
 from trainables.models.ten_crop import ten_crops
 
@@ -32,13 +35,23 @@ def test_logits_are_means_over_the_crops_in_evaluation_only() -> None:
 @pytest.mark.parametrize(
     ("name", "options", "shape", "message"),
     [
-        ("mlp", {"ten_crop": True}, (7,), "ten_crop is for images with one prediction each"),
-        ("small_cnn", {"ten_crop": True}, (1, 16, 16), "takes no crops of 7/8 of a side"),
+        (
+            "mlp",
+            {"ten_crop": True, "samples": Arrays.unscaled((7,))},
+            (7,),
+            "ten_crop is for images with one prediction each",
+        ),
+        (
+            "small_cnn",
+            {"ten_crop": True},
+            (1, 16, 16),
+            "TenCrop returns shape .2, 256. for training",
+        ),
         ("small_cnn", {"ten_crop": 10}, (1, 8, 8), "ten_crop=10: expected true or false"),
     ],
 )
 def test_what_cannot_be_cropped_is_refused(
-    name: str, options: dict[str, object], shape: tuple[int, ...], message: str
+    name: str, options: dict[str, Any], shape: tuple[int, ...], message: str
 ) -> None:
     with pytest.raises(ValueError, match=message):
         make_model(name, input_shape=shape, num_classes=2, **options)

@@ -62,12 +62,7 @@ def per_class_split(labels: Labels, count: int, *, seed: int) -> tuple[Indices, 
             f"validation_per_class={count} leaves none of the {fewest} samples of a class for "
             f"training; allowed: 1 to {fewest - 1}"
         )
-    generator = np.random.default_rng(seed)
-    drawn = [
-        generator.choice(np.flatnonzero(labels == value), size=count, replace=False)
-        for value in classes
-    ]
-    second = np.sort(np.concatenate(drawn))
+    second = _choose(np.searchsorted(classes, labels), [count] * len(classes), seed)
     return np.setdiff1d(np.arange(len(labels)), second), second
 
 
@@ -92,7 +87,6 @@ def long_tailed(labels: Labels, imbalance: float, *, seed: int) -> Indices:
         ValueError: Fewer than two samples of a class would be left.
     """
     counts = np.bincount(labels)
-    generator = np.random.default_rng(seed)
     last = max(len(counts) - 1, 1)
     sizes = [int(counts.max() * imbalance ** (k / last)) for k in range(len(counts))]
     if min(sizes) < 2:
@@ -101,16 +95,13 @@ def long_tailed(labels: Labels, imbalance: float, *, seed: int) -> Indices:
             f"imbalance={imbalance:g} leaves {sizes[-1]} of {counts[-1]} samples of the last "
             f"class; {_NEEDED['validation']}: allowed: {least:g} to 1"
         )
-    drawn = [
-        generator.choice(np.flatnonzero(labels == k), size=min(size, int(counts[k])), replace=False)
-        for k, size in enumerate(sizes)
-    ]
-    return np.sort(np.concatenate(drawn))
+    kept = [min(size, int(count)) for size, count in zip(sizes, counts, strict=True)]
+    return _choose(labels, kept, seed)
 
 
 def _draw(labels: Labels, size: int, *, seed: int, spare: int) -> Indices:
     """Draws ``size`` stratified indices: of each class at least one, and not the last ``spare``."""
-    values, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
+    _, inverse, counts = np.unique(labels, return_inverse=True, return_counts=True)
     exact = size * counts / len(labels)
     quota = np.clip(np.floor(exact).astype(np.intp), 1, counts - spare)
     # Distribute the rounding remainder where it changes proportions least.
@@ -118,9 +109,14 @@ def _draw(labels: Labels, size: int, *, seed: int, spare: int) -> Indices:
         free = quota < counts - spare if missing > 0 else quota > 1
         step = 1 if missing > 0 else -1
         quota[np.argmax(np.where(free, step * (exact - quota), -np.inf))] += step
+    return _choose(inverse, quota.tolist(), seed)
+
+
+def _choose(groups: Labels, sizes: Sequence[int], seed: int) -> Indices:
+    """Sorted indices, as many of each group 0, 1 … as given, drawn at random."""
     generator = np.random.default_rng(seed)
     drawn = [
-        generator.choice(np.flatnonzero(inverse == index), size=quota[index], replace=False)
-        for index in range(len(values))
+        generator.choice(np.flatnonzero(groups == group), size=size, replace=False)
+        for group, size in enumerate(sizes)
     ]
     return np.sort(np.concatenate(drawn))

@@ -64,10 +64,9 @@ def distort(
     found = resized_crop(images.float(), box, mirrored < 0.5)
     if images.shape[1] == 3:
         found = _new_colours(found, kind, torch.stack(colours[:6]))
-    if kind.erased:
-        chance, area, ratio, top, left = colours[6:]
-        erased = _box(0.02 + 0.31 * area, _between(ratio, 3 / 10), top, left)
-        found = found.masked_fill(_inside(erased, found) & _of_images(chance < kind.erased), 0)
+    chance, area, ratio, top, left = colours[6:]
+    erased = _box(0.02 + 0.31 * area, _between(ratio, 3 / 10), top, left)
+    found = found.masked_fill(_inside(erased, found) & _of_images(chance < kind.erased), 0)
     return found.round_().clamp_(0, 255).to(torch.uint8)
 
 
@@ -114,9 +113,7 @@ def _new_colours(images: Tensor, kind: Distortion, drawn: Tensor) -> Tensor:
     found = (images * _of_images(factors[0])).clamp(0, 255)
     found = blended(found, luma(found).mean((2, 3), keepdim=True), factors[1])
     found = blended(found, luma(found), factors[2])
-    if kind.hue:
-        found = turned(found, kind.hue * (2 * drawn[4] - 1))
-    found = torch.where(changed, found, images)
+    found = torch.where(changed, turned(found, kind.hue * (2 * drawn[4] - 1)), images)
     return torch.where(grey, luma(found), found)
 
 

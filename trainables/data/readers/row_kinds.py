@@ -161,12 +161,13 @@ class EmbeddingRows(RowKind):
     def read(self, rows: TabularFiles, bad: BadSamples) -> npt.NDArray[np.float32]:
         """The embeddings (N, D); see :class:`RowKind`."""
         lists = rows.as_it_is(self.column)
-        if not (_is_list(lists.type) and content_of(lists.type.value_type) == "number"):
+        of = getattr(lists.type, "value_field", None)  # of lists of each kind
+        if of is None or content_of(of.type) != "number":
             raise ValueError(f"{rows.holds(self.column, 'embedding')}, not lists of numbers")
         lists = lists.cast(pa.large_list(pa.float32()))
         lengths = pc.fill_null(pc.list_value_length(lists), 0).to_numpy()
-        values, counts = np.unique(lengths, return_counts=True)
-        size, usual = values[counts.argmax()], lengths == values[counts.argmax()]
+        size = int(np.bincount(lengths).argmax())
+        usual = lengths == size
         bad.add_each(
             ~usual,
             lambda row: f"{self.column} has {lengths[row]} numbers, while others have {size}",
@@ -182,11 +183,6 @@ class EmbeddingRows(RowKind):
     def measure(self, raw: Any) -> Samples:
         """The kind of arrays; see :class:`RowKind`."""
         return Arrays.measured(raw)
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 @dataclass(frozen=True)
