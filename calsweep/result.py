@@ -335,7 +335,8 @@ def best(
     Raises:
         UserError: No setting matches.
     """
-    return find_best(default_storage(storage), dataset, model, objective).entries
+    found = find_best(default_storage(storage), dataset, model, objective).entries
+    return [entry.to_json() for entry in found]
 
 
 def default_storage(storage: str | os.PathLike[str] | None) -> str:

@@ -100,8 +100,7 @@ class Column:
             return _measured(
                 self.metric, rows.scaled(outcome["temperature"]) if self.plain.scaled else rows
             )
-        after = self._scaled(trial, read, rows)
-        if after is None:
+        if (after := self._scaled(trial, read, rows)) is None:
             return math.nan
         value = _measured(self.metric, after)
         return _measured(self.metric, rows) - value if self.gap else value

@@ -263,8 +263,7 @@ def _contradiction(source: Source, scores: Scores, asked: Asked) -> str:
         if len(guesses.words) != len(values):
             continue
         kept = ~guesses.abstained(source.labels)
-        own = places(np.unique(guesses.words[kept]).tolist(), classes)
-        if not own:
+        if not (own := places(np.unique(guesses.words[kept]).tolist(), classes)):
             continue
         if not kept.all():
             return (

@@ -288,8 +288,7 @@ def _diagrams(ranking: Ranking, shown: TrialRecord | None, predictions: _Predict
             AS_TRAINED: predictions.of(record),
             predictions.words(record): predictions.scaled(record),
         }
-        known = {name: rows for name, rows in views.items() if rows is not None}
-        if known:
+        if known := {name: rows for name, rows in views.items() if rows is not None}:
             title = record.label + (" (selected)" if candidate == ranking.chosen else "")
             drawings.append(reliability_svg(known, title))
     return drawings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, get_args
 
 from sweeps.messages.formatting import finite
@@ -85,6 +85,70 @@ class TrackedSweep:
         }
 
 
+@dataclass(frozen=True)
+class BestSetting:
+    """The setting that a sweep selected, and its verdict against scaled cross-entropy.
+
+    `value` is that of the objective, and `seeds` the number of fresh seeds.
+    """
+
+    loss: str
+    hyperparameters: Mapping[str, Any]
+    seeds: int
+    value: float
+    verdict: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BestEntry:
+    """What is recommended for a dataset, a model and an objective.
+
+    Attributes:
+        dataset: Its name, with a part of the digest if the name is ambiguous.
+        model: Its name, with the options if the name is ambiguous.
+        data: Digest of the data.
+        trial: Of the search, with its ``seed`` and MLflow's ``run_id``, if known.
+        parent_run_id: Of the sweep's own run.
+        candidates: Number of settings it was selected from.
+        seeds: Number of fresh seeds.
+        recommended: The name of what is recommended; None before the end.
+        better_reference: The sentence on a reference model that is shown to be better.
+        best: The selected setting.
+        val: Means over the seeds, with ``ece_low``, ``ece_high``, ``ece_scaled``, and ``groups``,
+            the number of groups if they are the unit of intervals; also ``test``.
+        front: With several objectives, see :func:`~sweeps.results.leaderboard.front_rows`.
+    """
+
+    dataset: str
+    data: str
+    model: str
+    sweep: str
+    objective: str
+    loss: str
+    hyperparameters: Mapping[str, Any]
+    seed: int
+    trial: int
+    candidates: int
+    run_id: str | None
+    seeds: int
+    recommended: str | None
+    better_reference: str | None
+    best: BestSetting
+    val: Mapping[str, float]
+    test: Mapping[str, float]
+    temperature: float
+    parent_run_id: str | None
+    front: tuple[Mapping[str, object], ...] | None
+
+    def to_json(self) -> dict[str, object]:
+        values = asdict(self)
+        return values if self.front else {k: v for k, v in values.items() if k != "front"}
+
+    @property
+    def setting(self) -> Setting:
+        return Setting(self.loss, dict(self.hyperparameters))
+
+
 def judged_setting(ranking: Ranking, advice: Advice | None) -> Candidate | None:
     """The setting that a sweep recommends, else the one it selected; None if there is none.
 
@@ -113,28 +177,13 @@ def data_unlike_all(sweep_id: str) -> str:
     return digest_of(sweep_id.encode())
 
 
-def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
+def best_settings(sweeps: Sequence[TrackedSweep]) -> list[BestEntry]:
     """What is recommended for each dataset, model and objective, and the best setting.
 
     Each sweep selects by its own rule, relative to its own baseline. Sweeps are compared only if
     they have identical splits, the same model with the same options, and the same single objective.
     A setting with fresh seeds comes first, then the one with the lower objective, to which the
     standard error over its seeds is added.
-
-    Returns:
-        One entry each, of the recommended setting: ``dataset`` and ``model`` (with a part of the
-        digest, or the options, if the name is ambiguous), ``data`` (the digest), ``sweep``,
-        ``loss``, ``hyperparameters``, ``trial``, ``seed`` and ``run_id`` (of the trial in the
-        search; MLflow's id or None),
-        ``parent_run_id`` (of the sweep's own run), ``candidates`` (number of settings it was
-        selected from), ``seeds`` (number of fresh seeds), ``recommended`` (the name of what is
-        recommended; None before the end), ``better_reference`` (the sentence on a reference model
-        that is shown to be better; None if none is), ``best`` (the selected setting: ``loss``,
-        ``hyperparameters``, ``seeds``, ``value`` of the objective, and ``verdict`` against scaled
-        cross-entropy: supported, not supported, worse, or None), ``objective``, ``val`` and
-        ``test`` (means over the seeds, with ``ece_low``, ``ece_high``, ``ece_scaled``, and
-        ``groups``, the number of groups if they are the unit of intervals), ``temperature``;
-        with several objectives ``front``, see :func:`~sweeps.results.leaderboard.front_rows`.
     """
     found: dict[tuple[object, ...], tuple[TrackedSweep, Candidate, Ranking]] = {}
     for sweep in sweeps:
@@ -146,27 +195,27 @@ def best_settings(sweeps: Sequence[TrackedSweep]) -> list[dict[str, Any]]:
             found[key] = (sweep, chosen, ranking)
     ambiguous = _ambiguous_names([sweep for sweep, *_ in found.values()])
     entries = [_entry(*each, ambiguous) for each in found.values()]
-    return sorted(entries, key=lambda entry: (entry["dataset"], entry["model"], entry["objective"]))
+    return sorted(entries, key=lambda entry: (entry.dataset, entry.model, entry.objective))
 
 
-def as_sweep_file(entry: dict[str, Any], resolved: dict[str, Any]) -> dict[str, Any]:
+def as_sweep_file(
+    setting: Setting, resolved: Mapping[str, Any], candidates: int = 0, data: str | None = None
+) -> dict[str, object]:
     """A sweep file that trains just one setting, with the recipe of the sweep that found it.
 
-    It records the number of settings that this one was selected from, and the data, to correct the
-    new sweep's verdict on the same data.
+    It records the number of `candidates` that this one was selected from, and the digest of the
+    data, to correct the new sweep's verdict on the same data.
     """
-    origin = {}
-    if "data" in entry:
-        origin["selected_from"] = {"candidates": entry["candidates"], "data": entry["data"]}
+    origin = {"selected_from": {"candidates": candidates, "data": data}} if data else {}
     return {
         "name": f"{resolved['name'][:95]}-best",  # names have at most 100 characters
         **{key: resolved[key] for key in ("dataset", "model", "trainable") if key in resolved},
-        "losses": [{"name": entry["loss"], "hyperparameters": entry["hyperparameters"]}],
+        "losses": [{"name": setting.loss, "hyperparameters": setting.hyperparameters}],
         **{key: resolved[key] for key in ("encoder",) if key in resolved},
         "training": {**resolved.get("training", {}), **dict.fromkeys(OF_PILOT)},  # epochs are known
         "search": {
             **resolved["search"],
-            "trials": 1 if entry["loss"] == "cross_entropy" else 2,
+            "trials": 1 if setting.loss == "cross_entropy" else 2,
             "learn_from": "none",  # the only setting is fixed
         },
         "scheduler": {"name": "none"},
@@ -190,39 +239,39 @@ def _ambiguous_names(sweeps: Sequence[TrackedSweep]) -> set[str]:
 
 def _entry(
     sweep: TrackedSweep, best: Candidate, ranking: Ranking, ambiguous: set[str]
-) -> dict[str, Any]:
+) -> BestEntry:
     chosen, front = judged_setting(ranking, sweep.recommended) or best, front_rows(ranking)
     trial = chosen.trials[0]
     metric = objective_metric(sweep.rule.objective)
     full = sweep.full_names
-    return {
-        "dataset": full["dataset"] if sweep.dataset in ambiguous else sweep.dataset,
-        "data": sweep.data,
-        "model": full["model"] if sweep.model in ambiguous else sweep.model,
-        "sweep": sweep.name,
-        "objective": sweep.rule.objective,
-        "loss": chosen.loss,
-        "hyperparameters": trial.hyperparameters,
-        "seed": trial.seed,
-        "trial": trial.number,
-        "candidates": sweep.candidates or len(sweep.records),
-        "run_id": sweep.run_ids.get(trial.number),
-        "seeds": chosen.seeds,
-        "recommended": None if sweep.recommended is None else sweep.recommended.name,
-        "better_reference": (sweep.recommended and sweep.recommended.better) or None,
-        "best": {
-            "loss": best.loss,
-            "hyperparameters": best.setting.hyperparameters,
-            "seeds": best.seeds,
-            "value": best.objective,
-            "verdict": sweep.verdict,
-        },
-        "val": _split(chosen, "val", metric),
-        "test": _split(chosen, "test", metric),
-        "temperature": chosen.mean("temperature"),
-        "parent_run_id": sweep.parent_id,
-        **({"front": front} if front else {}),
-    }
+    return BestEntry(
+        dataset=full["dataset"] if sweep.dataset in ambiguous else sweep.dataset,
+        data=sweep.data,
+        model=full["model"] if sweep.model in ambiguous else sweep.model,
+        sweep=sweep.name,
+        objective=sweep.rule.objective,
+        loss=chosen.loss,
+        hyperparameters=trial.hyperparameters,
+        seed=trial.seed,
+        trial=trial.number,
+        candidates=sweep.candidates or len(sweep.records),
+        run_id=sweep.run_ids.get(trial.number),
+        seeds=chosen.seeds,
+        recommended=None if sweep.recommended is None else sweep.recommended.name,
+        better_reference=(sweep.recommended and sweep.recommended.better) or None,
+        best=BestSetting(
+            loss=best.loss,
+            hyperparameters=best.setting.hyperparameters,
+            seeds=best.seeds,
+            value=best.objective,
+            verdict=sweep.verdict,
+        ),
+        val=_split(chosen, "val", metric),
+        test=_split(chosen, "test", metric),
+        temperature=chosen.mean("temperature"),
+        parent_run_id=sweep.parent_id,
+        front=tuple(front) if front else None,
+    )
 
 
 def _split(chosen: Candidate, split: SplitName, metric: str) -> dict[str, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import shlex
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -48,6 +48,7 @@ from sweeps.store.identity import read_identity
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
 from sweeps.tracking.run_content import BEST, REPORT
+from trainables.contract.setting import Setting
 from trainables.data.core.tasks import OneClass
 
 if TYPE_CHECKING:
@@ -128,9 +129,10 @@ def _result_files(sweep: StoredSweep, found: SweepResult) -> dict[str, str]:
     if found.selected is not None:
         resolved = YAML(typ="safe", pure=True).load(folder.read("sweep.yaml").decode())
         identity = read_identity(folder)
-        data = {} if identity is None else {"data": identity.digest}
-        entry = {**asdict(found.selected), "candidates": found.candidates, **data}
-        files[BEST] = FIRST_LINE + redact(to_yaml(as_sweep_file(entry, resolved)))
+        data = None if identity is None else identity.digest
+        setting = Setting(found.selected.loss, found.selected.hyperparameters)
+        file = as_sweep_file(setting, resolved, found.candidates, data)
+        files[BEST] = FIRST_LINE + redact(to_yaml(file))
     for name, draw in drawings.items():
         try:
             files[name] = draw()

@@ -369,8 +369,7 @@ def _page(about: Exported, needed: list[str]) -> str:
         "outputs": outputs,
     }
     page = _PAGE.format(**{**vars(about), **words, "recommended_in_words": recommended})
-    kind = about.samples["kind"]
-    if kind == "Arrays":
+    if (kind := about.samples["kind"]) == "Arrays":
         return page  # their rows are the raw samples
     if about.raw not in _RAW:
         return page + _ROWS_PAGE.format(kind)

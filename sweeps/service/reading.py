@@ -13,13 +13,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from sweeps.errors import UserError
 from sweeps.messages.documents import document
 from sweeps.messages.files import write_bytes, write_text
 from sweeps.messages.formatting import resume_command
-from sweeps.results.best import best_settings
+from sweeps.results.best import BestEntry, best_settings
 from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside
 from sweeps.results.so_far import ListedSweep, SweepState, overview, so_far
@@ -133,8 +133,8 @@ def side_by_side(names: Sequence[str], storage: str) -> list[Beside]:
 class Best:
     """The result of :func:`find_best`: entries, and what reads the sweep file that found one."""
 
-    entries: list[dict[str, Any]]
-    read_sweep_file: Callable[[dict[str, Any]], str]
+    entries: list[BestEntry]
+    read_sweep_file: Callable[[BestEntry], str]
 
 
 @tells_storage_faults
@@ -146,29 +146,34 @@ def find_best(
     It reads the sweeps in the storage. If there are none, or ``MLFLOW_TRACKING_URI`` names a shared
     server, it reads the sweeps in MLflow.
     """
-    if sweep_names(storage) and not os.environ.get("MLFLOW_TRACKING_URI"):
+
+    def read(entry: BestEntry) -> str:
+        if is_here:
+            return read_stored_file(storage, entry.sweep)
+        return read_sweep_file(place, str(entry.parent_run_id))
+
+    is_here = bool(sweep_names(storage)) and not os.environ.get("MLFLOW_TRACKING_URI")
+    if is_here:
         place, sweeps_of = storage, partial(stored_sweeps, storage)
-        read, key = partial(read_stored_file, storage), "sweep"
     else:
         from sweeps.tracking.reader import read_sweep_file, tracked_sweeps
 
         place = tracking_uri(storage)
         sweeps_of = partial(tracked_sweeps, place)
-        read, key = partial(read_sweep_file, place), "parent_run_id"
     sweeps = sweeps_of(dataset, model)
     entries = best_settings([s for s in sweeps if objective in (None, s.rule.objective)])
     if not entries:
         given = {"dataset": dataset, "model": model, "objective": objective}
         raise UserError(_no_best(place, given, best_settings(sweeps_of())))
-    return Best(entries, lambda entry: read(entry[key]))
+    return Best(entries, read)
 
 
-def _no_best(place: str, given: dict[str, str | None], every: list[dict[str, Any]]) -> str:
+def _no_best(place: str, given: dict[str, str | None], every: list[BestEntry]) -> str:
     """The message that no sweep is as `given`, with the best settings there are."""
     wanted = " ".join(f"{key}={value}" for key, value in given.items() if value)
     if not wanted or not every:
         return f"{place} has no finished sweep yet"
-    there = {f"dataset={e['dataset']} model={e['model']} objective={e['objective']}" for e in every}
+    there = {f"dataset={e.dataset} model={e.model} objective={e.objective}" for e in every}
     return f"{place} has no finished sweep of {wanted}; it has {few(sorted(there))}"
 
 
@@ -203,7 +208,7 @@ def old_sweeps(storage: str, age: str, *, keep_best: bool) -> list[str]:
     if (found := re.fullmatch(r"(?P<number>\d{1,6})(?P<unit>[hdw])", age)) is None:
         raise UserError(f"--older-than = {age!r} is not allowed; allowed: such as 12h, 30d or 8w")
     latest = time.time() - int(found["number"]) * _SECONDS[found["unit"]]
-    best = {entry["sweep"] for entry in best_settings(stored_sweeps(storage))} if keep_best else ()
+    best = {entry.sweep for entry in best_settings(stored_sweeps(storage))} if keep_best else ()
     return [
         each.name
         for each in overviews(storage)

@@ -94,8 +94,7 @@ def compare_reference(sweep: StoredSweep, judgement: Judgement) -> list[Comparis
     one = (r for r in sweep.ranking.records if (r.number,) == recommended.trials)
     offered = None if judgement.ensemble is None else judgement.ensemble.offered
     networks = next(one, None) or select_ensemble(sweep, offered)
-    theirs = read_on_test(sweep, Delivered(networks, True, recommended.why))
-    if theirs is None:
+    if (theirs := read_on_test(sweep, Delivered(networks, True, recommended.why))) is None:
         return []
     ours = scaled_rows(sweep.store.rows_patiently, best.record, sweep.plan.rule.scaling)
     sweeps = sweep.store.patiently(sweeps_on_test_split, sweep.store)

@@ -121,8 +121,7 @@ def _succession(
         return False, "the sweep has not ended"
     if warnings := sweep.result.warnings:
         return False, f"the sweep has {counted(len(warnings), 'warning')}"
-    better = sweep.result.judgement.better_reference
-    if better and not delivered.is_reference:
+    if (better := sweep.result.judgement.better_reference) and not delivered.is_reference:
         return False, better.removesuffix(".")
     if champion is None:
         return True, "the sweep has no warnings, and there was no champion"

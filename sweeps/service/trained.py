@@ -49,8 +49,7 @@ def load_same_data(sweep: StoredSweep) -> Dataset:
         return dataset
     from trainables.export.loop_models import dataset_of_loop
 
-    chosen = sweep.ranking.chosen
-    if chosen is None:
+    if (chosen := sweep.ranking.chosen) is None:
         raise UserError(f"sweep {plan.name!r} has no selected setting yet")
     record = chosen.judged[0]
     _, inputs = _of_loop(sweep, dataset, record)

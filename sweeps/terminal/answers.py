@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 import shlex
 import time
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -30,7 +30,7 @@ from sweeps.messages.formatting import (
     objective_heading,
 )
 from sweeps.messages.redaction import redact
-from sweeps.results.best import as_sweep_file
+from sweeps.results.best import BestEntry, as_sweep_file
 from sweeps.results.columns import (
     LeaderboardRow,
     legend,
@@ -177,9 +177,9 @@ def overview_table(sweeps: Sequence[ListedSweep]) -> Table:
     return table
 
 
-def best_table(entries: Sequence[dict[str, Any]]) -> Table:
+def best_table(entries: Sequence[BestEntry]) -> Table:
     """The entries for the terminal; their objectives determine the columns."""
-    metrics = list(dict.fromkeys(_shown_metric(entry["objective"]) for entry in entries))
+    metrics = list(dict.fromkeys(_shown_metric(entry.objective) for entry in entries))
     # Two per column, because the intervals need two lines anyway, so the table fits into 80
     # columns.
     table = new_table("dataset\nmodel", "recom-\nmended", gap=1)
@@ -189,17 +189,17 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
         table.add_column(heading, justify="right", overflow="fold")
     table.add_column("\nselected", overflow="fold")
     for entry in entries:
-        val, test = entry["val"], entry["test"]
+        val, test = entry.val, entry.test
         table.add_row(
-            f"{entry['dataset']}\n{entry['model']}",
-            f"{entry['loss']}\n{format_hyperparameters(entry['hyperparameters'])}",
-            *(_with_interval(entry[split], m) for m in metrics for split in ("val", "test")),
+            f"{entry.dataset}\n{entry.model}",
+            f"{entry.loss}\n{format_hyperparameters(entry.hyperparameters)}",
+            *(_with_interval(each, m) for m in metrics for each in (val, test)),
             format_fraction(val["error"]),
             format_fraction(test["error"]),
-            f"{entry['temperature']:.2f}",
+            f"{entry.temperature:.2f}",
             _best_setting(entry),
         )
-    by_groups = any("groups" in entry[split] for entry in entries for split in ("val", "test"))
+    by_groups = any("groups" in {**entry.val, **entry.test} for entry in entries)
     unit = ", the number of groups that it is over" if by_groups else ""
     table.caption = (
         f"Below a value: its 95% interval{unit}, and (≤) what a perfectly calibrated model would "
@@ -210,16 +210,16 @@ def best_table(entries: Sequence[dict[str, Any]]) -> Table:
     return table
 
 
-def _best_setting(entry: dict[str, Any]) -> str:
+def _best_setting(entry: BestEntry) -> str:
     """The setting with the best objective, and whether it is shown to beat cross-entropy."""
-    best = entry["best"]
-    same = all(best[key] == entry[key] for key in ("loss", "hyperparameters"))
-    setting = f"{best['loss']}\n{format_hyperparameters(best['hyperparameters'])}".rstrip()
-    shown = "the same" if same else f"{setting}\nval {format_fraction(best['value'])}"
-    if (verdict := best["verdict"]) is None:
+    best = entry.best
+    same = (best.loss, best.hyperparameters) == (entry.loss, entry.hyperparameters)
+    setting = f"{best.loss}\n{format_hyperparameters(best.hyperparameters)}".rstrip()
+    shown = "the same" if same else f"{setting}\nval {format_fraction(best.value)}"
+    if best.verdict is None:
         return shown
     words = {"supported": "beats scaled CE", "worse": "worse than scaled CE"}
-    return f"{shown}\n{words.get(verdict, 'not shown to beat scaled CE')}"
+    return f"{shown}\n{words.get(best.verdict, 'not shown to beat scaled CE')}"
 
 
 def _shown_metric(objective: str) -> str:
@@ -227,7 +227,7 @@ def _shown_metric(objective: str) -> str:
     return str(MetricName(objective_metric(objective), scaled=MetricName.parse(objective).scaled))
 
 
-def _with_interval(values: dict[str, float], metric: str) -> str:
+def _with_interval(values: Mapping[str, float], metric: str) -> str:
     lines = [format_fraction(values.get(metric, math.nan))]
     name = MetricName.parse(metric)
     low, high = name.with_statistic("low"), name.with_statistic("high")
@@ -283,24 +283,25 @@ def _by_loss(sweeps: Sequence[Beside]) -> Table:
 
 
 def render_best(
-    entries: Sequence[dict[str, Any]], form: str, read_sweep_file: Callable[[dict[str, Any]], str]
+    entries: Sequence[BestEntry], form: str, read_sweep_file: Callable[[BestEntry], str]
 ) -> None:
     """Print the entries as ``table``, ``json`` or ``yaml``: a sweep file, for one entry alone."""
     if form == "json":
-        print(document("best", best=list(entries)))
+        print(document("best", best=[entry.to_json() for entry in entries]))
     elif form == "yaml":
         print(_yaml(_only(entries), read_sweep_file), end="")
     else:
         plain_console().print(best_table(entries))
 
 
-def _only(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+def _only(entries: Sequence[BestEntry]) -> BestEntry:
     if len(entries) > 1:
         options = ["dataset", "model"]
-        if len({entry["objective"] for entry in entries}) > 1:
+        if len({entry.objective for entry in entries}) > 1:
             options.append("objective")
         listed = "\n".join(
-            "  " + " ".join(f"--{option} {shlex.quote(entry[option])}" for option in options)
+            "  "
+            + " ".join(f"--{option} {shlex.quote(getattr(entry, option))}" for option in options)
             for entry in entries
         )
         raise UserError(
@@ -310,15 +311,16 @@ def _only(entries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return entries[0]
 
 
-def _yaml(entry: dict[str, Any], read_sweep_file: Callable[[dict[str, Any]], str]) -> str:
+def _yaml(entry: BestEntry, read_sweep_file: Callable[[BestEntry], str]) -> str:
     text = read_sweep_file(entry)
-    resolved = read_resolved(text, f"sweep.yaml of {entry['sweep']}").model_dump(mode="json")
-    metric = objective_metric(entry["objective"])
+    resolved = read_resolved(text, f"sweep.yaml of {entry.sweep}").model_dump(mode="json")
+    metric = objective_metric(entry.objective)
     found = ", ".join(
-        f"{split} {metric_heading(metric)} {entry[split][metric]:.4f}" for split in ("val", "test")
+        f"{split} {metric_heading(metric)} {values[metric]:.4f}"
+        for split, values in (("val", entry.val), ("test", entry.test))
     )
     title = FIRST_LINE + (
-        f"# {entry['loss']} {format_hyperparameters(entry['hyperparameters'])} on "
-        f"{entry['dataset']}: {found}, temperature {entry['temperature']:.2f}\n"
+        f"# {entry.loss} {format_hyperparameters(entry.hyperparameters)} on "
+        f"{entry.dataset}: {found}, temperature {entry.temperature:.2f}\n"
     )
-    return title + to_yaml(as_sweep_file(entry, resolved))
+    return title + to_yaml(as_sweep_file(entry.setting, resolved, entry.candidates, entry.data))

@@ -32,8 +32,7 @@ def sqlite_path(uri: str) -> Path | None:
 
 def with_absolute_path(uri: str) -> str:
     """The address from any working folder, if it is that of a SQLite file; others unchanged."""
-    path = sqlite_path(uri)
-    if path is None or path.is_absolute():
+    if (path := sqlite_path(uri)) is None or path.is_absolute():
         return uri
     scheme, mark, place = uri.partition(":///")
     return f"{scheme}{mark}{quote(os.getcwd(), safe=' +/')}/{place}"

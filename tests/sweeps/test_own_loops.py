@@ -34,6 +34,7 @@ from tests.harness.interrupting import wait_for_cpus
 from tests.harness.tracked import client_of, runs_of
 from tests.harness.trained import train_sweep
 from trainables.contract.report import COSTS
+from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 
 EXAMPLES = Path(__file__).parents[2] / "examples/own_loop"
@@ -135,7 +136,7 @@ def test_an_example_loop_is_swept_like_a_model(folder: Path, ray_session: None, 
     assert result.unsynced == 0
     storage = str(folder / "store")
     (best,) = find_best(storage, None, f"{name}:train", None).entries
-    assert (best["dataset"], best["loss"]) == ("digits", chosen.loss)
+    assert (best.dataset, best.loss) == ("digits", chosen.loss)
     run_of_baseline = runs_of(folder / "store", name)["0"]
     assert run_of_baseline.data.params["model"] == f"{name}:train"
     assert run_of_baseline.data.params["epochs"] == "6"
@@ -324,6 +325,6 @@ def test_the_plan_says_what_trains() -> None:
 
 def test_the_best_setting_is_trained_by_the_same_loop() -> None:
     sweep = sweep_of()
-    entry = {"loss": "focal", "hyperparameters": {"gamma": 2.0}}
-    again = parse_sweep(as_sweep_file(entry, sweep.model_dump(mode="json")))
+    setting = Setting("focal", {"gamma": 2.0})
+    again = parse_sweep(as_sweep_file(setting, sweep.model_dump(mode="json")))
     assert again.trainable == sweep.trainable

@@ -112,10 +112,10 @@ def test_best_from_mlflow_is_what_the_records_say(workplace: Path, first: EndedS
     (entry,) = best_settings([sweep])
     chosen = Ranking(first.records, rule_of(parse_sweep(sweep_of("first")))).chosen
     assert chosen is not None
-    assert entry["loss"] == chosen.loss
-    assert entry["hyperparameters"] == chosen.trials[0].hyperparameters
-    assert entry["val"]["ece"] == pytest.approx(chosen.mean("val_ece"), abs=1e-12)
-    assert {"error", "ece", "nll"} <= entry["test"].keys()
+    assert entry.loss == chosen.loss
+    assert entry.hyperparameters == chosen.trials[0].hyperparameters
+    assert entry.val["ece"] == pytest.approx(chosen.mean("val_ece"), abs=1e-12)
+    assert {"error", "ece", "nll"} <= entry.test.keys()
 
 
 def test_a_finished_sweep_resumes_to_the_same(workplace: Path, first: EndedSweep) -> None:
@@ -223,9 +223,9 @@ def test_a_custom_metric_is_the_objective(workplace: Path) -> None:
         s for s in tracked_sweeps(tracking_uri(str(workplace / "store"))) if s.name == "own_metric"
     ]
     (entry,) = best_settings([sweep])
-    assert entry["front"] == list(front)
+    assert entry.front == front
     assert chosen.val["cost"] in [o["val_cost"] for o in finished]
-    assert {"val_cost_scaled", "test_cost"} <= result.result.rows[0].keys()
+    assert {"val_cost_scaled", "test_cost"} <= result.result.rows[0].metrics.keys()
     write_report("own_metric", str(workplace / "store"), str(workplace / "own_metric.html"))
     assert "cost" in (workplace / "own_metric.html").read_text()
 

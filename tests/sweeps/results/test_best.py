@@ -8,7 +8,7 @@ from ruamel.yaml import YAML
 
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
-from sweeps.results.best import Advice, TrackedSweep, as_sweep_file, best_settings
+from sweeps.results.best import Advice, BestSetting, TrackedSweep, as_sweep_file, best_settings
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Rule
@@ -44,13 +44,13 @@ def test_the_best_of_several_sweeps() -> None:
     other = tracked([baseline(val_ece=0.5)], name="other", dataset="cifar10")
     hopeless = tracked([baseline(state="failed")], name="hopeless", model="resnet18_cifar")
     found = best_settings([lucky, sure, other, hopeless])
-    assert [(entry["dataset"], entry["sweep"]) for entry in found] == [
+    assert [(entry.dataset, entry.sweep) for entry in found] == [
         ("cifar10", "other"),
         ("digits", "sure"),
     ]
-    assert found[1]["seeds"] == 1
-    assert found[1]["val"]["ece"] == 0.03
-    assert [entry["best"]["verdict"] for entry in found] == [None, "not supported"]
+    assert found[1].seeds == 1
+    assert found[1].val["ece"] == 0.03
+    assert [entry.best.verdict for entry in found] == [None, "not supported"]
     text = shown(best_table(found))
     for part in ("cifar10", ".5000", ".0100–.2000", "1.50", "not"):
         assert part in text
@@ -60,21 +60,20 @@ def test_what_is_recommended_is_named_beside_the_best_setting() -> None:
     records = [baseline(val_ece=0.05), trial(1, "focal", {"gamma": 2.0}, val_ece=0.02)]
     advice = Advice(BASELINE, "cross-entropy with a temperature")
     (entry,) = best_settings([tracked(records, verdict="worse", recommended=advice)])
-    assert (entry["loss"], entry["val"]["ece"], entry["trial"]) == ("cross_entropy", 0.05, 0)
-    assert entry["recommended"] == "cross-entropy with a temperature"
-    best = {"loss": "focal", "hyperparameters": {"gamma": 2.0}, "seeds": 0, "value": 0.02}
-    assert entry["best"] == best | {"verdict": "worse"}
+    assert (entry.loss, entry.val["ece"], entry.trial) == ("cross_entropy", 0.05, 0)
+    assert entry.recommended == "cross-entropy with a temperature"
+    assert entry.best == BestSetting("focal", {"gamma": 2.0}, 0, 0.02, "worse")
     text = " ".join(shown(best_table([entry]), width=80).split())
     for part in ("cross_entropy", "focal", "γ=2", "worse", ".0500", "val .0200"):
         assert part in text
     (alone,) = best_settings([tracked(records)])  # before the end
-    assert alone["loss"] == "focal" and "the same" in shown(best_table([alone]))
+    assert alone.loss == "focal" and "the same" in shown(best_table([alone]))
 
 
 def test_calibration_errors_are_shown_with_their_calibrated_bound() -> None:
     perfect = {"val_ece_calibrated": 0.0123, "val_ece_calibrated_high": 0.0321}
     found = best_settings([tracked([baseline(val_ece=0.02, **perfect)])])
-    assert found[0]["val"]["ece_calibrated"] == 0.0123
+    assert found[0].val["ece_calibrated"] == 0.0123
     text = shown(best_table(found))
     assert "≤.0321" in text
     assert "a perfectly calibrated model would show" in " ".join(text.split())
@@ -83,7 +82,7 @@ def test_calibration_errors_are_shown_with_their_calibrated_bound() -> None:
 def test_the_number_of_groups_is_below_their_interval() -> None:
     known = {"val_ece_low": 0.01, "val_ece_high": 0.2, "val_groups": 41.0, "test_groups": 57.0}
     found = best_settings([tracked([baseline(val_ece=0.02, **known)])])
-    assert (found[0]["val"]["groups"], found[0]["test"]["groups"]) == (41, 57)
+    assert (found[0].val["groups"], found[0].test["groups"]) == (41, 57)
     text = shown(best_table(found))
     assert re.search(r"\.0100–\.2000.*\n.*41 groups +57 groups", text)
     assert "interval, the number of groups that it is over" in " ".join(text.split())
@@ -106,7 +105,7 @@ def test_scaled_objectives_are_shown_scaled() -> None:
     scaled = {"val_ece_scaled": 0.0111, "val_ece_scaled_low": 0.0044, "val_ece_scaled_high": 0.0222}
     aimed = tracked([baseline(val_ece=0.0666, **scaled)], objective="val_ece_scaled")
     found = best_settings([aimed])
-    assert found[0]["val"]["ece_scaled_high"] == 0.0222
+    assert found[0].val["ece_scaled_high"] == 0.0222
     text = shown(best_table(found))
     for part in ("ECE with T", ".0111", ".0044–.0222"):
         assert part in text
@@ -126,7 +125,7 @@ def test_only_what_is_comparable_is_ranked() -> None:
             tracked(low, name="elsewhere", dataset="cifar10", model="resnet18_cifar"),
         ]
     )
-    assert [(e["dataset"], e["model"], e["objective"], e["sweep"]) for e in found] == [
+    assert [(e.dataset, e.model, e.objective, e.sweep) for e in found] == [
         ("cifar10", "resnet18_cifar", "val_ece", "elsewhere"),
         ("digits-aaaaaa", "small_cnn", "val_ece", "one"),
         ("digits-aaaaaa", "small_cnn", "val_nll", "by_nll"),
@@ -142,7 +141,7 @@ def test_the_same_data_by_two_names_are_ranked_together() -> None:
     first = tracked([baseline(val_ece=0.02)], name="first", dataset="parquet:a", data="d")
     second = tracked([baseline(val_ece=0.01)], name="second", dataset="parquet:b", data="d")
     (entry,) = best_settings([first, second])
-    assert (entry["sweep"], entry["dataset"]) == ("second", "parquet:b")
+    assert (entry.sweep, entry.dataset) == ("second", "parquet:b")
 
 
 @pytest.mark.parametrize("name", ["shown", "x" * 100])
@@ -159,8 +158,7 @@ def test_the_best_setting_as_a_sweep_file_trains_just_that(
     loss: str, hyperparameters: dict[str, Any], name: str
 ) -> None:
     tuned = make_sweep(name=name, losses=["focal", "mbls", "r_aurc"], search={"seed": 4})
-    entry = {"loss": loss, "hyperparameters": hyperparameters}
-    file = as_sweep_file(entry, tuned.model_dump(mode="json"))
+    file = as_sweep_file(Setting(loss, hyperparameters), tuned.model_dump(mode="json"))
     sweep = parse_sweep(YAML(typ="safe").load(to_yaml(file)))
     check_sweep(sweep)
     expected = [BASELINE, Setting(loss, hyperparameters)]

@@ -172,5 +172,5 @@ def test_it_is_in_the_plan_and_the_file_and_not_in_the_best_settings_file() -> N
     tree = sweep.model_dump(mode="json")
     assert parse_sweep(tree) == sweep
     assert "learn_from:\n  - a\n  - b" in dump_sweep(sweep)
-    entry = {"loss": "focal", "hyperparameters": {"gamma": 3.0}}
-    assert parse_sweep(as_sweep_file(entry, tree)).search.named == ()
+    setting = Setting("focal", {"gamma": 3.0})
+    assert parse_sweep(as_sweep_file(setting, tree)).search.named == ()

@@ -36,7 +36,7 @@ def test_the_store_and_mlflow_have_the_same_best(tmp_path: Path) -> None:
         SweepStore(str(tmp_path), name).save_answer(answer)
     here = best_settings(stored_sweeps(str(tmp_path)))
     there = best_settings(tracked_sweeps(tracking_uri(str(tmp_path))))
-    assert {entry["sweep"] for entry in here} == {"kept", "old"}
+    assert {entry.sweep for entry in here} == {"kept", "old"}
     assert here == there
 
 
@@ -50,10 +50,10 @@ def test_mlflow_is_asked_where_others_write_too(
     for record in make_records():
         write_whole(mirror, record)
     make_store(tmp_path, make_sweep("mine"), make_records())
-    assert [e["sweep"] for e in find_best(str(tmp_path)).entries] == ["mine"]
+    assert [e.sweep for e in find_best(str(tmp_path)).entries] == ["mine"]
     monkeypatch.setenv("MLFLOW_TRACKING_URI", uri)
     found = find_best(str(tmp_path))
-    assert [e["sweep"] for e in found.entries] == ["theirs"]
+    assert [e.sweep for e in found.entries] == ["theirs"]
     assert "name: theirs" in found.read_sweep_file(found.entries[0])
 
 
@@ -68,7 +68,7 @@ def test_a_damaged_sweep_is_reported_and_the_others_are_shown(
     assert {each.name for each in overviews(str(tmp_path))} == {"whole", "unknown"}
     assert "broken" in caplog.text
     found = best_settings(stored_sweeps(str(tmp_path)))
-    assert {entry["sweep"] for entry in found} == {"whole", "unknown"}
+    assert {entry.sweep for entry in found} == {"whole", "unknown"}
 
 
 def test_what_mlflow_calls_the_runs_is_not_needed(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_what_mlflow_calls_the_runs_is_not_needed(tmp_path: Path) -> None:
     assert store.load_run_ids() == (None, {})
     store.folder.write("mlflow_runs.json", b'{"parent"')
     (entry,) = find_best(str(tmp_path)).entries
-    assert (entry["run_id"], entry["parent_run_id"], entry["trial"]) == (None, None, 1)
-    assert json.dumps(entry)
+    assert (entry.run_id, entry.parent_run_id, entry.trial) == (None, None, 1)
+    assert json.dumps(entry.to_json())
     there = "dataset=digits model=small_cnn objective=val_ece"
     with pytest.raises(UserError, match=f"no finished sweep of dataset=cifar10; it has {there}"):
         find_best(str(tmp_path), dataset="cifar10")

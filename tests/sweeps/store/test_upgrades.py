@@ -60,7 +60,7 @@ def test_readers_open_it(storage: str, capsys: pytest.CaptureFixture[str]) -> No
         assert (final, found.dataset) == (state == "finished", "csv:train")
         assert sweep.plan.sweep.scaling_method.criterion == "nll_unpenalised"
     assert found.recommended is not None and found.judgement.comparisons
-    assert [entry["sweep"] for entry in find_best(storage).entries] == ["done"]
+    assert [entry.sweep for entry in find_best(storage).entries] == ["done"]
     assert "label" in results_table_of(["done"], storage, "loss", "dataset", "ece", "csv")
     assert len(side_by_side(["done", "cut"], storage)) == 2
     assert load(storage, "done").best is not None

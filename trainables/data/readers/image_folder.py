@@ -240,8 +240,7 @@ def _find_listed(part: _List, known: tuple[str, ...] | None) -> _Found:
         lines = part.file.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise ValueError(f"{part.file} cannot be read ({error}); it lists images") from None
-    files = [part.root / line.split()[0] for line in lines if line.strip()]
-    if not files:
+    if not (files := [part.root / line.split()[0] for line in lines if line.strip()]):
         raise ValueError(f"{part.file} lists no image")
     classes = known or tuple(sorted({file.parent.name for file in files}))
     if unknown := [file for file in files if file.parent.name not in classes]:
