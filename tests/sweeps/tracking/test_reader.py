@@ -59,21 +59,21 @@ def test_the_answer_from_mlflow_is_the_one_from_the_records(
     chosen = Ranking(written, rule_of(sweep)).chosen
     assert chosen is not None and chosen.trials[0].number == 2
     (advised,) = best_settings([tracked])
-    assert (advised["loss"], advised["best"]["loss"]) == ("cross_entropy", "focal")
-    assert advised["recommended"] == "cross-entropy with a temperature"
+    assert (advised.loss, advised.best.loss) == ("cross_entropy", "focal")
+    assert advised.recommended == "cross-entropy with a temperature"
     (found,) = best_settings([replace(tracked, recommended=None)])
-    assert found["loss"] == "focal"
-    assert found["hyperparameters"] == {"gamma": 0.1 + 0.2}
-    assert found["seeds"] == 1
-    assert found["val"]["ece"] == chosen.objective == 0.03
-    assert found["temperature"] == 1.3
+    assert found.loss == "focal"
+    assert found.hyperparameters == {"gamma": 0.1 + 0.2}
+    assert found.seeds == 1
+    assert found.val["ece"] == chosen.objective == 0.03
+    assert found.temperature == 1.3
     # The ends of intervals are in an artifact of the run.
-    assert (found["val"]["ece_low"], found["val"]["ece_high"]) == (0.01, 0.05)
-    assert found["run_id"] == runs_of(storage, "whole")["2"].info.run_id
-    resolved = YAML(typ="safe").load(read_sweep_file(uri, found["parent_run_id"]))
-    alone = parse_sweep(as_sweep_file(found, resolved))
+    assert (found.val["ece_low"], found.val["ece_high"]) == (0.01, 0.05)
+    assert found.run_id == runs_of(storage, "whole")["2"].info.run_id
+    resolved = YAML(typ="safe").load(read_sweep_file(uri, str(found.parent_run_id)))
+    alone = parse_sweep(as_sweep_file(found.setting, resolved))
     assert alone.training == sweep.training
-    json.dumps(found, allow_nan=False)
+    json.dumps(found.to_json(), allow_nan=False)
 
 
 def test_a_sweep_file_is_written_of_one_answer_only(
