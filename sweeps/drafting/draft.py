@@ -131,10 +131,13 @@ def draft_for(data: str) -> Draft:
 
 def _on_frozen(draft: Draft) -> Draft:
     """With few images or texts, a draft of heads on a pretrained network, if one is at hand."""
-    if draft.kind not in ("image", "text") or not 0 < draft.count < MOST:
+    if (
+        draft.kind not in ("image", "text")
+        or not 0 < draft.count < MOST
+        or draft.dataset["name"] == "npz"  # its images have a size of their own
+        or (found := frozen_network(draft.kind)) is None
+    ):
         return draft
-    if draft.dataset["name"] == "npz" or (found := frozen_network(draft.kind)) is None:
-        return draft  # images in arrays have a size of their own
     model, options = found
     return replace(draft, dataset=draft.dataset | options, frozen=model)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sweeps.errors import UserError
@@ -90,29 +90,22 @@ class Column:
         """The value of a trial; NaN if unknown. Errors are those of `read` and of the method."""
         from trainables.metrics import ON_REQUEST
 
-        outcome = trial.outcome
-        if not self.is_of_test and not self.gap:
-            return outcome.get(self.metric, math.nan)
-        if not self.method and (self.metric not in ON_REQUEST or str(self.plain) in outcome):
-            return outcome.get(str(self.plain), math.nan)
-        rows = read("test", trial.number)
-        if not self.method:
-            return _measured(
-                self.metric, rows.scaled(outcome["temperature"]) if self.plain.scaled else rows
-            )
-        if (after := self._scaled(trial, read, rows)) is None:
+        outcome, name = trial.outcome, str(self.plain) if self.is_of_test else self.metric
+        if self.method == TRAINING_TEMPERATURE and self.method not in outcome:
             return math.nan
-        value = _measured(self.metric, after)
+        if not self.method and (name in outcome or self.metric not in ON_REQUEST):
+            return outcome.get(name, math.nan)
+        rows = read("test", trial.number)
+        value = _measured(self.metric, self._scaled(trial, read, rows))
         return _measured(self.metric, rows) - value if self.gap else value
 
-    def _scaled(self, trial: TrialRecord, read: ReadRows, rows: Rows) -> Rows | None:
-        from dataclasses import replace
-
+    def _scaled(self, trial: TrialRecord, read: ReadRows, rows: Rows) -> Rows:
         from trainables.posthoc import make_posthoc
 
+        if not self.method:
+            return rows.scaled(trial.outcome["temperature"]) if self.plain.scaled else rows
         if self.method == TRAINING_TEMPERATURE:
-            known = trial.outcome.get(TRAINING_TEMPERATURE)
-            return None if known is None else rows.scaled(known)
+            return rows.scaled(trial.outcome[TRAINING_TEMPERATURE])
         fitted = make_posthoc(self.method).fit(*read("validation", trial.number).tensors())
         return replace(rows, logits=fitted(rows.tensors()[0]).numpy())
 

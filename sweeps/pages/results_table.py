@@ -157,7 +157,7 @@ def results_table(values: Sequence[Value], rows: Key, columns: Key, form: Form) 
     if form == "csv":
         return _csv(rows, heads, names, lines)
     if form == "markdown":
-        titles = [rows, *(f"{column} {_title(metric)}" for column, metric in heads)]
+        titles = [rows, *(f"{column} {Column.parse(metric).heading}" for column, metric in heads)]
         body = [
             [name.translate(MARKDOWN), *(_shown(each, "**{}**") for each in line)]
             for name, line in zip(names, lines, strict=True)
@@ -205,10 +205,6 @@ def _shown(value: Value | None, bold: str) -> str:
     return (bold.format(text) if value.best else text) + mark
 
 
-def _title(metric: str) -> str:
-    return Column.parse(metric).heading
-
-
 def _csv(rows: str, heads: _Heads, names: Sequence[str], lines: _Lines) -> str:
     """A line per value: a spreadsheet reads numbers, not cells with marks."""
     text = io.StringIO(newline="")
@@ -247,7 +243,7 @@ def _latex(rows: str, heads: _Heads, names: Sequence[str], lines: _Lines, captio
         f"\\cmidrule(lr){{{start}-{start + width - 1}}}"
         for start, width in zip(starts, widths, strict=True)
     )
-    titles = " & ".join(_title(metric).translate(_LATEX) for _, metric in heads)
+    titles = " & ".join(Column.parse(metric).heading.translate(_LATEX) for _, metric in heads)
     body = [
         " & ".join([name.translate(_LATEX), *(_in_latex(each) for each in line)]) + r" \\"
         for name, line in zip(names, lines, strict=True)

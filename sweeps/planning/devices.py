@@ -109,8 +109,11 @@ def _with_precision(sweep: SweepFile, precision: str) -> SweepFile:
     update: dict[str, object] = {}
     if sweep.training.precision == "auto" and sweep.trainable is None:
         update["training"] = sweep.training.model_copy(update={"precision": precision})
-    encoder = sweep.encoder
-    if encoder is not None and not encoder.frozen and encoder.training.precision == "auto":
+    if (
+        (encoder := sweep.encoder) is not None
+        and not encoder.frozen
+        and encoder.training.precision == "auto"
+    ):
         recipe = encoder.training.model_copy(update={"precision": precision})
         update["encoder"] = encoder.model_copy(update={"training": recipe})
     return sweep.model_copy(update=update)

@@ -82,6 +82,7 @@ def _kept_name(plan: Plan, folder: Folder, dataset: Data) -> str:
 
 def _name(plan: Plan, dataset: Data) -> str:
     assert plan.sweep.encoder is not None
+    evaluation = plan.sweep.evaluation
     made_of = {
         "versions": versions(),
         "modules": own_modules((plan.sweep.model.name, plan.sweep.encoder.loss.name)),
@@ -90,9 +91,8 @@ def _name(plan: Plan, dataset: Data) -> str:
         "encoder": plan.sweep.encoder.model_dump(mode="json", exclude={"head"}),
         "checkpoint": _digest_of_checkpoint(plan.sweep.encoder.checkpoint),
         "num_workers": plan.sweep.scaling.num_workers,
+        **({"evaluation": evaluation.model_dump(mode="json")} if evaluation.sets else {}),
     }
-    if plan.sweep.evaluation.sets:
-        made_of["evaluation"] = plan.sweep.evaluation.model_dump(mode="json")
     text = json.dumps(made_of, sort_keys=True, default=str)
     digest = digest_of(text.encode())
     return f"{plan.sweep.model_label.replace('/', '-')}-{digest}"

@@ -56,8 +56,6 @@ from trainables.trials.outcome import (
 from trainables.trials.scaling import fit_network_scaling
 
 CPU = torch.device("cpu")
-MULTIPLIERS = "multipliers.npy"
-"""The file of a trial with the multipliers (epochs, K) of a loss such as CALS."""
 
 
 class StorageAwayError(OSError):
@@ -240,13 +238,13 @@ class TrialRun:
         self._keep(entry, state)
 
     def _record_multipliers(self, values: torch.Tensor | None) -> dict[str, float]:
-        """Least, mean and largest multiplier; all (epochs, K) are in a file of the trial."""
+        """Least, mean and largest multiplier; ``multipliers.npy`` has all, (epochs, K)."""
         if values is None:
             return {}
         self._multipliers.append(values.tolist())
         buffer = io.BytesIO()
         np.save(buffer, np.array(self._multipliers, np.float32))
-        self._unsaved.append(partial(self.folder.write, MULTIPLIERS, buffer.getvalue()))
+        self._unsaved.append(partial(self.folder.write, "multipliers.npy", buffer.getvalue()))
         found = {"min": values.min(), "mean": values.mean(), "max": values.max()}
         return {f"multiplier_{name}": float(each) for name, each in found.items()}
 

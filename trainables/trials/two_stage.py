@@ -97,11 +97,11 @@ def refinement_losses(frozen: Dataset) -> dict[str, float]:
         return {}
     rows = torch.arange(min(len(labels), _COMPARED)) * len(labels) // min(len(labels), _COMPARED)
     features = torch.from_numpy(np.array(frozen.validation.rows(rows.numpy()))).double()
-    names = {"val_l_ref": "refinement", "val_l_sc": "supcon"}
-    losses = {key: make_loss(name, frozen.num_classes) for key, name in names.items()}
+    named = {"val_l_ref": "refinement", "val_l_sc": "supcon"}
     unused = features.new_zeros(len(rows), frozen.num_classes)
     return {
-        key: float(loss(unused, labels[rows], features=features)) for key, loss in losses.items()
+        key: float(make_loss(name, frozen.num_classes)(unused, labels[rows], features=features))
+        for key, name in named.items()
     }
 
 

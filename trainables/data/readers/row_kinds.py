@@ -228,9 +228,7 @@ def kind_of_rows(
                 )
     if kind == "image":
         return ImageRows(options.image or "image")
-    if kind == "embedding":
-        assert options.embedding is not None
-        parts[0].check_has(options.embedding, "embedding")
+    if kind == "embedding" and options.embedding is not None:
         return EmbeddingRows(options.embedding)
     if kind == "text":
         assert options.text is not None
