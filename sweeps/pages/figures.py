@@ -220,11 +220,12 @@ def trade_off(ranking: Ranking, metric: str) -> Chart:
             x, y = (fmean(values) for values in of[loss][first : first + 2])
             if math.isnan(x + y):
                 continue
-            tip = f"{format_loss(loss)}: ECE {format_fraction(x)}, {metric} {format_fraction(y)}"
-            chart.points([x], [y], look, [tip])
-            bar = Stroke(look.colour, 0.8)
-            chart.line(ends[loss][first], [y, y], bar)
-            chart.line([x, x], ends[loss][first + 1], bar)
+            chart.points(
+                *([x], [y], look),
+                [f"{format_loss(loss)}: ECE {format_fraction(x)}, {metric} {format_fraction(y)}"],
+            )
+            for bar in ((ends[loss][first], [y, y]), ([x, x], ends[loss][first + 1])):
+                chart.line(*bar, Stroke(look.colour, 0.8))
         chart.name(mark, format_loss(loss))
     return chart
 

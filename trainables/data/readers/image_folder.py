@@ -168,7 +168,8 @@ def read_folders(
     found = _find(train)
     if len(found.classes) < 2:
         raise ValueError(
-            f"root={getattr(train, 'file', train)} has images of {found.classes[0]!r} only; two classes are needed"
+            f"root={getattr(train, 'file', train)} has images of {found.classes[0]!r} only; two "
+            "classes are needed"
         )
     parts = [found, *(_find(each, found.classes) for each in (test, held) if each is not None)]
     images, bad = read_images([part.files for part in parts], common)
