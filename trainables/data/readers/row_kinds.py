@@ -160,6 +160,7 @@ class EmbeddingRows(RowKind):
 
     def read(self, rows: TabularFiles, bad: BadSamples) -> npt.NDArray[np.float32]:
         """The embeddings (N, D); see :class:`RowKind`."""
+        rows.check_has(self.column, "embedding")
         lists = rows.as_it_is(self.column)
         of = getattr(lists.type, "value_field", None)  # of lists of each kind
         if of is None or content_of(of.type) != "number":
@@ -173,8 +174,9 @@ class EmbeddingRows(RowKind):
             lambda row: f"{self.column} has {lengths[row]} numbers, while others have {size}",
         )
         found = np.zeros((len(lists), size), np.float32)
-        flat = pc.list_flatten(lists.filter(pa.array(usual)))
-        found[usual] = flat.to_numpy().reshape(-1, size)  # NaN where one is missing
+        found[usual] = (  # NaN where a number is missing
+            pc.list_flatten(lists.filter(pa.array(usual))).to_numpy().reshape(-1, size)
+        )
         bad.add_each(
             ~np.isfinite(found).all(1), f"a number of {self.column} is missing or not finite"
         )
