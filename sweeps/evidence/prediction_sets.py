@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trainables.export.prediction_sets import Labelled, Sets
 
 COVERAGE: Final = 0.9
+_MOST_CLASSES: Final = 20
 
 
 def judge_sets(ranking: Ranking, read: ReadRows) -> list[SetsRow]:
@@ -72,5 +73,8 @@ def set_rows(label: str, of_seeds: Sequence[Sets]) -> list[SetsRow]:
         facts = [found[method][f"{COVERAGE:g}"] for found in of_seeds]
         shown = {"coverage", "low", "high", "size"}
         means = {key: fmean(each[key] for each in facts) for key in facts[0] if key in shown}
-        rows.append(SetsRow(label, method, COVERAGE, **means))
+        columns = zip(*(each["class_coverage"]["all"] for each in facts), strict=True)
+        per_class = [fmean(column) for column in columns if None not in column]
+        whole = len(per_class) == len(facts[0]["class_thresholds"]) <= _MOST_CLASSES
+        rows.append(SetsRow(label, method, COVERAGE, **means, per_class=per_class if whole else ()))
     return rows

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -68,6 +68,7 @@ class SetsRow:
         coverage: How often they do on the test split; NaN as ``low`` and ``high``, the ends of its
             95 % interval, if there are fewer than 10 groups.
         size: Mean number of classes.
+        per_class: Coverage of the samples of each class, with up to 20 classes.
     """
 
     label: str
@@ -77,6 +78,12 @@ class SetsRow:
     size: float
     low: float = math.nan
     high: float = math.nan
+    per_class: Sequence[float] = ()
+
+    @property
+    def least(self) -> int:
+        """The place of the class that is covered least."""
+        return self.per_class.index(min(self.per_class))
 
     @property
     def has_interval(self) -> bool:
