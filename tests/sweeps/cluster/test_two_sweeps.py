@@ -27,7 +27,7 @@ training: {{epochs: 3, batch_size: 64}}
 search: {{trials: 400, sampler: random}}
 scheduler: {{name: none}}
 selection: {{finalists: 0}}
-scaling: {{num_workers: {workers}}}
+scaling: {{num_workers: {workers}, priority: {priority}}}
 """
 
 
@@ -83,8 +83,9 @@ def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     cluster = RayCluster(head_cpus=3, variables={"EPOCH_SECONDS": "1"})  # fewer trials
     place = ("--address", cluster.address, "--storage", str(tmp_path / "store"))
 
-    def run(name: str, workers: int) -> BaseProcess:
-        (tmp_path / f"{name}.yaml").write_text(SWEEP.format(name=name, workers=workers))
+    def run(name: str, workers: int, priority: int = 0) -> BaseProcess:
+        text = SWEEP.format(name=name, workers=workers, priority=priority)
+        (tmp_path / f"{name}.yaml").write_text(text)
         output = tmp_path / f"{name}.log"
         return start_calsweep(tmp_path, "run", f"{name}.yaml", *place, output=output)
 
@@ -125,6 +126,13 @@ def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         before = finished("several"), finished("single")
         wait_for(lambda: finished("several") > before[0] and finished("single") > before[1])
         stop(several)
+        wait_for(lambda: running(single=3))
+        urgent = run("urgent", workers=1, priority=1)
+        wait_for(lambda: running(urgent=3))
+        before = finished("urgent"), finished("single")
+        wait_for(lambda: finished("urgent") > before[0] + 3)
+        assert finished("single") == before[1]  # it waits
+        stop(urgent)
         wait_for(lambda: running(single=3))
         stop(single)
         wait_for(lambda: not sweeps_on(cluster.url))
