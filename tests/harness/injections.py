@@ -415,7 +415,7 @@ def redirecting_webhook(scene: Scene, rng: random.Random) -> CutOff | None:
 def milliseconds(scene: Scene, rng: random.Random) -> CutOff:
     """Further epochs take milliseconds."""
     scene.quickly()
-    scene.wait(scene.has_ended)
+    scene.wait(scene.has_ended, seconds=3600)
     return {}
 
 

@@ -259,13 +259,13 @@ class Scene:
         url = self.cluster.url
         return "".join(logs(find_job(self.job, url), url, follow=False))
 
-    def wait(self, until: Callable[[], bool]) -> None:
+    def wait(self, until: Callable[[], bool], seconds: float = _TIMEOUT_SECONDS) -> None:
         """Wait for something.
 
         Raises:
             TimeoutError: It does not happen.
         """
-        deadline = time.monotonic() + _TIMEOUT_SECONDS
+        deadline = time.monotonic() + seconds
         while not until():
             if time.monotonic() > deadline:
                 raise TimeoutError(self.said())
