@@ -13,7 +13,7 @@ from ray import tune as ray_tune
 
 from sweeps.cluster import Announcement
 from sweeps.cluster.connection import LostNodes, concurrent_trials
-from sweeps.cluster.ray_internals import killed_for_memory, processes_kept
+from sweeps.cluster.ray_internals import killed_for_memory, no_long_waits, processes_kept
 from sweeps.cluster.slots import Slots, announced, fair_share
 from sweeps.cluster.tune_hooks import QueueCallback, QueueScheduler, QueueSearcher, SweepOverError
 from sweeps.cluster.worker_server import why_not_forked
@@ -106,6 +106,7 @@ def _tune(
             with (
                 killed_for_memory(callback.out_of_memory),
                 processes_kept(slots, lambda: queue.live),
+                no_long_waits(),
             ):
                 _tuner(store, trainable, QueueSearcher(queue, slots), scheduler, callback).fit()
             fault = "it ended before the sweep"

@@ -128,7 +128,7 @@ def test_two_sweeps_share_a_cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         stop(several)
         wait_for(lambda: running(single=3))
         urgent = run("urgent", workers=1, priority=1)
-        wait_for(lambda: running(urgent=3))
+        wait_for(lambda: running(urgent=3, single=0))
         before = finished("urgent"), finished("single")
         wait_for(lambda: finished("urgent") > before[0] + 3)
         assert finished("single") == before[1]  # it waits
