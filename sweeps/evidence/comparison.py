@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations, product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.config import ScalingWay
 from trainables.contract.metric_names import MetricName
+from trainables.contract.setting import BASELINE_LOSS
 from trainables.files.rows import ReadRows, Rows
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from trainables.metrics import Design, Difference
 
 
+_UNSCALABLE: Final = ("error", "accuracy")  # no temperature changes them
 _OPPOSITE: Mapping[Verdict, Verdict] = {
     "supported": "worse",
     "worse": "supported",
@@ -165,24 +167,27 @@ def verdicts_in_pairs(
     read: ReadRows,
     way: ScalingWay,
     sweeps: int = 1,
-) -> dict[tuple[MetricName, str, str], Verdict]:
-    """Verdicts by metric, loss and other loss on the test split, for a table of all settings.
+) -> dict[tuple[str, Arm, Arm], Verdict]:
+    """Verdicts by metric, arm and other arm on the test split, for a table of all settings.
 
-    All pairs and all sweeps share the allowed error of a metric, see :func:`compare_losses`. Other
+    Of unscaled metrics, each setting is also compared with cross-entropy after its scaling. All
+    pairs and all sweeps share the allowed error of a metric, see :func:`compare_losses`. Other
     metrics than ``trainables.metrics.COMPARABLE`` have no verdict. `settings` are one of each loss,
     with fresh seeds; the split of `metrics` is ignored. Errors are those of :func:`compare`.
     """
     from trainables.metrics import COMPARABLE, Design
 
-    runs, count = _Runs(read, "test", way), math.comb(len(settings), 2)
-    design = Design(1 - error_of(sweeps) / max(1, count))
-    found: dict[tuple[MetricName, str, str], Verdict] = {}
+    runs, found = _Runs(read, "test", way), dict[tuple[str, Arm, Arm], Verdict]()
     for name in metrics:
-        for ours, theirs in combinations(settings, 2) if name.metric in COMPARABLE else ():
-            pair = (ours, name.scaled), (theirs, name.scaled)
+        pairs = [((a, name.scaled), (b, name.scaled)) for a, b in combinations(settings, 2)]
+        if not name.scaled and name.metric not in _UNSCALABLE:
+            of = [each for each in settings if each.loss == BASELINE_LOSS]
+            pairs += [((a, False), (b, True)) for b in of for a in settings if a != b]
+        design = Design(1 - error_of(sweeps) / max(1, len(pairs)))
+        for pair in pairs if name.metric in COMPARABLE else ():
             each = runs.compare(name.metric, *pair, settings, design, sweeps)
-            found[name, ours.loss, theirs.loss] = each.verdict
-            found[name, theirs.loss, ours.loss] = _OPPOSITE[each.verdict]
+            found[name.metric, each.ours, each.theirs] = each.verdict
+            found[name.metric, each.theirs, each.ours] = _OPPOSITE[each.verdict]
     return found
 
 

@@ -16,7 +16,7 @@ from sweeps.evidence.columns import Column
 from sweeps.evidence.comparison import verdicts_in_pairs
 from sweeps.messages.formatting import MARKDOWN, finite, format_loss, markdown_table
 from sweeps.results.side_by_side import Beside
-from sweeps.results.verdicts import Verdict
+from sweeps.results.verdicts import Arm, Verdict
 from trainables.contract.config import ScalingWay
 from trainables.contract.setting import BASELINE_LOSS
 from trainables.files.rows import ReadRows
@@ -36,10 +36,12 @@ _LATEX: Final = str.maketrans(
     }
 )
 _MARKS: Final[Mapping[Verdict | None, str]] = {"supported": "+", "worse": "-"}
+_MARKS_WITH_T: Final[Mapping[Verdict | None, str]] = {"supported": "+T", "worse": "-T"}
 _CAPTION: Final = (
     "Test split, mean ± standard deviation over the fresh seeds of the best setting of each loss, "
     "in percent but for NLL. Bold: the best value of a sweep, and all that are not shown to be "
-    "worse. + and -: shown to be better or worse than cross-entropy, corrected for all pairs. "
+    "worse. + and -: shown to be better or worse than cross-entropy, +T and -T: than cross-entropy "
+    "with its temperature, corrected for all pairs. "
     "Values without ± are from one seed, and † exceeds the guard; neither competes."
 )
 _PUBLISHED: Final = " In parentheses: the published value, as the sweep file names it."
@@ -54,6 +56,7 @@ class Value:
         deviation: Standard deviation over the seeds; NaN for a single one.
         best: Whether it is the best of its sweep, or not shown to be worse.
         verdict: Against cross-entropy; None if they were not compared.
+        verdict_with_t: Against cross-entropy with its temperature, of metrics without one.
         published: What the paper reports, or None.
     """
 
@@ -69,6 +72,7 @@ class Value:
     verdict: Verdict | None
     within_guard: bool
     published: float | None = None
+    verdict_with_t: Verdict | None = None
 
 
 def values_of(
@@ -101,9 +105,12 @@ def values_of(
         known = [each for each in ranked if not math.isnan(means[each.loss])]
         pick = max if column.higher_is_better else min
         best = pick(known, key=lambda each: means[each.loss], default=None)
-        name = None if column.method else column.plain
+        arms = {loss: Arm(each.loss, column.plain.scaled) for loss, each in originals.items()}
+        of_column = {} if column.method else verdicts
+        plain, scaled = Arm(BASELINE_LOSS, column.plain.scaled), Arm(BASELINE_LOSS, True)
         for loss, each in originals.items():
-            against_best = verdicts.get((name, each.loss, best.loss)) if name and best else None
+            arm = column.metric, arms[loss]
+            against_best = of_column.get((*arm, arms[best.loss])) if best else None
             is_best = each == best or (each in known and against_best == "not supported")
             values, mean = of_losses[loss], means[loss]
             enough = len(values) > 1 and not math.isnan(mean)
@@ -114,7 +121,8 @@ def values_of(
                     deviation=stdev(values) if enough else math.nan,
                     seeds=each.seeds,
                     best=is_best,
-                    verdict=verdicts.get((name, each.loss, BASELINE_LOSS)) if name else None,
+                    verdict=of_column.get((*arm, plain)),
+                    verdict_with_t=None if plain == scaled else of_column.get((*arm, scaled)),
                     within_guard=each.feasible,
                 )
             )
@@ -199,7 +207,8 @@ def _shown(value: Value | None, bold: str) -> str:
     text = f"{scale * value.mean:.{digits}f}"
     if not math.isnan(value.deviation):
         text += f" ± {scale * value.deviation:.{digits}f}"
-    mark = _MARKS.get(value.verdict, "") + ("" if value.within_guard else "†")
+    signs = [_MARKS.get(value.verdict), _MARKS_WITH_T.get(value.verdict_with_t)]
+    mark = ",".join(filter(None, signs)) + ("" if value.within_guard else "†")
     if value.published is not None:
         mark += f" ({scale * value.published:.{digits}f})"
     return (bold.format(text) if value.best else text) + mark
@@ -216,6 +225,7 @@ def _csv(rows: str, heads: _Heads, names: Sequence[str], lines: _Lines) -> str:
         "seeds",
         "best",
         "verdict",
+        "verdict_with_t",
         "within_guard",
         "published",
     )

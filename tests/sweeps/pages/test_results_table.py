@@ -92,6 +92,9 @@ def test_programs_read_numbers(storage: Path) -> None:
     ]
     assert float(same["mean"]) == first["mean"]
     assert (same["verdict"], first["verdict"], first["seeds"]) == ("supported", "supported", 2)
+    of = {(each["loss"], each["metric"]): each["verdict_with_t"] for each in values}
+    assert of["focal", "nll"] == "not supported"  # T = 3 makes cross-entropy as good
+    assert of["focal", "error"] is of["cross_entropy", "nll"] is None
 
 
 def test_the_temperature_and_published_values_are_beside_the_measured_ones(tmp_path: Path) -> None:
