@@ -74,7 +74,7 @@ def test_the_better_reference_is_said_first(store: SweepStore) -> None:
     assert f"{first} on the test split: use it (export --reference)." in found.recommended.text
     assert found.to_json()["recommended"]["better_reference"].startswith(FIRST)
     (entry,) = best_settings(stored_sweeps(store.storage))
-    assert entry["better_reference"].startswith(FIRST)
+    assert str(entry.better_reference).startswith(FIRST)
     rows = {row.loss: row for row in found.rows}
     assert rows["gradient boosting"].metrics["test_ece"] < 0.1
     boosting = found.judgement.references[0].outcome

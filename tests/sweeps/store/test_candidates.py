@@ -35,7 +35,8 @@ def begun(
 def test_the_best_settings_file_says_what_it_was_selected_from(tmp_path: Path) -> None:
     begun(tmp_path, "first", settings=5, earlier=10)
     (entry,) = best_settings(stored_sweeps(str(tmp_path)))
-    tree = as_sweep_file(entry, make_sweep("first").model_dump(mode="json"))
+    resolved = make_sweep("first").model_dump(mode="json")
+    tree = as_sweep_file(entry.setting, resolved, entry.candidates, entry.data)
     again = parse_sweep(tree)
     assert again.selection.selected_from is not None
     assert again.selection.selected_from.candidates == 15
