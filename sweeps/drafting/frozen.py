@@ -11,7 +11,6 @@ MOST: Final = 20_000
 """With fewer images or texts, heads on a frozen network are proposed."""
 _WEIGHTS: Final = ("model.safetensors", "pytorch_model.bin")
 _TOKENIZER: Final = ("tokenizer.json", "tokenizer_config.json")
-_SIDE: Final = 224  # pixels, of which most networks of timm were trained
 
 
 def frozen_network(kind: str) -> tuple[str, dict[str, object]] | None:
@@ -32,7 +31,7 @@ def frozen_network(kind: str) -> tuple[str, dict[str, object]] | None:
         return None
     name = max(found, key=lambda repo: repo.last_accessed).repo_id
     if kind == "image":
-        return name, {"image_size": _SIDE}
+        return name, {"image_size": 224}  # of which most networks of timm were trained
     return f"huggingface/{name}", {"tokenizer": name}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import combinations, product
+from itertools import combinations, permutations, product
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -181,8 +181,11 @@ def verdicts_in_pairs(
     for name in metrics:
         pairs = [((a, name.scaled), (b, name.scaled)) for a, b in combinations(settings, 2)]
         if not name.scaled and name.metric not in _UNSCALABLE:
-            of = [each for each in settings if each.loss == BASELINE_LOSS]
-            pairs += [((a, False), (b, True)) for b in of for a in settings if a != b]
+            pairs += [
+                ((a, False), (b, True))
+                for a, b in permutations(settings, 2)
+                if b.loss == BASELINE_LOSS
+            ]
         design = Design(1 - error_of(sweeps) / max(1, len(pairs)))
         for pair in pairs if name.metric in COMPARABLE else ():
             each = runs.compare(name.metric, *pair, settings, design, sweeps)

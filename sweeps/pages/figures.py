@@ -187,10 +187,13 @@ def multipliers(ranking: Ranking) -> Chart | None:
         axis("multiplier λ", [value for values in of.values() for value in values], log=True),
     )
     for i, trial in enumerate(drawn):
-        epochs = [entry["epoch"] for entry in trial.history]
         for name, dash in _DASH_OF.items():
-            stroke = Stroke(COLOURS[i % len(COLOURS)], 1.2, dash)
-            chart.line(epochs, of[trial.loss, name], stroke, f"{trial.label}: {name}")
+            chart.line(
+                [entry["epoch"] for entry in trial.history],
+                of[trial.loss, name],
+                Stroke(COLOURS[i % len(COLOURS)], 1.2, dash),
+                f"{trial.label}: {name}",
+            )
         chart.name(Stroke(COLOURS[i % len(COLOURS)], 1.2), format_loss(trial.loss))
     return chart
 

@@ -101,10 +101,15 @@ def values_of(
             for loss, each in originals.items()
         }
         means = {loss: fmean(values) for loss, values in of_losses.items()}
+        deviations = {
+            loss: stdev(values) if len(values) > 1 and not math.isnan(means[loss]) else math.nan
+            for loss, values in of_losses.items()
+        }
         ranked = compete if column.is_of_test else []  # none is better than another
         known = [each for each in ranked if not math.isnan(means[each.loss])]
-        pick = max if column.higher_is_better else min
-        best = pick(known, key=lambda each: means[each.loss], default=None)
+        best = (max if column.higher_is_better else min)(
+            known, key=lambda each: means[each.loss], default=None
+        )
         arms = {loss: Arm(each.loss, column.plain.scaled) for loss, each in originals.items()}
         of_column = {} if column.method else verdicts
         plain, scaled = Arm(BASELINE_LOSS, column.plain.scaled), Arm(BASELINE_LOSS, True)
@@ -112,13 +117,11 @@ def values_of(
             arm = column.metric, arms[loss]
             against_best = of_column.get((*arm, arms[best.loss])) if best else None
             is_best = each == best or (each in known and against_best == "not supported")
-            values, mean = of_losses[loss], means[loss]
-            enough = len(values) > 1 and not math.isnan(mean)
             found.append(
                 replace(
                     _untried(one, loss, column),
-                    mean=mean,
-                    deviation=stdev(values) if enough else math.nan,
+                    mean=means[loss],
+                    deviation=deviations[loss],
                     seeds=each.seeds,
                     best=is_best,
                     verdict=of_column.get((*arm, plain)),

@@ -245,8 +245,9 @@ class TrialRun:
         buffer = io.BytesIO()
         np.save(buffer, np.array(self._multipliers, np.float32))
         self._unsaved.append(partial(self.folder.write, "multipliers.npy", buffer.getvalue()))
-        found = {"min": values.min(), "mean": values.mean(), "max": values.max()}
-        return {f"multiplier_{name}": float(each) for name, each in found.items()}
+        return {
+            f"multiplier_{name}": float(getattr(values, name)()) for name in ("min", "mean", "max")
+        }
 
     def _entry(self, epoch: int) -> dict[str, float]:
         """The number and times of an epoch."""

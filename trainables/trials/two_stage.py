@@ -92,16 +92,14 @@ def refinement_losses(frozen: Dataset) -> dict[str, float]:
 
     Empty if samples have several labels.
     """
-    labels = torch.from_numpy(np.array(frozen.validation.labels))
-    if labels.ndim > 1:
+    if (labels := torch.from_numpy(np.array(frozen.validation.labels))).ndim > 1:
         return {}
     rows = torch.arange(min(len(labels), _COMPARED)) * len(labels) // min(len(labels), _COMPARED)
     features = torch.from_numpy(np.array(frozen.validation.rows(rows.numpy()))).double()
-    named = {"val_l_ref": "refinement", "val_l_sc": "supcon"}
-    unused = features.new_zeros(len(rows), frozen.num_classes)
+    given = torch.zeros(len(rows), frozen.num_classes), labels[rows]  # neither reads logits
     return {
-        key: float(make_loss(name, frozen.num_classes)(unused, labels[rows], features=features))
-        for key, name in named.items()
+        key: float(make_loss(name, frozen.num_classes)(*given, features=features))
+        for key, name in (("val_l_ref", "refinement"), ("val_l_sc", "supcon"))
     }
 
 

@@ -102,8 +102,7 @@ def _inside(box: Tensor, images: Tensor) -> Tensor:
     )
     down = (rows >= top) & (rows < top + height)
     across = (columns >= left) & (columns < left + width)
-    found: Tensor = down[:, None, :, None] & across[:, None, None, :]
-    return found
+    return torch.logical_and(down[:, None, :, None], across[:, None, None, :])
 
 
 def _new_colours(images: Tensor, kind: Distortion, drawn: Tensor) -> Tensor:
