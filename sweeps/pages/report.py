@@ -149,7 +149,7 @@ def _svg(chart: Chart) -> Markup:
 
 def _kind(found: SweepResult) -> str:
     """The class of the box of the recommendation, which decides its colour."""
-    if found.recommended is None or found.warnings:
+    if found.recommended is None or found.warnings or found.judgement.better_reference:
         return "warnings"
     return "supported" if found.recommended.loss != BASELINE_LOSS else ""
 

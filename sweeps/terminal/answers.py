@@ -291,7 +291,11 @@ def render_best(
     elif form == "yaml":
         print(_yaml(_only(entries), read_sweep_file), end="")
     else:
-        plain_console().print(best_table(entries))
+        console = plain_console()
+        for entry in entries:
+            if better := entry["better_reference"]:
+                console.print(redact(f"{entry['dataset']}: {better}"), style="bold")
+        console.print(best_table(entries))
 
 
 def _only(entries: Sequence[BestEntry]) -> BestEntry:
