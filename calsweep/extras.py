@@ -12,6 +12,7 @@ _OF_SWEEPS: Final = (
     "cloudpickle",
     "filelock",
     "jinja2",
+    "lightgbm",
     "loky",
     "matplotlib",
     "mlflow",
