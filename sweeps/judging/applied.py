@@ -140,7 +140,7 @@ def class_order(wanted: Sequence[str], classes: Sequence[str], name: str) -> lis
 def frequencies_of(model: Predicted) -> tuple[float, ...]:
     """Of the classes among a model's samples."""
     counts = model.labels.bincount(minlength=len(model.classes))
-    return tuple((counts / len(model.labels)).tolist())
+    return tuple((counts.double() / len(model.labels)).tolist())
 
 
 def read_unlabelled(path: Path, classes: Sequence[str]) -> Predicted:

@@ -227,7 +227,7 @@ def _listed(changes: Sequence[Change]) -> str:
 
 def prior_lines(prior: PriorShift) -> list[str]:
     """Whether only the prior has changed, then the mean probability against the frequency."""
-    ends = f"[{percent(prior.now.low, 3)}, {percent(prior.now.high, 3)}]"
+    ends = f"[{percent(round(prior.now.low, 6), 3)}, {percent(prior.now.high, 3)}]"
     rate = (
         f"{percent(prior.then)} % were {prior.event}; the scores alone show "
         f"{percent(prior.now.value)} % {ends} now, the labels {percent(prior.seen.frequency)} %"
