@@ -293,8 +293,8 @@ def render_best(
     else:
         console = plain_console()
         for entry in entries:
-            if better := entry["better_reference"]:
-                console.print(redact(f"{entry['dataset']}: {better}"), style="bold")
+            if better := entry.better_reference:
+                console.print(redact(f"{entry.dataset}: {better}"), style="bold")
         console.print(best_table(entries))
 
 
