@@ -32,7 +32,9 @@ def write_pages(folder: Path) -> None:
     generated = {
         "architecture.md": (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8"),
         "contributing.md": readme.contributing(),
-        "changelog.md": (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"),
+        "changelog.md": (ROOT / "CHANGELOG.md")
+        .read_text(encoding="utf-8")
+        .replace("](docs/", "]("),
         **losses.pictures(),
         **_tables(),
     }

@@ -14,7 +14,7 @@ from trainables.contract.metric_names import MetricName, groups_name
 
 @dataclass(frozen=True)
 class Headline:
-    """The recommendation in two sentences, and the facts around it, one sentence or two each."""
+    """The recommendation, its reason and the facts around it, one sentence or two each."""
 
     advice: str
     facts: tuple[str, ...]
@@ -32,10 +32,10 @@ def headline(
             "There is nothing to recommend yet: no finished setting has a low enough error.",
             (),
         )
-    facts = [_how_far_off(chosen, baseline), _how_often_wrong(chosen, baseline)]
+    facts = [recommended.reason, _how_far_off(chosen, baseline), _how_often_wrong(chosen, baseline)]
     if recommended.kind != "ensemble" and ensemble is not None:
         facts.append(ensemble.advice)
-    return Headline(recommended.text, tuple(filter(None, facts)))
+    return Headline(recommended.advice, tuple(filter(None, facts)))
 
 
 def _how_far_off(chosen: Candidate, baseline: Candidate | None) -> str:

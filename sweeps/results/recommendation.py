@@ -57,14 +57,24 @@ class Recommendation:
 
     @property
     def text(self) -> str:
-        """The recommendation in two sentences."""
+        """The recommendation and its reason."""
+        return f"{self.advice} {self.reason}"
+
+    @property
+    def advice(self) -> str:
+        """The recommendation, one sentence."""
         numbers = ", ".join(map(str, self.trials))
         where = f"trial{'s' * (len(self.trials) > 1)} {numbers}"
         if self.temperature is not None:
             where += f", T = {format_temperature(self.temperature)}"
         better = self.better_reference
         start = f"{better} Of the networks" if better else "Recommended"
-        return f"{start}: {self.name} ({where}). {self.why} {self.several}".rstrip()
+        return f"{start}: {self.name} ({where})."
+
+    @property
+    def reason(self) -> str:
+        """Why, a sentence or two."""
+        return f"{self.why} {self.several}".rstrip()
 
     def is_row(self, row: LeaderboardRow) -> bool:
         """Whether a row of the leaderboard shows what it recommends."""

@@ -19,9 +19,10 @@ def test_it_is_the_recommendation_with_its_facts() -> None:
     row = LeaderboardRow("seeds", "cross_entropy × 5", "5 networks", {})
     several = EnsembleEvidence(row, (), 5, 1.0, 0.1, advice="For a lower NLL average five.")
     found = headline(ranking, recommended, several)
-    assert found.advice == recommended.text
-    off, wrong, on_ensemble = found.facts
+    assert found.advice == recommended.advice
+    reason, off, wrong, on_ensemble = found.facts
     assert on_ensemble == "For a lower NLL average five."
+    assert reason == recommended.reason
     assert "off by 2.1 percentage points on average (95% interval 0.0 to 4.0)" in off
     assert "that of cross-entropy by 6.1, with a temperature by 3.3" in off
     assert wrong == "It misclassifies 12.5 of 100 test samples, cross-entropy 10."
@@ -30,7 +31,8 @@ def test_it_is_the_recommendation_with_its_facts() -> None:
 def test_without_a_baseline_or_a_choice() -> None:
     ranking = ranked(RECORDS[1:])
     facts = headline(ranking, recommend(ranking, NOT_YET)).facts
-    assert "cross-entropy" not in " ".join(facts)
+    assert "which did not finish" in facts[0]
+    assert "cross-entropy" not in " ".join(facts[1:])
     ranking = ranked([baseline(state="failed", history=[])])
     nothing = headline(ranking, recommend(ranking, NOT_YET))
     assert nothing.advice.startswith("There is nothing to recommend yet")
