@@ -27,8 +27,6 @@ _OF_SWEEPS: Final = (
     "ruamel.yaml",
     "sklearn",
     "threadpoolctl",
-    "timm",
-    "torchvision",
     "typer",
 )
 

@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
@@ -22,6 +21,7 @@ from sweeps.service.stored import StoredSweep
 from sweeps.service.trained import load_ensemble, load_same_data, load_trained, own_scaling
 from sweeps.tracking.registered_models import ModelToRegister
 from trainables.export.description import FILE, Exported
+from trainables.plugins.extras import require_extra
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -323,10 +323,10 @@ def _compare(who: str, found: Tensor, expected: Tensor) -> None:
 
 
 def _check_onnx_is_there() -> None:
-    if any(find_spec(package) is None for package in ("onnx", "onnxscript", "onnxruntime")):
-        raise UserError(
-            '--onnx needs further packages; install them by: pip install "calsweep[onnx]"'
-        )
+    try:
+        require_extra("--onnx", "onnx", "onnx", "onnxscript", "onnxruntime")
+    except ValueError as error:
+        raise UserError(str(error)) from None
 
 
 _PAGE: Final = """\

@@ -95,7 +95,7 @@ def models_table() -> Table:
     options = {"model": "timm/<name>", "options": "any image model of timm; pretrained (False) ..."}
     texts = {
         "model": "huggingface/<name or folder>",
-        "options": "any encoder of texts there (the extra huggingface); pretrained (True)",
+        "options": "any encoder of texts there (the extra text); pretrained (True)",
     }
     own = {"model": "package.module:function", "options": "your own builder"}
     return _table([*rows, options, texts, own])

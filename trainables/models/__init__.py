@@ -21,6 +21,7 @@ from types import UnionType
 from typing import TYPE_CHECKING, Any, Final, get_args
 
 from trainables.plugins.components import Catalogue, check_options, options_of, type_hints
+from trainables.plugins.extras import require_extra
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Dataset
@@ -94,6 +95,7 @@ available_models: Final = CATALOGUE.names
 def model_builder(name: str) -> Callable[..., Classifier]:
     """The builder with this name, one of :data:`OTHERS`, or ``package.module:function``."""
     if name.startswith(_TIMM):
+        require_extra(f"model {name!r}", "images", "timm")
         from trainables.models.timm_models import timm_builder  # timm takes seconds to import
 
         return timm_builder(name.removeprefix(_TIMM))

@@ -10,6 +10,7 @@ from torch import nn
 from trainables.data.kinds.samples import SegmentedImages
 from trainables.models.segmenter import Segmenter
 from trainables.plugins.arguments import describe_error
+from trainables.plugins.extras import require_extra
 
 
 def deeplabv3_resnet50(
@@ -24,6 +25,7 @@ def deeplabv3_resnet50(
             DeepLabV3, whose last layer is not used. ``true`` downloads the ImageNet weights of the
             ResNet-50, unless they are cached.
     """
+    require_extra("deeplabv3", "images", "torchvision")
     from torchvision.models import ResNet50_Weights
     from torchvision.models.segmentation import deeplabv3_resnet50 as build
 
@@ -41,6 +43,7 @@ def deeplabv3_resnet34(
         pretrained: File with weights of timm for the encoder: a ResNet-34. ``true`` downloads the
             ImageNet weights, unless they are cached.
     """
+    require_extra("deeplabv3", "images", "timm", "torchvision")
     import timm
     from torchvision.models.segmentation.deeplabv3 import DeepLabHead
 
@@ -65,6 +68,7 @@ def deeplabv3_mobilenet_v3_large(
     Options:
         pretrained: See ``deeplabv3_resnet50``, with a MobileNetV3-Large.
     """
+    require_extra("deeplabv3", "images", "torchvision")
     from torchvision.models import MobileNet_V3_Large_Weights
     from torchvision.models.segmentation import deeplabv3_mobilenet_v3_large as build
 

@@ -7,14 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from trainables.data.kinds.subwords import Subwords, require_transformers, resolved
+from trainables.data.kinds.subwords import Subwords, resolved
 from trainables.models.base import Classifier, run_once
 from trainables.plugins.arguments import describe_error
+from trainables.plugins.extras import require_extra
 
 
 def huggingface_builder(place: str) -> Callable[..., Classifier]:
     """The builder of the encoder with this hub name or folder."""
-    require_transformers(f"model 'huggingface/{place}'")
+    require_extra(f"model 'huggingface/{place}'", "text", "transformers")
     return partial(huggingface_encoder, place)
 
 

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from trainables.models.base import Classifier, he_initialised
 from trainables.models.resnet_cifar import Residual, convolution
 from trainables.plugins.components import Range
+from trainables.plugins.extras import require_extra
 
 Shape = tuple[int, int, int]
 Probability = Annotated[float, Range(0, 1, open_high=True)]
@@ -108,6 +109,7 @@ def _post_activation(
         *convolution(width, width, 3),
     )
     if drop_path_rate:
+        require_extra("drop_path_rate", "images", "torchvision")
         from torchvision.ops import StochasticDepth  # slow to import
 
         branch.append(StochasticDepth(drop_path_rate, mode="batch"))

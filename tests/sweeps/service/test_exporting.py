@@ -190,7 +190,7 @@ def test_the_same_as_onnx(store: SweepStore, tmp_path: Path) -> None:
 
 
 def test_onnx_requires_its_packages(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sweeps.service.exporting.find_spec", lambda name: None)
+    monkeypatch.setattr("trainables.plugins.extras.find_spec", lambda name: None)
     with pytest.raises(UserError, match=re.escape('pip install "calsweep[onnx]"')):
         export_model("small", store.storage, onnx=True)
     assert not Path("small-model").exists()

@@ -1,7 +1,6 @@
 """Hugging Face encoders: a small one, saved to a folder with its tokenizer."""
 
 import json
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ from trainables.export.calibrated import CalibratedClassifier
 from trainables.export.raw_samples import describe_samples, read_raw, samples_of
 from trainables.losses import make_loss
 from trainables.models import Classifier, make_model
+from trainables.plugins import extras
 
 SYLLABLES = ["ba", "##na", "##nas", "are", "not", "blu", "##e", "yell", "##ow", "good", "bad", "."]
 
@@ -128,6 +128,6 @@ def test_mismatched_models_are_rejected(
     words = load(bert, tokenizer=None)
     with pytest.raises(ValueError, match=r"takes texts cut by a tokenizer \(dataset.tokenizer\)"):
         build(words, f"huggingface/{bert}")
-    monkeypatch.setitem(sys.modules, "transformers", None)
-    with pytest.raises(ValueError, match=r'pip install "calsweep\[huggingface\]"'):
+    monkeypatch.setattr(extras, "find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r'\(transformers\).*pip install "calsweep\[text\]"'):
         build(dataset, f"huggingface/{bert}")

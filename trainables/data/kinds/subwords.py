@@ -11,6 +11,7 @@ import numpy as np
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs, Stored
 from trainables.plugins.arguments import describe_error
+from trainables.plugins.extras import require_extra
 
 _AT_A_TIME = 1024
 _SHOWN_TOKENS = 60
@@ -106,19 +107,9 @@ def resolved(place: str) -> str:
     return str(folder.absolute()) if folder.is_dir() else place
 
 
-def require_transformers(what: str) -> None:
-    """Raises ``ValueError`` with the install command if the extra ``huggingface`` is missing."""
-    try:
-        import transformers  # noqa: F401
-    except ImportError:
-        raise ValueError(
-            f'{what} needs a package that is not installed: pip install "calsweep[huggingface]"'
-        ) from None
-
-
 @lru_cache(maxsize=4)
 def _tokenizer(place: str) -> Any:
-    require_transformers(f"tokenizer={place}")
+    require_extra(f"tokenizer={place}", "text", "transformers")
     from transformers import AutoTokenizer
 
     try:

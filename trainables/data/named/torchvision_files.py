@@ -13,6 +13,7 @@ from trainables.data.core.options import CommonOptions, with_options
 from trainables.data.core.splits import build_dataset, join_halves
 from trainables.data.kinds.samples import Images
 from trainables.data.readers.arrays import as_inputs
+from trainables.plugins.extras import require_extra
 
 _Parts = tuple[dict[str, object], dict[str, object]]
 _BY_SPLIT: Final[_Parts] = {"split": "train"}, {"split": "test"}
@@ -129,6 +130,7 @@ def _read(
 
 
 def _open(name: str, source: _Source, root: Path, *, download: bool) -> tuple[Any, Any]:
+    require_extra(f"dataset {name!r}", "images", "torchvision")
     from torchvision import datasets  # takes seconds to import
 
     reader, place = getattr(datasets, source.reader), root / source.folder
