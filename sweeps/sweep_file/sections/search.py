@@ -248,7 +248,7 @@ class SelectionSection(Section, frozen=True):
             split is decided, is unlikely to be supported with more seeds, or a budget is used up.
         baseline_seeds: The least number of trainings of the baseline, that of the search included.
             Their mean is compared with the ensemble of the sweep's networks. By default
-            ``networks`` if ``ensemble`` is ``if_supported``, else as many as the best finalist has.
+            as many as the best finalist has.
         ensemble: Whether to recommend several networks: with ``if_supported`` those that are shown
             to be best, with ``never`` they are only shown.
         networks: The most networks that a prediction of an ensemble may cost.
@@ -260,7 +260,7 @@ class SelectionSection(Section, frozen=True):
     finalists: Again = 3
     seeds: Again | Literal["auto"] = 3
     baseline_seeds: Annotated[int, Field(ge=1, le=1_000)] | None = None
-    ensemble: Literal["never", "if_supported"] = "never"
+    ensemble: Literal["never", "if_supported"] = "if_supported"
     networks: Annotated[int, Field(ge=3, le=20)] = NETWORKS
     per_loss: bool = False
     selected_from: SelectedFromSection | None = None
@@ -284,8 +284,7 @@ class SelectionSection(Section, frozen=True):
     @property
     def seeds_of_baseline(self) -> int:
         """Number of fresh seeds of the baseline at first; the search trains it once."""
-        usual = self.networks if self.ensemble == "if_supported" else 1
-        return max(min(self.looks, default=0), (self.baseline_seeds or usual) - 1)
+        return max(min(self.looks, default=0), (self.baseline_seeds or 1) - 1)
 
     @property
     def most_seeds(self) -> int:

@@ -1,6 +1,7 @@
 """One recommendation: cross-entropy with a temperature unless the evidence says otherwise."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -151,6 +152,12 @@ def test_several_networks_where_they_are_allowed_and_supported(
     assert kind == "setting" or f"a prediction costs {len(trials)} networks." in found.why
     alone = recommended([PLAIN, FOCAL], judgement)
     assert alone.kind == ("setting" if of_setting == "supported" else "baseline")
+    names = ("temperature",)
+    one = ScalingRow(alone.loss, alone.trials, names, False, 1.1, 0.4, 0.4, 0.1, 0.1)
+    known = replace(judgement, scalings=(one,))
+    found = recommend(ranked([PLAIN, FOCAL]), known, with_ensemble=True)
+    assert found is not None
+    assert ("that of one network 0.4000" in found.text) == (kind == "ensemble")
 
 
 def test_an_undecided_ensemble_is_not_recommended() -> None:
