@@ -414,10 +414,10 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
 
 @contextmanager
 def no_long_waits() -> Iterator[None]:
-    """Context: Tune's loop also goes on while no trial runs and the next one has to wait.
+    """Context: Tune's loop also continues while no trial runs and the next one has to wait.
 
     Why: Tune waits ten minutes for the next trial. Meanwhile it releases no process to a sweep with
-        a higher priority, and nobody's request to drop or retry a trial is read.
+        a higher priority, and no request to drop or retry a trial is read.
     Measured: without it, a sweep keeps one of three CPUs idle as long as the other one runs (Ray
         2.60).
     Test: tests/sweeps/cluster/test_two_sweeps.py::test_two_sweeps_share_a_cluster

@@ -153,7 +153,7 @@ class CalibrationLoss(nn.Module):
 
     def multipliers(self) -> Tensor | None:
         """Weights (K,) of the classes that adapt, which a trial records: the buffer ``lam``."""
-        return self._buffers.get("lam")
+        return dict(self.named_buffers(recurse=False)).get("lam")
 
     def parameter_groups(self) -> list[dict[str, object]]:
         """Parameter groups of the loss for the optimiser; by default all parameters in one."""
