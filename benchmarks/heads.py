@@ -54,7 +54,8 @@ def main() -> None:
         start, cpu = time.perf_counter(), cpu_in_all()
         result = calsweep.run(sweep, storage=f"{folder}/store", progress=False, debug=given.debug)
         seconds, used = time.perf_counter() - start, cpu_in_all() - cpu
-        print(f"{len(result.table())} heads: {seconds:.1f} s, CPU {used:.1f} s", flush=True)
+        print("| heads | seconds | seconds of CPU |\n| --- | --- | --- |")
+        print(f"| {len(result.table())} | {seconds:.1f} | {used:.1f} |", flush=True)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import json
 import math
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from statistics import fmean
@@ -89,7 +90,8 @@ def settings_of(source: str, records: Sequence[TrialRecord]) -> Iterator[Recorde
 
 def _of_named(name: str, storage: str, model: str) -> list[RecordedSetting]:
     store = SweepStore(storage, name)
-    earlier = store.load_sweep()
+    with _as_key():
+        earlier = store.load_sweep()
     if store.load_answer() is None:
         raise UserError(
             f"search.learn_from = {name!r}: this sweep has not finished; allowed: all, none, or "
@@ -103,6 +105,14 @@ def _of_sweep(earlier: str, store: SweepStore, model: str) -> list[RecordedSetti
     return [replace(each, weight=weight) for each in settings_of(store.name, store.load_records())]
 
 
+@contextmanager
+def _as_key() -> Iterator[None]:
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"search.learn_from: {error}; allowed besides: all, none") from None
+
+
 @tells_storage_faults
 def sweeps_to_learn_from(sweep: SweepFile, storage: str) -> dict[str, list[TrialRecord]]:
     """Their trials by name, with the metrics that decide here; UserError if one does not exist."""
@@ -110,10 +120,8 @@ def sweeps_to_learn_from(sweep: SweepFile, storage: str) -> dict[str, list[Trial
     found = {}
     for name in sweep.search.named:
         store = SweepStore(storage, name)
-        try:
+        with _as_key():
             plan = store.load_plan()
-        except UserError as error:
-            raise UserError(f"search.learn_from: {error}; allowed besides: all, none") from None
         found[name] = records = store.load_records()
         lacking = [r for r in records if not needed <= r.outcome.keys()]
         deque(complete(lacking, plan, store.rows), maxlen=0)

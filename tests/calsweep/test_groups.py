@@ -51,11 +51,13 @@ def test_a_sweep_takes_groups_as_the_unit(tmp_path: Path) -> None:
     assert set(result.table()["test_groups"].dropna()) == {groups}
     assert f" over {groups} groups)" in "\n".join(result.why)
     # Two classes: the probability of the event, here and on the page.
-    (line,) = (each for each in result.why if " on the test split: P(class " in each)
+    text = " ".join(str(result).split())
+    assert " on the test split: P(class 1) is " in text
+    share = text[text.index("P(class 1) is ") :]
     assert "test_event_ece" in result.table()
     assert set(found["metric"]) == {"event_ece"}
     page = Path(write_report(result.name, str(tmp_path), str(tmp_path / "page.html"))).read_text()
-    assert line.split(": ")[1][:20] in page
+    assert share[:20] in page
     assert page.count("samples, mean probability") > 5
 
 

@@ -96,7 +96,7 @@ def make_store(
             own = store.trial_folder(record.number)
             save_checkpoint(own / "checkpoints", len(record.history), {"weights": torch.ones(3)})
             for split in ("validation", "test"):
-                write_predictions(own, split, (torch.eye(10), torch.arange(10)))
+                write_predictions(own, split, (2 * torch.eye(10), torch.arange(10)))
     return store
 
 

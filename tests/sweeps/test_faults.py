@@ -90,7 +90,6 @@ def test_nothing_is_lost_and_the_answer_is_that_of_one_process(
         cut_off = happens(lost_node)
         happens(inject.run_deleted)
         assert losses_said(scene) == happened[drained] + happened[lost_node]  # one line each
-        assert "raylet" not in scene.said().lower()  # nor Ray's own lines
         killed = happens(inject.data_changed)  # kills the driver
         scene.quickly()
         here = in_one_process(scene, tmp_path)

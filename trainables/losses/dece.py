@@ -30,6 +30,9 @@ class DifferentiableCalibration(SoftBinnedCalibration):
         "−log p_y + λ/N Σ_j |Σ_i u_ij (a_i−c_i)|, a = max(0, 1 − Σ_k≠y σ(100 (p_k−p_y)))"
     )
 
+    def __init__(self, num_classes: int, lam: float = 0.5, temperature: float = 0.01) -> None:
+        super().__init__(num_classes, lam, temperature)
+
     def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         log_probs = logits.log_softmax(1)
         probs = log_probs.exp()

@@ -32,7 +32,7 @@ class _Backend(Backend):
     def on_start(self, worker_group: Any, backend_config: BackendConfig) -> None:
         assert isinstance(backend_config, ProcessGroup)
         host, port = worker_group.execute_single(0, _meeting_point)
-        worker_group.execute(_join, host, port, backend_config.on_gpus)
+        worker_group.execute(_join, host, port, on_gpus=backend_config.on_gpus)
 
 
 def _meeting_point() -> tuple[str, int]:

@@ -212,6 +212,7 @@ def test_data_are_split_by_the_sweeps_seed() -> None:
 
 
 def test_a_closed_terminal_interrupts_unless_it_is_ignored() -> None:
+    outer = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # tests may run under nohup, too
     before = signal.getsignal(signal.SIGHUP)
     with pytest.raises(KeyboardInterrupt), terminated_as_interrupted():
         os.kill(os.getpid(), signal.SIGHUP)
@@ -221,4 +222,4 @@ def test_a_closed_terminal_interrupts_unless_it_is_ignored() -> None:
         with terminated_as_interrupted():
             os.kill(os.getpid(), signal.SIGHUP)
     finally:
-        signal.signal(signal.SIGHUP, before)
+        signal.signal(signal.SIGHUP, outer)
