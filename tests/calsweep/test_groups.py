@@ -55,7 +55,7 @@ def test_a_sweep_takes_groups_as_the_unit(tmp_path: Path) -> None:
     assert " on the test split: P(class 1) is " in text
     share = text[text.index("P(class 1) is ") :]
     assert "test_event_ece" in result.table()
-    assert set(found["metric"]) == {"event_ece"}
+    assert set(found["metric"]) == {"event_ece", "nll"}  # nll: with the reference model
     page = Path(write_report(result.name, str(tmp_path), str(tmp_path / "page.html"))).read_text()
     assert share[:20] in page
     assert page.count("samples, mean probability") > 5
