@@ -109,7 +109,7 @@ def _store(name: str, notebook: Any, folder: str) -> None:
                 output.execution_count = number
     notebook.metadata[DIGEST] = digest_of(notebook)
     notebook.metadata[PROCESSOR] = processor()
-    text = nbformat.writes(notebook).replace(folder, ".")
+    text = re.sub(r"  [\d.,]+ epochs/s", "", nbformat.writes(notebook).replace(folder, "."))
     (EXAMPLES / f"{name}.ipynb").write_text(text + "\n", encoding="utf-8")
 
 
