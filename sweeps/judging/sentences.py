@@ -79,9 +79,9 @@ def _on_clusters(count: int | None) -> list[str]:
 
 def _of_scaling(model: Judged, scaling: ScalingFound) -> list[str]:
     nll, refined, best = scaling.nll, scaling.refinement, scaling.recommended
-    name = f"temperature {scaling.temperature:.3f}"
-    if best != "temperature":
-        name = "no scaling" if best == "none" else f"{METHODS[best]} scaling"
+    name = f"{METHODS[best]} scaling"
+    if best == "temperature":
+        name = f"temperature {scaling.temperature:.3f}"
     error = error_of(model)
     lines = [
         "No scaling is shown to lower the NLL: use the predictions as they are (*)."
@@ -90,9 +90,12 @@ def _of_scaling(model: Judged, scaling: ScalingFound) -> list[str]:
         f"NLL from {nll:.4f} to {refined:.4f} and {metric_heading(error)} from "
         f"{format_fraction(model.metrics[error].value)} to "
         f"{format_fraction(scaling.methods[best][error].value)} (cross-fitted).",
-        f"NLL {nll:.4f} = calibration {nll - refined:.4f} + refinement {refined:.4f} "
-        f"(the NLL after {name}, cross-fitted).",
     ]
+    if best != "none":
+        lines.append(
+            f"NLL {nll:.4f} = calibration {nll - refined:.4f} + refinement {refined:.4f} "
+            f"(the NLL after {name}, cross-fitted)."
+        )
     if not all(each.inside for each in model.metrics.values()):
         lines.append(
             "Noise raises calibration errors. An interval is about the error without it, so "

@@ -23,6 +23,12 @@ _SYMBOLS = {
 
 _UNITS = ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 _ABBREVIATIONS = ("ece", "mce", "nll", "auroc", "aurc", "iou", "kde")
+_WORDS = {
+    "nll_calibration": "avoidable_nll",
+    "brier": "Brier score",
+    "root_brier": "root of the Brier score",
+    "e_aurc": "excess_aurc",
+}
 
 
 def shortened(text: str, lines: int = 10) -> str:
@@ -182,7 +188,7 @@ def budget_unit(key: str) -> str:
 def metric_heading(metric: str) -> str:
     """A metric or objective as a heading: ``ECE``, ``adaptive ECE``, ``NLL``, ``error``."""
     name = MetricName.parse(metric).metric
-    words = ("avoidable", "nll") if name == "nll_calibration" else name.split("_")
+    words = _WORDS.get(name, name).split("_")
     return " ".join(w.upper() if w in _ABBREVIATIONS else w for w in words)
 
 

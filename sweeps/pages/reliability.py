@@ -41,7 +41,8 @@ def reliability_svg(views: Mapping[str, Rows], title: str) -> str:
     width, height = _LEFT + len(found) * (_SIZE + _GAP) - _GAP + 12, _TOP + _SIZE + _COUNTS
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        f'width="{width}" height="{height}" role="img"><title>{escape(title)}</title>'
+        f'width="{width}" height="{height}" style="--width:{width}px" role="img">'
+        f"<title>{escape(title)}</title>"
         f'<style>{_STYLE}</style><rect width="100%" height="100%" fill="var(--paper,#fff)"/>'
         f'<text class="title" x="{_LEFT}" y="22">{escape(title)}</text>'
         f'<text class="dim" transform="translate(14,{_TOP + _SIZE / 2}) rotate(-90)" '

@@ -251,7 +251,8 @@ def test_table_and_page(tmp_path: Path) -> None:
     assert "&lt;two&gt;" in text
     assert "<two>" not in text
     assert text.count("<svg") == 2
-    assert "Prediction sets" in text
+    for part in ("Prediction sets", "<td>Brier score</td>", "<td>excess AURC</td>"):
+        assert part in text
 
 
 def test_prediction_sets_cover_and_small_files_have_none() -> None:
