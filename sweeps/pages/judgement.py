@@ -29,7 +29,7 @@ def render_judgement(
         events=event_sentences,
         heading=metric_heading,
         event_diagrams=[
-            Markup(event_svg("as given", each.event.bins, f"P({each.event.name}), {each.name}"))
+            Markup(event_svg(each.name, each.event.bins, f"P({each.event.name}), {each.name}"))
             for each in found.models
             if each.event is not None
         ],
