@@ -78,7 +78,9 @@ def check(outputs: list[Any], name: str) -> None:
         assert "best so far" in html
         assert not any("best so far" in each.get("text", "") for each in outputs)  # and no lines
     if name == "quickstart":
-        assert html.count("Selected: ") == 1  # the result appears once
+        assert (
+            html.count("Selected: inverse") + html.count("Selected: cross") == 1
+        )  # the result appears once
     if name in ("quickstart", "reading_the_evidence"):
         assert any(_text(each, "image/png") for each in outputs)
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sweeps.errors import UserError
 from sweeps.evidence.scaling import scaled_rows
 from sweeps.messages.formatting import calsweep_command, counted, format_loss
@@ -161,8 +163,9 @@ def predicted_on_test(name: str, storage: str) -> Predicted:
     if rows is None or rows.per_sample > 1:
         raise UserError(f"--against {name}: its predictions on the test split cannot be judged")
     classes, _ = class_and_label_names(sweep.store)
+    labels = np.array(classes)[rows.labels] if classes else rows.labels
     return check_predicted(
-        name, rows.logits, rows.labels, logits=True, classes=classes, clusters=rows.groups
+        name, rows.logits, labels, logits=True, classes=classes, clusters=rows.groups
     )
 
 

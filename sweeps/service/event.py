@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+import numpy as np
+
 from sweeps.results.judgement import EventEvidence
 from sweeps.results.recommendation import Recommendation, shown_network
 from sweeps.search.ranking import Ranking
@@ -43,7 +45,7 @@ def judge_shares(
     model = check_predicted(
         network.label,
         scaled.logits,
-        scaled.labels,
+        np.array(classes)[scaled.labels],  # names: as numbers they could be those of classes
         logits=True,
         classes=classes,
         clusters=rows.groups,

@@ -20,6 +20,7 @@ from trainables.data import Dataset, load_dataset
 from trainables.data.kinds.encode import encode
 from trainables.data.kinds.table import TableRows
 from trainables.export.calibrated import CalibratedClassifier
+from trainables.export.description import Exported
 from trainables.export.exported import export_onnx, export_program, run_onnx
 from trainables.export.raw_samples import columns_of, describe_samples, encode_code, read_raw
 from trainables.models import make_model
@@ -141,14 +142,30 @@ def more_doors(
     model = ModelToRegister(
         "1",
         export_program(classifier, rows),
-        {
-            "raw": "table",
-            "samples": described,
-            "classes": ["0", "1"],
-            "outputs": [2],
-            "dtype": "float32",
-            "shape": [5],
-        },
+        Exported(
+            label="cross_entropy",
+            sweep="odd",
+            dataset="csv",
+            digest="",
+            text_column=None,
+            model="table_mlp",
+            classes=("0", "1"),
+            several=False,
+            outputs=(2,),
+            dtype="float32",
+            shape=(5,),
+            samples=described,
+            raw="table",
+            calsweep="0",
+            recommended=True,
+            why="",
+            loss="cross_entropy",
+            hyperparameters={},
+            temperature=1.0,
+            scaling={},
+            prediction_sets={},
+            verdict=None,
+        ),
         encode_code(),
         (),
         tuple(columns_of(samples)),
