@@ -21,11 +21,11 @@ GROUPS = np.repeat(np.arange(90), np.random.default_rng(0).integers(2, 9, 90))
 
 
 def visits() -> tuple[Any, Any]:
-    """Numbers and labels; each customer has one label and similar numbers."""
+    """Numbers and labels 1 and 2; each customer has one label and similar numbers."""
     random = np.random.default_rng(1)
     of_customer = random.integers(0, 2, 90)[GROUPS]
     x = of_customer[:, None] + random.normal(size=(90, 3))[GROUPS] + 0.1
-    return x.astype(np.float32), of_customer
+    return x.astype(np.float32), of_customer + 1
 
 
 def test_a_sweep_takes_groups_as_the_unit(tmp_path: Path) -> None:
@@ -52,8 +52,8 @@ def test_a_sweep_takes_groups_as_the_unit(tmp_path: Path) -> None:
     assert f" over {groups} groups)" in "\n".join(result.why)
     # Two classes: the probability of the event, here and on the page.
     text = " ".join(str(result).split())
-    assert " on the test split: P(class 1) is " in text
-    share = text[text.index("P(class 1) is ") :]
+    assert " on the test split: P(class 2) is " in text
+    share = text[text.index("P(class 2) is ") :]
     assert "test_event_ece" in result.table()
     assert set(found["metric"]) == {"event_ece", "nll"}  # nll: with the reference model
     page = Path(write_report(result.name, str(tmp_path), str(tmp_path / "page.html"))).read_text()
