@@ -10,7 +10,7 @@ import numpy as np
 
 from sweeps.errors import UserError
 from sweeps.judging.facts import plain
-from sweeps.judging.inputs import Predicted, aligned, check_predicted
+from sweeps.judging.inputs import Predicted, aligned, check_predicted, check_unlabelled
 from sweeps.judging.judgement import judge as judge_models
 from sweeps.judging.names import kind_and_class
 from sweeps.judging.sentences import comparison_rows, read_lines, summary, use_line
@@ -48,12 +48,10 @@ class Judgement:
 
         first = self._models[0]
         named = NamedScaling.recommended(first, self._found.models[0])
-        labels = np.resize(np.arange(len(first.classes)), len(probs))
         columns = frame_classes(probs)
-        given = check_predicted(
+        given = check_unlabelled(
             "predictions",
             probs,
-            labels if not columns else np.resize(np.array(columns), len(probs)),
             logits=logits,
             classes=columns or first.classes,
             named=bool(columns),

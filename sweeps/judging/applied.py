@@ -8,8 +8,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -17,9 +19,9 @@ from sweeps.errors import UserError
 from sweeps.judging.classes import places
 from sweeps.judging.deciding import decided
 from sweeps.judging.facts import Judged
-from sweeps.judging.inputs import Predicted, check_predicted
+from sweeps.judging.inputs import Predicted, check_unlabelled
 from sweeps.judging.names import shortened
-from sweeps.judging.proposals import Labels, Source
+from sweeps.judging.proposals import Labels, Scores, Source
 from sweeps.judging.tables import Asked, open_table
 from sweeps.judging.thresholds import Decided
 from sweeps.messages.files import write_bytes, write_text
@@ -151,15 +153,21 @@ def read_unlabelled(path: Path, classes: Sequence[str]) -> Predicted:
     """
     table = open_table(path)
     count = max((len(table.column(each)) for each in table.visible[:1]), default=0)
-    labels = np.resize(np.array(classes), count)  # of any of the classes: they name the columns
-    scores = decided([Source(table, Labels.of("", labels))], Asked()).scores()
-    return check_predicted(
-        path.stem,
-        scores.values,
-        labels if scores.named else np.resize(np.arange(len(classes)), count),
-        logits=scores.logits,
-        classes=scores.classes or classes,
-        named=scores.named,
+
+    def found(labels: npt.NDArray[Any]) -> Scores:
+        source = Source(table, Labels.of("", np.resize(labels, count)))
+        return decided([source], Asked()).scores()
+
+    try:
+        scores = found(np.array(classes))  # names of columns or classes, if the file has any
+    except UserError as error:
+        try:
+            scores = found(np.arange(len(classes)))
+        except UserError:
+            raise error from None
+    own = scores.classes or classes
+    return check_unlabelled(
+        path.stem, scores.values, logits=scores.logits, classes=own, named=scores.named
     )
 
 

@@ -19,6 +19,7 @@ from sweeps.judging.names import shortened
 from trainables.data.core.types import without_mask
 from trainables.data.labelling.groups import check_none_missing, names_of_groups
 from trainables.data.labelling.shares import ROUNDING, as_shares, tolerance_of_sums
+from trainables.files.rows import Rows
 from trainables.metrics._inputs import probabilities
 from trainables.metrics.proper_scores import TINY, log_losses_of_logits, probability_floor
 
@@ -116,6 +117,25 @@ class Predicted:
     @property
     def _of_label(self) -> Tensor:
         return self.probs.gather(1, self.labels[:, None])[:, 0].double()
+
+
+def predicted_of_rows(name: str, rows: Rows, classes: Sequence[str]) -> Predicted:
+    """A network's predictions with one label for each sample, as `judge` takes them.
+
+    Labels of `rows` are places of classes, also where the names of classes are numbers.
+    """
+    labels = np.array(classes)[rows.labels] if classes else rows.labels
+    return check_predicted(
+        name, rows.logits, labels, logits=True, classes=classes, clusters=rows.groups
+    )
+
+
+def check_unlabelled(
+    name: str, scores: Any, *, logits: bool | None, classes: Sequence[str], named: bool
+) -> Predicted:
+    """Like `check_predicted`, for predictions whose labels are unknown: they are arbitrary."""
+    labels = np.resize(np.array(classes), len(scores))
+    return check_predicted(name, scores, labels, logits=logits, classes=classes, named=named)
 
 
 def check_predicted(

@@ -6,8 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from sweeps.errors import UserError
 from sweeps.evidence.scaling import scaled_rows
 from sweeps.messages.formatting import calsweep_command, counted, format_loss
@@ -156,17 +154,14 @@ def predicted_on_test(name: str, storage: str) -> Predicted:
     Raises:
         UserError: There is none, or several decisions per sample.
     """
-    from sweeps.judging.inputs import check_predicted
+    from sweeps.judging.inputs import predicted_of_rows
 
     sweep = StoredSweep.read(name, storage)
     rows = read_on_test(sweep, deliver(sweep))
     if rows is None or rows.per_sample > 1:
         raise UserError(f"--against {name}: its predictions on the test split cannot be judged")
     classes, _ = class_and_label_names(sweep.store)
-    labels = np.array(classes)[rows.labels] if classes else rows.labels
-    return check_predicted(
-        name, rows.logits, labels, logits=True, classes=classes, clusters=rows.groups
-    )
+    return predicted_of_rows(name, rows, classes)
 
 
 def _find(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-import numpy as np
-
 from sweeps.results.judgement import EventEvidence
 from sweeps.results.recommendation import Recommendation, shown_network
 from sweeps.search.ranking import Ranking
@@ -37,19 +35,12 @@ def judge_shares(
     if rows.per_sample > 1:
         return []
     from sweeps.evidence.scaling import scaled_rows
-    from sweeps.judging.inputs import check_predicted
+    from sweeps.judging.inputs import predicted_of_rows
     from trainables.metrics import intervals
     from trainables.metrics.inference.clusters import clusters_of
 
     scaled = scaled_rows(read, network, ranking.rule.scaling)
-    model = check_predicted(
-        network.label,
-        scaled.logits,
-        np.array(classes)[scaled.labels],  # names: as numbers they could be those of classes
-        logits=True,
-        classes=classes,
-        clusters=rows.groups,
-    )
+    model = predicted_of_rows(network.label, scaled, classes)
     if len(classes) > 2:
         clusters, level = clusters_of(model.clusters, len(model.labels)), 1 - 0.05 / len(classes)
         return [

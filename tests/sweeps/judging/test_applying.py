@@ -63,6 +63,23 @@ def test_a_recommended_scaling_is_written_saved_and_applied_to_a_new_file(file: 
     assert again == pytest.approx(probs)
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_a_scaling_of_classes_with_numbers_as_names_is_applied(tmp_path: Path, named: bool) -> None:
+    """Of predictions without labels, arrays in the order of the classes, or with their names."""
+    probs, labels = np.stack([1 - TOO_SURE, TOO_SURE], axis=1), 1 + EVENT
+    names = {"classes": np.array([1, 2])}
+    file, new, scaling, out = (tmp_path / each for each in ("a.npz", "b.npz", "s.json", "o.npz"))
+    np.savez(file, probs=probs, labels=labels, **names)
+    np.savez(new, probs=probs[:50], **(names if named else {}))
+    assert run(str(file), "--save-scaling", str(scaling)).exit_code == 0
+    arguments = ["scale", str(new), "--with", str(scaling), "--output", str(out)]
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    judgement = calsweep.judge(probs, labels, classes=["1", "2"])
+    assert judgement.recommended == "temperature"
+    assert np.load(out)["probs"] == pytest.approx(judgement.scaling(probs[:50]))
+
+
 def test_a_condition_that_holds_beyond_chance_ends_with_code_3(file: Path) -> None:
     assert run(str(file), "--fail-if", "event_ece > .01").exit_code == 3
     assert run(str(file), "--fail-if", "event_ece > .2").exit_code == 0
