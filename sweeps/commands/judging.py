@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final, Literal
 import typer
 
 from sweeps.commands.app import JUDGE, app
-from sweeps.commands.options import Storage
+from sweeps.commands.options import Sets, Storage
 from sweeps.errors import UserError
 from sweeps.messages.formatting import DEFAULT_STORAGE, finite
 from sweeps.messages.redaction import redact
@@ -89,10 +89,7 @@ def judge(
         ),
     ] = None,
     storage: Storage = DEFAULT_STORAGE,
-    sets: Annotated[
-        Literal["all", "per_class"],
-        typer.Option(help="Whether prediction sets cover on average, or for each class."),
-    ] = "all",
+    sets: Sets = "all",
     also: Annotated[
         str | None,
         typer.Option(

@@ -46,6 +46,10 @@ Form = Annotated[
     Literal["table", "json"],
     typer.Option("--format", help="For people, or for programs (docs/json.md)."),
 ]
+Sets = Annotated[
+    Literal["all", "per_class"],
+    typer.Option(help="Whether prediction sets cover on average, or for each class."),
+]
 Url = Annotated[
     str | None,
     typer.Option(help="URL of a cluster's dashboard; default RAY_API_SERVER_ADDRESS."),

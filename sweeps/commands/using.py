@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from sweeps.commands.app import USE, app
-from sweeps.commands.options import Storage, SweepName
+from sweeps.commands.options import Sets, Storage, SweepName
 from sweeps.errors import UserError
 from sweeps.messages.formatting import DEFAULT_STORAGE, counted
 
@@ -99,10 +99,7 @@ def predict(
         Literal["lac", "aps", "raps"],
         typer.Option(help="Method of the prediction sets; lac gives the smallest."),
     ] = "lac",
-    sets: Annotated[
-        Literal["all", "per_class"],
-        typer.Option(help="Whether sets cover so on average, or for each class."),
-    ] = "all",
+    sets: Sets = "all",
     scaling: Annotated[
         str | None,
         typer.Option(

@@ -38,6 +38,7 @@ from trainables.posthoc import TemperatureScaling, choose
 from trainables.posthoc.chosen import Choice
 from trainables.runtime.threads import few_threads
 
+_OF_SCALING = ("nll", "brier", "ece", "error")
 COMPARED = ("nll", "brier", "ece", "error")
 COMPARED_BY_EVENT = ("nll", "brier", "event_ece", "error")
 _TOP_LABEL = (
@@ -45,6 +46,8 @@ _TOP_LABEL = (
     *("failure_auroc", "aurc", "e_aurc"),
 )
 _OF_EVENT = ("event_ece", "auroc")  # these are shown first
+_OF_GROUPS = ("error", "nll", "ece")
+_MIN_IN_GROUP = 20
 
 
 def judge(
@@ -172,14 +175,14 @@ def _judged(
         scaling=scaling,
         event=None if event is None else event_found(model, event),
         per_class=_per_class(model, with_shares=len(model.classes) <= MOST_CLASSES),
-        per_group=_per_group(model, ("error", "nll", "ece"), event),
+        per_group=_per_group(model, _OF_GROUPS, event),
         sets=judged_sets(best, model, clusters, sets),
     )
 
 
 def _scaled(model: Predicted, choice: Choice, clusters: Clusters | None) -> ScalingFound:
     """What each method achieves."""
-    names = (*("nll", "brier", "ece", "error"), *(["event_ece"] if len(model.classes) == 2 else []))
+    names = (*_OF_SCALING, *(["event_ece"] if len(model.classes) == 2 else []))
     best, scaler = choice.candidate, TemperatureScaling().fit(model.logits, model.labels)
     methods = {
         str(each.name): {
@@ -286,7 +289,7 @@ def _per_group(
     for index, name in enumerate(groups.tolist()):
         own = torch.from_numpy(np.flatnonzero(place == index))
         group, clusters = GroupFound(name, len(own)), clusters_of_rows(model, own)
-        if len(own) >= 20 and (clusters is None or clusters.enough):
+        if len(own) >= _MIN_IN_GROUP and (clusters is None or clusters.enough):
             probs, labels = model.probs[own], model.labels[own]
             ids = None if model.clusters is None else model.clusters[own]
             confidence, predicted = probs.max(dim=1)

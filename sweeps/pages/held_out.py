@@ -12,6 +12,9 @@ from sweeps.pages.chart import COLOURS, DIM, Axis, Chart, Mark, Row, Stroke, axi
 from sweeps.pages.predictions import probabilities, risk_coverage, top_label
 from trainables.files.rows import Rows
 
+_MOST_CLASSES = 20
+_MOST_MISTAKES = 10
+_MOST_PAIRS = 15
 _POINTS = 300  # per line
 
 
@@ -82,7 +85,7 @@ def confused_pairs(
         for j, count in enumerate(row)
         if i != j and count
     ]
-    return sorted(pairs, key=lambda pair: -pair[2])[:15]
+    return sorted(pairs, key=lambda pair: -pair[2])[:_MOST_PAIRS]
 
 
 def mistakes(rows: Rows, names: Sequence[str], about: Sequence[str] = ()) -> list[Mistake]:
@@ -100,7 +103,7 @@ def mistakes(rows: Rows, names: Sequence[str], about: Sequence[str] = ()) -> lis
     if cluster_size > 1:
         wrong = wrong[np.sort(np.unique(wrong // cluster_size, return_index=True)[1])]
     found = []
-    for row in wrong[:10].tolist():
+    for row in wrong[:_MOST_MISTAKES].tolist():
         sample, place = divmod(row // cluster_size, max(1, len(about)))
         prefix = f"{about[place]}: " if about else ""
         said, true = (prefix + names[int(each[row])] for each in (predicted, truth))
@@ -110,7 +113,7 @@ def mistakes(rows: Rows, names: Sequence[str], about: Sequence[str] = ()) -> lis
 
 def class_chart(classes: Sequence[OfClass]) -> Chart:
     """Mean confidence and accuracy per class; if there are many, those with the widest gaps."""
-    shown = sorted(classes, key=lambda c: -c.count * abs(c.confidence - c.right))[:20]
+    shown = sorted(classes, key=lambda c: -c.count * abs(c.confidence - c.right))[:_MOST_CLASSES]
     ends = [end for c in shown for end in (c.confidence, c.right)]
     chart = Chart(
         "Mean confidence and accuracy of each predicted class on the test split",

@@ -44,6 +44,7 @@ _ERROR_PRIOR: Final = SettingKernel(offset=0.1, slope=0.1, local=0.1)
 _ERROR_HERE: Final = SettingKernel(common=1.0, scale=0.45, offset=0.05, local=0.02)
 _ERROR_NOISE: Final = 0.06  # between datasets
 _SIMILAR: Final = 1.0  # difference of cross-entropy's error, in log-odds, up to which it is alike
+_LEAST_SIMILARITY: Final = 0.05
 _OBJECTIVE: Final = SettingKernel(scale=0.6, offset=0.15, local=0.1)
 _OF_SHIFT: Final = 0.8  # calibration error, as a share of the shift of a typical confidence
 _LEAST_LOG_T: Final = 0.15  # of cross-entropy, from which the objective's slope is estimated
@@ -51,6 +52,8 @@ _LEAST_LOG_T: Final = 0.15  # of cross-entropy, from which the objective's slope
 _LEAST_NOISE: Final = 0.03  # of a measured log T over seeds
 _EARLY_NOISE: Final = 0.15  # of a log ratio that was measured before the last epoch
 _USUAL_LOG_T: Final = 0.3  # of cross-entropy
+_USUAL_ERROR: Final = 0.2
+_USUAL_OBJECTIVE: Final = 0.1
 _LEAST_ERROR: Final = 1e-3
 _MOST_ERROR_RATIO: Final = 0.3  # a failed network does not inform about its neighbours
 _MOST_ERROR: Final = 0.95  # as a share of the error of guessing
@@ -84,8 +87,8 @@ class Baseline:
         self._history = {int(entry["epoch"]): entry for entry in history}
         self.finished = bool(history)
         self.log_t = math.log(last["temperature"]) if history else _USUAL_LOG_T
-        self.error = max(last.get("val_error", 0.2), _LEAST_ERROR)
-        self.objective = last.get(str(objective), 0.1)
+        self.error = max(last.get("val_error", _USUAL_ERROR), _LEAST_ERROR)
+        self.objective = last.get(str(objective), _USUAL_OBJECTIVE)
         self.level = min(self.objective, last.get(f"{objective}_scaled", self.objective / 5))
         self.error_noise = _sd(last, MetricName("error", "val")) or 0.01
         noise = _sd(last, objective) or 0.15 * self.level + 0.002
@@ -103,7 +106,7 @@ class Baseline:
         if not self.finished or earlier.baseline_error is None:
             return 1.0
         difference = _log_odds(self.error) - _log_odds(earlier.baseline_error)
-        return 0.05 + math.exp(-((difference / _SIMILAR) ** 2) / 2)
+        return _LEAST_SIMILARITY + math.exp(-((difference / _SIMILAR) ** 2) / 2)
 
     @property
     def temperature_noise(self) -> float:

@@ -18,6 +18,7 @@ from sweeps.store.requests import Request, ask, is_open, withdraw
 from sweeps.store.state import is_held
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 
+_SECONDS_TO_ANSWER: Final = 60.0
 _SECONDS_BETWEEN_LOOKS: Final = 0.2
 
 
@@ -114,7 +115,7 @@ def _change_here(store: SweepStore, request: Request, chosen: Sequence[TrialReco
 
 def _ask(store: SweepStore, request: Request) -> None:
     """Ask the process that runs the sweep, and wait until it has taken the request."""
-    name, until = ask(store.folder, request), time.monotonic() + 60.0
+    name, until = ask(store.folder, request), time.monotonic() + _SECONDS_TO_ANSWER
     try:
         while is_open(store.folder, name):
             if time.monotonic() > until:

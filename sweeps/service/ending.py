@@ -98,7 +98,7 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
     sweep = StoredSweep(store, queue.plan, ranking)
     scalings = _as_far_as_readable(reference_scalings, sweep, references)
     judgement = replace(judgement, scalings=(*judgement.scalings, *scalings))
-    compared = _as_far_as_readable(compare_reference, sweep, judgement)
+    compared = _as_far_as_readable(compare_reference, sweep, judgement, recommended)
     judgement = replace(judgement, against_reference=next(iter(compared), None))
     return ending_with(sweep, result_of(ranking, queue.plan, judgement))
 

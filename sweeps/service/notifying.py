@@ -25,6 +25,7 @@ from sweeps.sweep_file.sections.resources import TrackingSection
 
 _SECONDS: Final = 10.0  # for all tries of one message
 _PAUSES: Final = 0.5, 1.5  # seconds between tries
+_REDIRECTIONS: Final = 5
 _SAME_REQUEST: Final = 301, 302, 307, 308  # redirections, after which a webhook expects a POST
 _ENDED: Final[dict[SweepState, str]] = {
     "finished": "has finished",
@@ -152,7 +153,7 @@ class Webhook:
         import requests
 
         url, headers = self._url, _own_headers()
-        for _ in range(5):
+        for _ in range(_REDIRECTIONS):
             try:
                 with requests.post(
                     url,

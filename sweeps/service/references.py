@@ -11,7 +11,7 @@ from sweeps.evidence.comparison import compare_handed_out
 from sweeps.evidence.scaling import scaled_rows, scaling_row
 from sweeps.messages.reporter import Reporter
 from sweeps.results.judgement import Judgement
-from sweeps.results.recommendation import recommend
+from sweeps.results.recommendation import Recommendation
 from sweeps.results.reference import ReferenceResult, deliverable
 from sweeps.results.scaling import ScalingRow
 from sweeps.results.verdicts import Comparison
@@ -80,15 +80,15 @@ def reference_scalings(
     return [scaling_row((each.record,), read, way) for each in references]
 
 
-def compare_reference(sweep: StoredSweep, judgement: Judgement) -> list[Comparison]:
+def compare_reference(
+    sweep: StoredSweep, judgement: Judgement, recommended: Recommendation | None
+) -> list[Comparison]:
     """The best reference model, by validation, against what is recommended, on the test split.
 
     Both are handed out with their scaling, and decided by NLL. Empty if one of them is missing;
     errors are those of reading predictions.
     """
     best = deliverable(judgement.references)
-    with_ensemble = sweep.plan.sweep.selection.ensemble == "if_supported"
-    recommended = recommend(sweep.ranking, judgement, with_ensemble=with_ensemble)
     if best is None or recommended is None:
         return []
     one = (r for r in sweep.ranking.records if (r.number,) == recommended.trials)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 _FOLDER: Final = "requests"
 _SECONDS_BETWEEN_LOOKS: Final = 1.0
+_SECONDS_IN_OBJECT_STORES: Final = 5.0
 
 Kind = Literal["stop", "drop", "retry"]
 logger = logging.getLogger("calsweep")
@@ -68,7 +69,7 @@ def take(folder: Folder, *kinds: Kind) -> list[Request]:
 
 
 def _pause(folder: Folder) -> float:
-    return _SECONDS_BETWEEN_LOOKS if folder.is_local else 5.0
+    return _SECONDS_BETWEEN_LOOKS if folder.is_local else _SECONDS_IN_OBJECT_STORES
 
 
 @contextmanager

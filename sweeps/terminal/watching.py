@@ -17,6 +17,8 @@ from sweeps.results.so_far import Overview, SoFar
 
 _SECONDS = 2.0  # seconds between two reads, at least
 _REST = 5.0  # times the duration of a read
+_MOST_LINES = 8
+_BAR_WIDTH = 30
 
 
 def ended(states: Mapping[str, int]) -> int:
@@ -38,7 +40,7 @@ def progress_bar(states: Mapping[str, int], planned: int, beside: str) -> Table:
     planned, done = max(1, planned), ended(states)
     bar = Table.grid(padding=(0, 1))
     bar.add_row(
-        ProgressBar(total=planned, completed=min(done, planned), width=30),
+        ProgressBar(total=planned, completed=min(done, planned), width=_BAR_WIDTH),
         Text(f"{done}/{planned} trials"),
         Text(beside, style="dim"),
     )
@@ -107,7 +109,7 @@ def _counts(glimpse: Glimpse) -> list[str]:
 
 def _view(glimpse: Glimpse, first: tuple[float, int]) -> RenderableType:
     rate = format_rate(glimpse.epochs - first[1], time.monotonic() - first[0])
-    shown = glimpse.running[:8]
+    shown = glimpse.running[:_MOST_LINES]
     lines = [f"  {glimpse.pilot}"] if glimpse.pilot else []
     lines += [f"  {label}: epoch {done}/{full}" for label, done, full in shown]
     if len(glimpse.running) > len(shown):

@@ -25,6 +25,7 @@ from trainables.contract.report import COSTS
 # The parameters of every trial; hyperparameters cannot use these names.
 _RECIPE = ("dataset", "model", "epochs", "batch_size", "optimizer", "lr", "weight_decay")
 _RESERVED = {"loss", "seed", "guard", "objective", *_RECIPE}
+_DIGITS = 4
 RANK = "rank"
 SWEEP = "sweep"
 ADVICE = "calsweep.recommended"  # the tag with the recommended setting
@@ -216,7 +217,7 @@ def readable(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if isinstance(value, float) and math.isfinite(value) and value != 0:
-        places = max(0, 4 - 1 - math.floor(math.log10(abs(value))))
+        places = max(0, _DIGITS - 1 - math.floor(math.log10(abs(value))))
         text = f"{value:.{places}f}"
     else:
         text = f"{value:g}" if isinstance(value, float) else str(value)

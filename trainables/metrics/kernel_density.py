@@ -21,6 +21,7 @@ Kind = Literal["canonical", "top_label"]
 
 MAX_EVALUATED = 2048
 _CENTRES_PER_BLOCK = 1024
+_POINTS_PER_BLOCK = 256
 
 
 def kde_calibration_error(
@@ -105,7 +106,7 @@ def most_likely_bandwidth(probs: Tensor) -> float:
 
     def log_likelihood(bandwidth: float) -> Tensor:
         norms = log_beta(points / bandwidth)
-        blocks = torch.split(products, 256)
+        blocks = torch.split(products, _POINTS_PER_BLOCK)
         sums = [(s / bandwidth - norms).logsumexp(dim=1).sum() for s in blocks]
         return torch.stack(sums).sum()
 

@@ -13,6 +13,8 @@ from trainables.metrics._ranked import top_label
 
 _SMALLEST_SIGMA = 1e-3
 _WIDTHS = 1024
+_MIN_KERNEL_POINTS = 2000
+_MIN_EVALUATION_POINTS = 200
 _DENSITY_OFFSET = 1e-4
 
 
@@ -56,11 +58,11 @@ def smooth_error(confidence: Tensor, correct: Tensor) -> float:
 
 
 def _error_at(spectrum: Callable[[int], Tensor], sigma: float, device: torch.device) -> float:
-    size = max(2000, round(20 / sigma)) // 2 + 1
+    size = max(_MIN_KERNEL_POINTS, round(20 / sigma)) // 2 + 1
     start = size - 1 + size // 2
     product = spectrum(size) * _kernel_spectrum(size, sigma, device)
     smoothed = torch.fft.irfft(product, _length(size))[:, start : start + size]
-    error, density = _interpolate(smoothed, max(round(10 / sigma), 200))
+    error, density = _interpolate(smoothed, max(round(10 / sigma), _MIN_EVALUATION_POINTS))
     return float(error.abs().sum() / (density + _DENSITY_OFFSET).sum())
 
 

@@ -47,6 +47,7 @@ _RECIPES: Final[Mapping[str, Recipe]] = {
 }
 _CIFAR: Final = "_cifar"  # suffix of the papers' networks, which use the defaults
 _LEAST_STEPS: Final = 20  # minimum number of steps per epoch; else batches are made smaller
+_LEAST_BATCH: Final = 16
 
 
 def usual_recipe(model: str, options: Mapping[str, Any]) -> Recipe:
@@ -80,6 +81,6 @@ def completed(given: Mapping[str, Any], usual: Recipe) -> Recipe:
 def batch_size_for(usual: int, num_samples: int, num_workers: int = 1) -> int:
     """The default batch size, halved until an epoch has 20 steps, but at least 16 per worker."""
     size = usual
-    while size // 2 >= 16 * num_workers and num_samples < _LEAST_STEPS * size:
+    while size // 2 >= _LEAST_BATCH * num_workers and num_samples < _LEAST_STEPS * size:
         size //= 2
     return size

@@ -32,7 +32,8 @@ _FITS: dict[str, type[StructuredVectorScaling | StructuredMatrixScaling | BetaSc
 }
 _MAX_MATRIX_WORK = 5e8  # N · K²: about a second per step beyond it
 _NUM_FOLDS = 5
-_ENOUGH_ERRORS = 50  # so that a map to certainty does not have the lowest loss
+ENOUGH_ERRORS = 50
+"""With fewer, a few samples decide which mean log loss is lower."""
 _SCORE_QUANTILE = 2.24  # of a normal distribution, two-sided 2.5 %
 
 
@@ -121,15 +122,15 @@ def simplest_good(
     first.
     """
     lowest = min(losses, key=lambda each: float(losses[each].mean()))
-    return next(e for e in losses if _within_error(losses[e] - losses[lowest], clusters))
+    return next(e for e in losses if not exceeds_error(losses[e] - losses[lowest], clusters))
 
 
-def _within_error(difference: Tensor, clusters: Clusters | None) -> bool:
-    """Whether the mean of differences (N,) is at most one standard error."""
+def exceeds_error(difference: Tensor, clusters: Clusters | None) -> bool:
+    """Whether the mean of differences (N,) is above one standard error."""
     if clusters is not None:
         difference = torch.from_numpy(clusters.pseudo_values(difference.cpu().numpy()))
     error = float(difference.std()) / len(difference) ** 0.5
-    return bool(difference.mean() <= error)
+    return bool(difference.mean() > error)
 
 
 def needs_temperature(logits: Tensor, labels: Tensor, clusters: Clusters | None = None) -> bool:
@@ -217,8 +218,8 @@ def choose(
     units = clusters_of(clusters, len(labels))
     best = simplest_good({e: found for e, found in losses.items() if e.name != "none"}, units)
     unscaled = Candidate("none", best.inverse)
-    temperature, errors = Candidate("temperature", best.inverse), _errors(logits, labels)
-    few = errors < _ENOUGH_ERRORS
+    temperature, errors = Candidate("temperature", best.inverse), num_errors(logits, labels)
+    few = errors < ENOUGH_ERRORS
     if best != temperature and few and not _is_gain(best, unscaled, losses, crossed, units):
         best = temperature
     handed_out = best if errors else unscaled
@@ -227,7 +228,8 @@ def choose(
     return Choice(best, handed_out, losses, crossed)
 
 
-def _errors(logits: Tensor, labels: Tensor) -> int:
+def num_errors(logits: Tensor, labels: Tensor) -> int:
+    """Number of samples whose most likely class is not the label."""
     return int((logits.argmax(dim=1) != labels).sum())
 
 
@@ -254,7 +256,7 @@ def fit_scaling(
 
 
 class SelectedScaling(FittedScaling):
-    """The map that `choose` chooses, fitted on all samples."""
+    """The map that `choose` hands out, fitted on all samples."""
 
     name: ClassVar[str] = "selected"
 

@@ -17,6 +17,7 @@ from trainables.posthoc.temperature import TemperatureScaling
 Constraint = Literal["miscoverage", "coverage_accuracy"]
 
 _NUM_ENTROPY_BINS = 20
+_MAX_RANKING_SAMPLES = 500
 
 
 class MetaCalibration(Fitted[tuple[float, TemperatureScaling]]):
@@ -95,7 +96,7 @@ class MetaCalibration(Fitted[tuple[float, TemperatureScaling]]):
 
     def _split(self, candidates: Tensor) -> tuple[Tensor, Tensor]:
         """A tenth of the candidates for the threshold, and the rest, split as by scikit-learn."""
-        if (num_ranking := min(len(candidates) // 10, 500)) == 0:
+        if (num_ranking := min(len(candidates) // 10, _MAX_RANKING_SAMPLES)) == 0:
             kind = "correctly classified samples" if self.constraint == "miscoverage" else "samples"
             raise ValueError(f"MetaCalibration needs at least 10 {kind}, got {len(candidates)}")
         order = np.random.RandomState(self.seed).permutation(len(candidates))

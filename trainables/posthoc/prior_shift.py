@@ -12,6 +12,8 @@ from torch import Tensor
 
 from trainables.metrics.inference.clusters import Clusters
 
+_MOST_STEPS = 2000
+_CLOSE = 1e-10
 _TINY = 1e-9  # of a prior
 
 
@@ -22,10 +24,10 @@ def estimated_priors(probs: Tensor, priors: Tensor) -> Tensor:
     are not needed.
     """
     ratios, new = probs.double() / priors.double(), priors.double()
-    for _ in range(2000):
+    for _ in range(_MOST_STEPS):
         joint = ratios * new
         last, new = new, (joint / joint.sum(dim=1, keepdim=True)).mean(dim=0)
-        if float((new - last).abs().max()) < 1e-10:
+        if float((new - last).abs().max()) < _CLOSE:
             break
     return new
 

@@ -3,7 +3,6 @@
 import math
 from typing import Any, Final
 
-import torch
 from torch import Tensor
 
 from trainables.contract.config import TrainingConfig
@@ -12,6 +11,7 @@ from trainables.engine.training import Trainer
 from trainables.metrics.inference.clusters import clusters_of
 from trainables.metrics.proper_scores import log_losses_of_logits
 from trainables.posthoc import cross_fitted
+from trainables.posthoc.chosen import ENOUGH_ERRORS, exceeds_error, num_errors
 from trainables.trials.outcome import Predictions, evaluate
 
 GUARDED: Final = ("nll", "refinement")
@@ -94,10 +94,5 @@ def is_better(
     That is one standard error of the paired difference, and only with enough errors of the last
     epoch, whose predictions are `validation`: otherwise few samples decide.
     """
-    logits, labels = validation
-    difference, clusters = losses - last, clusters_of(units, len(labels))
-    if clusters is not None:
-        difference = torch.from_numpy(clusters.pseudo_values(difference.cpu().numpy()))
-    error = float(difference.std()) / len(difference) ** 0.5
-    errors = int((logits.argmax(dim=1) != labels).sum())
-    return errors >= 50 and float(difference.mean()) < -error
+    clusters = clusters_of(units, len(last))
+    return num_errors(*validation) >= ENOUGH_ERRORS and exceeds_error(last - losses, clusters)

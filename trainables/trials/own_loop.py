@@ -31,6 +31,7 @@ from trainables.runtime.distributed import rank, world_size
 
 CATALOGUE: Final = Catalogue(kind="trainable", group="calsweep.trainables", ours={})
 _GIVEN: Final = ("trial",)
+_SECONDS_TO_END: Final = 60.0
 _OUR_PREFIXES: Final = ("val_", "test_", "shift_", "ood_")
 _METRIC_NAME: Final = re.compile(r"[\w: -][\w: ./-]{0,249}")  # what MLflow takes
 
@@ -307,7 +308,7 @@ class Loop:
         self._closed = True
         self._continue.release()
         if self._thread.is_alive():
-            self._thread.join(60.0)
+            self._thread.join(_SECONDS_TO_END)
 
     def _result(self, handed: Reported | None) -> Reported | None:
         if handed is None:

@@ -15,6 +15,7 @@ from trainables.wrappers.ray_internals import TRAIN_SETTINGS, release_abandoned_
 from trainables.wrappers.worker import Mail, Order, TrialFailedError, Work, run_worker
 
 _SECONDS_BETWEEN_LOOKS = 5.0
+_SECONDS_TO_END = 5.0
 
 
 @dataclass(frozen=True)
@@ -140,4 +141,4 @@ class _WorkerGroup:
     def close(self) -> None:
         """End the workers."""
         self._mail.order.remote(None)
-        self._thread.join(5.0)
+        self._thread.join(_SECONDS_TO_END)

@@ -15,6 +15,7 @@ from sweeps.planning.data import load_data
 from sweeps.results.best import best_settings
 from sweeps.results.explanation import result_of
 from sweeps.results.judgement import Judgement
+from sweeps.results.recommendation import recommend
 from sweeps.service.delivered import RECOMMENDED, Wanted, deliver
 from sweeps.service.exporting import export_model
 from sweeps.service.predicting import predict
@@ -59,7 +60,7 @@ def end(store: SweepStore) -> None:
     references = fit_references(plan, store, load_data(sweep.plan.sweep), LOG)
     judgement = Judgement(references=references)
     judgement = replace(judgement, scalings=tuple(reference_scalings(sweep, references)))
-    compared = compare_reference(sweep, judgement)
+    compared = compare_reference(sweep, judgement, recommend(sweep.ranking, judgement))
     judgement = replace(judgement, against_reference=compared[0])
     store.save_answer(result_of(sweep.ranking, plan, judgement).to_json())
 

@@ -25,7 +25,9 @@ from trainables.plugins.arguments import few
 
 Names: TypeAlias = tuple[str, ...] | None
 
+_MANY_LEVELS: Final = 100
 _MOSTLY: Final = 0.9
+_ALMOST_ALWAYS: Final = 0.95
 
 _MARKED_NUMBER: Final = (
     r"^[-+]?[$€£]?\s?(\d{1,3}([,.' \x{A0}\x{202F}]\d{3})+([.,]\d+)?|\d+,\d+|\d+(\.\d+)?)\s?[%$€£]?$"
@@ -299,7 +301,7 @@ def _other_notation(rows: TabularFiles, name: str) -> str | None:
 
 def too_many_levels(count: int, rows: int) -> bool:
     """Whether so many different values are identifiers or texts, not categories."""
-    return count > 100 and count > rows / 2
+    return count > _MANY_LEVELS and count > rows / 2
 
 
 def _no_category(rows: TabularFiles, values: pa.ChunkedArray, name: str) -> str | None:
@@ -361,7 +363,7 @@ def _gives_position(columns: Columns, name: str) -> bool:
     if len(values) < max(3, len(columns) / 2):
         return False
     steps = np.diff(values)
-    if max((steps > 0).mean(), (steps < 0).mean()) >= 0.95:
+    if max((steps > 0).mean(), (steps < 0).mean()) >= _ALMOST_ALWAYS:
         return True
     whole = bool((values == np.floor(values)).all())
     return whole and len(np.unique(values)) == len(values) >= np.ptp(values) / 2

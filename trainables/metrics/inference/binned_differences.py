@@ -14,6 +14,8 @@ from trainables.metrics.inference.inversion import Cells, fit_curve
 from trainables.metrics.inference.runs import UNKNOWN, Ends, Interval, Runs, SeedNoise
 from trainables.metrics.inference.selection import Selection, half_width
 
+_DRAWS = 2000
+_SCALES = 81
 _NUISANCE = 0.1  # share of the allowed error spent on the calibration error of each model
 
 Bin = Callable[[Tensor, Tensor], Binned]
@@ -64,7 +66,7 @@ def _draws(line: Array, shown: float, noise: Array, num_runs: int) -> tuple[Arra
     The errors on infinitely many samples (scales,), and draws of observed errors (draws, scales).
     """
     spread = float((np.abs(noise).sum(axis=1) / num_runs).mean())
-    expected = np.linspace(0, shown + 4 * spread, 81)
+    expected = np.linspace(0, shown + 4 * spread, _SCALES)
     length = np.abs(line).sum() / num_runs
     scales = expected / length if length > 0 else np.zeros_like(expected)
     errors = [np.abs(scale * line + noise).sum(axis=1) / num_runs for scale in scales]
@@ -102,7 +104,7 @@ def _gaps_and_noise(runs: Runs, bin_rows: Bin) -> tuple[Array, Array, Array, flo
     ]
     mean = np.mean([sure - right for _, sure, right in binned], axis=0)
     of_samples = Clusters(units.of_row[::decisions], units.alike)
-    noise = drawn_noise(covariance, count, num_samples, 2000)
+    noise = drawn_noise(covariance, count, num_samples, _DRAWS)
     return gaps, np.concatenate(lines) / num_samples, noise, of_samples.freedom(mean)
 
 

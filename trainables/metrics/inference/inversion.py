@@ -21,6 +21,8 @@ from scipy.special import expit, logit, ndtri
 
 Array = NDArray[np.float64]
 
+_NEWTON_STEPS = 15
+_NEWTON_PRECISION = 1e-6
 _LARGEST_STEP = 2.0
 _LARGEST_SIZE = 2.0**20
 _NEVER = 1e-12
@@ -209,13 +211,13 @@ def _logistic_recalibration(cells: Cells) -> Array:
     prior = np.diag([1.0, max(scale, 1.0)])
     start = np.array([centre, 1.0])
     weights = start.copy()
-    for _ in range(15):
+    for _ in range(_NEWTON_STEPS):
         probs = expit(weights @ basis)
         slope = basis @ (cells.positives - cells.count * probs) - prior @ (weights - start)
         curvature = (basis * (cells.count * probs * (1 - probs))) @ basis.T + prior
         step = np.linalg.solve(curvature, slope)
         weights += np.clip(step, -_LARGEST_STEP, _LARGEST_STEP)
-        if np.abs(step).max() < 1e-6:
+        if np.abs(step).max() < _NEWTON_PRECISION:
             break
     # Shrink each parameter to the part that noise does not explain, relative to the other: a curve
     # fitted to noise crosses the diagonal, and near it small gaps appear as larger ones.

@@ -14,7 +14,9 @@ Measured = tuple[float, float, float]
 
 UNKNOWN: Measured = (math.nan, math.nan, math.nan)
 _FEWEST = 5  # of events, and of other samples, for an interval
+_MOST_STEPS = 100
 _FARTHEST = 3.0  # of a Newton step, in logits
+_CLOSE = 1e-10
 
 
 def calibration_intercept(
@@ -70,12 +72,12 @@ def _estimate(
     not logistic, or samples are of clusters (White 1980; Liang and Zeger 1986).
     """
     beta = np.zeros(columns.shape[1])
-    for _ in range(100):
+    for _ in range(_MOST_STEPS):
         p = expit(columns @ beta + offset)
         covariance = np.linalg.pinv((columns.T * (p * (1 - p))) @ columns)
         step = covariance @ (columns.T @ (y - p))
         beta += step * min(1.0, _FARTHEST / max(float(np.abs(step).max()), _FARTHEST))
-        if np.abs(step).max() < 1e-10:
+        if np.abs(step).max() < _CLOSE:
             break
     value = float(beta[0])
     if min(y.sum(), (1 - y).sum()) < _FEWEST or (clusters is not None and not clusters.enough):

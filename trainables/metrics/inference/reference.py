@@ -24,6 +24,7 @@ from trainables.metrics.table import chosen_metrics
 from trainables.plugins.arguments import check_choice
 
 _NUM_DRAWS = 1000
+_NUM_SMOOTH_DRAWS = 200
 _SMOOTH_CELLS = 512
 
 
@@ -97,7 +98,7 @@ def _drawn_errors(
 
     if name == "smooth_ece":
         cells, place = even_cells(*arrays_of(confidence, correct), _SMOOTH_CELLS)
-        return fixed_widths(gaps_of(cells, 200), place, _SMOOTH_CELLS)
+        return fixed_widths(gaps_of(cells, _NUM_SMOOTH_DRAWS), place, _SMOOTH_CELLS)
     cells, error = OF_GAPS["ece" if name == "mce" else name](confidence, correct)
     gaps = gaps_of(cells)
     if name == "mce":

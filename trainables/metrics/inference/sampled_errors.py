@@ -30,6 +30,7 @@ _NODE_WEIGHTS = np.diff(ndtr(np.concatenate([[-np.inf], _NODES[1:] - 0.05, [np.i
 _SMOOTHING = 0.1  # in standard deviations: makes the distribution function of errors continuous
 _RARE = 10  # expected number of correct, or wrong, predictions below which a count is not normal
 _MOST_RARE = 45  # with a mean of 10, a larger count has probability 1e-13
+_FEW_CELLS = 64
 _NEVER = 1e-9
 _TINY = 1e-300
 
@@ -107,7 +108,7 @@ class _Binomials:
         Empty if cells are fine, with a few samples each: only sums of many such cells matter.
         """
         count = self.cells.count
-        counts = (count >= _RARE) | (len(count) <= 64)
+        counts = (count >= _RARE) | (len(count) <= _FEW_CELLS)
         return np.flatnonzero(counts & (count * np.minimum(accuracy, 1 - accuracy) < _RARE))
 
     def mass(self, cells: NDArray[np.intp], accuracy: Array) -> Array:

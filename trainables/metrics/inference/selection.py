@@ -34,6 +34,7 @@ from trainables.metrics.inference.clusters import Clusters, clusters_of
 Array = npt.NDArray[np.float64]
 
 _SHARES = np.sin(np.linspace(0, np.pi / 2, 65)) ** 2  # shares of the seeds in the variance
+_HALVINGS = 50
 _POINTS, _WEIGHTS = np.polynomial.legendre.leggauss(64)
 _PLACES = ((_POINTS + 1) / 2) ** 4  # dense in the tail
 _STEPS = _WEIGHTS * 2 * ((_POINTS + 1) / 2) ** 3
@@ -112,7 +113,7 @@ def _squared_half_widths(freedom: int, selection: Selection) -> Array:
         fresh, below = by_seeds, student
         ends = -ndtri(error / (2 * settings)), -stdtrit(freedom, error / (2 * picked))
     low, high = np.zeros_like(fresh), np.full_like(fresh, 2 * max(ends))
-    for _ in range(50):
+    for _ in range(_HALVINGS):
         middle = (low + high) / 2
         beyond = below((known - middle) / fresh) + below((-known - middle) / fresh)
         missed = picked * (beyond * _STEPS).sum(axis=1, keepdims=True)

@@ -20,7 +20,11 @@ from trainables.metrics.inference.inversion import Array, Cells, ErrorOfGaps
 _NUM_GROUPS = 15
 _FINEST_CELLS = 2048
 _MAX_CELLS, _MIN_CELLS = 1024, 64
+_CELLS_PER_WIDTH = 2
 _LEAST_WIDTH = 1e-3
+_BISECTION_STEPS = 20
+_MAX_KERNEL_CELLS = 128
+_TINY = 1e-300
 
 
 Problem = tuple[Cells, ErrorOfGaps]
@@ -59,7 +63,7 @@ def smooth_error_of_gaps(confidence: Array, correct: Array) -> Problem:
     """
     cells, position = even_cells(confidence, correct, _FINEST_CELLS)
     width = max(float(fixed_widths(cells.gaps, position, _FINEST_CELLS)), _LEAST_WIDTH)
-    wanted = 2 ** int(np.ceil(np.log2(2 / width)))
+    wanted = 2 ** int(np.ceil(np.log2(_CELLS_PER_WIDTH / width)))
     size = int(np.clip(wanted, _MIN_CELLS, _MAX_CELLS))
     cells, position = even_cells(confidence, correct, size)
 
@@ -79,14 +83,14 @@ def kernel_error_of_gaps(confidence: Tensor, correct: Tensor) -> Problem:
     The statistic is the top-label kernel estimate on at most 128 equal-mass cells.
     """
     bandwidth = most_likely_bandwidth(confidence)
-    parts = equal_mass_cells(confidence, correct, 128)
+    parts = equal_mass_cells(confidence, correct, _MAX_KERNEL_CELLS)
     count, confidences, positives = (part.cpu().numpy() for part in parts)
     group = np.arange(len(count)) * min(_NUM_GROUPS, len(count)) // len(count)
     cells = Cells(count, confidences, positives, group)
     num_samples, centres = cells.num_samples, pairs(torch.from_numpy(cells.confidence))
     kernel: Array = relative(log_kernel(centres, log_of(centres), bandwidth)).numpy()
     kernel -= np.diag(np.diag(kernel) / count)  # leave one out
-    kernel /= np.maximum(count @ kernel, 1e-300)
+    kernel /= np.maximum(count @ kernel, _TINY)
 
     def size(gaps: Array) -> Array:
         positives = count * cells.confidence - gaps * num_samples
@@ -151,7 +155,7 @@ def fixed_widths(gaps: Array, position: NDArray[np.intp], size: int) -> Array:
     waves = _waves(gaps, position, size)
     least = _smoothed_size(waves, _LEAST_WIDTH)
     low, high = np.full(least.shape, _LEAST_WIDTH), np.ones(least.shape)
-    for _ in range(20):
+    for _ in range(_BISECTION_STEPS):
         middle = np.sqrt(low * high)
         larger = _smoothed_size(waves, middle) > middle
         low, high = np.where(larger, middle, low), np.where(larger, high, middle)
