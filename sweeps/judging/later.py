@@ -24,7 +24,7 @@ from sweeps.judging.facts import (
 )
 from sweeps.judging.inputs import Predicted, aligned
 from sweeps.messages.formatting import metric_heading
-from sweeps.messages.shares import Share, percent, share_line
+from sweeps.messages.shares import Share, class_words, percent, share_line
 from trainables.metrics.inference.clusters import clusters_of
 from trainables.metrics.inference.influence import share_interval
 from trainables.metrics.inference.recalibration import calibration_intercept, calibration_slope
@@ -227,9 +227,10 @@ def _listed(changes: Sequence[Change]) -> str:
 
 def prior_lines(prior: PriorShift) -> list[str]:
     """Whether only the prior has changed, then the mean probability against the frequency."""
+    event = class_words(prior.event)
     ends = f"[{percent(round(prior.now.low, 6), 3)}, {percent(prior.now.high, 3)}]"
     rate = (
-        f"{percent(prior.then)} % were {prior.event}; the scores alone show "
+        f"{percent(prior.then)} % were {event}; the scores alone show "
         f"{percent(prior.now.value)} % {ends} now, the labels {percent(prior.seen.frequency)} %"
     )
     lines = [share_line(prior.event, prior.seen)]
@@ -243,7 +244,7 @@ def prior_lines(prior: PriorShift) -> list[str]:
         case "odds" | "either":
             first = (
                 f"{'The prior has shifted, or at' if prior.cause == 'either' else 'At'} equal "
-                f"scores the odds of {prior.event} are {factor:.2g} times those of then; the shape "
+                f"scores the odds of {event} are {factor:.2g} times those of then; the shape "
                 f"has not changed: {rate}. Adjust the odds instead of a temperature: "
                 "--save-scaling writes it."
             )

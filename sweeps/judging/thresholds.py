@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sweeps.judging.facts import LEVEL, Measured, mean_of, share_where
+from sweeps.messages.shares import class_words
 from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.inference.influence import proportion_interval
 from trainables.posthoc.scaling import ScalingName
@@ -36,8 +37,9 @@ class CostThreshold:
     @property
     def line(self) -> str:
         """One sentence."""
+        event = class_words(self.event)
         return (
-            f"Decide {self.event} from P({self.event}) = {self.threshold:.4g}: mean cost "
+            f"Decide {event} from P({event}) = {self.threshold:.4g}: mean cost "
             f"{_shown(self.cost)} per sample, {_shown(self.usual)} from .5 (saved: "
             f"{_shown(self.saved)}); {_shown(self.alarms)} of the samples are decided so, and "
             f"{_shown(self.caught)} of the events are."

@@ -29,9 +29,14 @@ class Share:
         return "too high" if self.mean > self.high else "neither"
 
 
+def class_words(name: str) -> str:
+    """The name of a class in a sentence: ``default``, ``class 1``."""
+    return f"class {name}" if name.isdecimal() else name
+
+
 def share_line(name: str, share: Share) -> str:
     """``P(default) is 1.2 % on average, 2.6 % are default [2.25, 2.95]: too low by …``."""
-    what = f"class {name}" if name.isdecimal() else name
+    what = class_words(name)
     ends = verdict = ""
     if not math.isnan(share.low):
         ends = f" [{percent(share.low, 3)}, {percent(share.high, 3)}]"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from sweeps.judging.event_bins import EventBins, event_bins, event_index
+from sweeps.messages.shares import class_words
 from sweeps.pages.chart import COLOURS, Axis, Chart, Mark, Stroke
 from sweeps.pages.predictions import probabilities
 from sweeps.pages.svg import svg
@@ -45,7 +46,7 @@ def event_of_rows(rows: Rows, classes: Sequence[str]) -> str:
     event = event_index(rows.labels)
     probs = probabilities(rows.logits)[:, event]
     bins = event_bins(probs, rows.labels == event, independent=rows.independent)
-    return event_svg(name := f"P({classes[event]})", bins, name)
+    return event_svg(name := f"P({class_words(classes[event])})", bins, name)
 
 
 def _range(bins: EventBins) -> tuple[float, float, bool]:

@@ -10,6 +10,7 @@ from sweeps.judging import event_sentences, sentences
 from sweeps.judging.facts import Findings, Judged
 from sweeps.judging.inputs import Predicted
 from sweeps.messages.formatting import metric_heading
+from sweeps.messages.shares import class_words
 from sweeps.pages.event_diagram import event_svg
 from sweeps.pages.reliability import reliability_svg
 from sweeps.pages.report import page
@@ -29,7 +30,11 @@ def render_judgement(
         events=event_sentences,
         heading=metric_heading,
         event_diagrams=[
-            Markup(event_svg(each.name, each.event.bins, f"P({each.event.name}), {each.name}"))
+            Markup(
+                event_svg(
+                    each.name, each.event.bins, f"P({class_words(each.event.name)}), {each.name}"
+                )
+            )
             for each in found.models
             if each.event is not None
         ],

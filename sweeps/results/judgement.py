@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from sweeps.messages.confident import Confident
 from sweeps.messages.formatting import metric_heading
-from sweeps.messages.shares import Share, share_line
+from sweeps.messages.shares import Share, class_words, share_line
 from sweeps.results.columns import LeaderboardRow
 from sweeps.results.reference import ReferenceResult, advice
 from sweeps.results.scaling import ScalingRow
@@ -56,7 +56,7 @@ class EventEvidence:
             for name, (value, low, high) in self.figures.items()
             if not math.isnan(value)
         ]
-        return [f"P({self.event}): {', '.join(shown)}."] if shown else []
+        return [f"P({class_words(self.event)}): {', '.join(shown)}."] if shown else []
 
 
 @dataclass(frozen=True)

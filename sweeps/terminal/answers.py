@@ -49,12 +49,20 @@ from sweeps.terminal.console import new_table, plain_console
 from sweeps.terminal.watching import ended
 
 _WORD = 28  # characters available for the longest word of a setting
+_NOTE = 9  # width of notes: the longest word is "reference"
+
+
+def _in_two_lines(heading: tuple[str, ...]) -> str:
+    """The words of a heading in two lines that are as short as possible."""
+    words = " ".join(heading).split()
+    lines = ([" ".join(words[:n]), " ".join(words[n:])] for n in range(len(words)))
+    return "\n".join(min(lines, key=lambda both: max(map(len, both))))
 
 
 def leaderboard_table(rows: Sequence[LeaderboardRow], objective: str, width: int = 80) -> Table:
     """The leaderboard for a terminal of this width, at least 80 columns."""
     shown = shown_metrics(objective, rare=with_rare_class(rows))
-    *fractions, temperature = shown.items()
+    *fractions, temperature = ((name, _in_two_lines(each)) for name, each in shown.items())
     table = new_table(gap=1)
     # Two columns, or a narrower one, would break words of settings at 80 columns.
     settings = [
@@ -64,12 +72,12 @@ def leaderboard_table(rows: Sequence[LeaderboardRow], objective: str, width: int
     widest = min(widest, _WORD)
     table.add_column("loss and\nits best setting", overflow="fold", min_width=widest)
     for _, heading in fractions:
-        table.add_column("\n".join(heading), justify="right", min_width=5, no_wrap=True)
-    table.add_column("\n".join(temperature[1]), justify="right", min_width=4, no_wrap=True)
+        table.add_column(heading, justify="right", min_width=5, no_wrap=True)
+    table.add_column(temperature[1], justify="right", min_width=4, no_wrap=True)
     # Without this maximum, Rich would crop the table instead of folding the notes.
-    numbers = sum(1 + max(5, *map(len, heading)) for _, heading in fractions)
+    numbers = sum(1 + max(5, *map(len, heading.split("\n"))) for _, heading in fractions)
     left = width - widest - numbers - len("1.00 ") - 1
-    table.add_column("", overflow="fold", min_width=8, max_width=max(8, left))
+    table.add_column("", overflow="fold", min_width=_NOTE, max_width=max(_NOTE, left))
     for row, setting in zip(rows, settings, strict=True):
         table.add_row(
             setting,

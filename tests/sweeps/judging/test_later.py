@@ -136,4 +136,4 @@ def test_certain_predictions_have_finite_logits_after_a_shift(tmp_path: Path) ->
         scores[:20] = np.where(event[:20], 2000, -2000)
         files.append(str(tmp_path / f"{name}.npz"))
         np.savez(files[-1], logits=np.stack([0 * scores, scores], 1), labels=event.astype(int))
-    assert "% were 1; the scores alone show 3" in run(files[1], "--against", files[0])
+    assert "% were class 1; the scores alone show 3" in run(files[1], "--against", files[0])
