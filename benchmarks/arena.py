@@ -48,7 +48,7 @@ from sweeps.planning.data import load_data
 from sweeps.sweep_file.loading import load_sweep
 from trainables import metrics as M
 from trainables.contract.config import ScalingMethod, ScalingWay, trial_folder
-from trainables.contract.report import Failed
+from trainables.contract.messages import Failed
 from trainables.contract.setting import BASELINE, BASELINE_LOSS, Setting
 from trainables.files.rows import Rows
 from trainables.files.storage import Folder

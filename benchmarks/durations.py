@@ -23,8 +23,8 @@ import pyarrow.csv
 from ruamel.yaml import YAML
 
 from sweeps.planning.data import load_data
-from sweeps.planning.data_facts import duration_of
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.planning.data_preview import duration_of
 from sweeps.search.plan import Plan
 from sweeps.sweep_file.loading import load_sweep
 

@@ -26,7 +26,7 @@ from sweeps.planning.data import load_data
 from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.schema import SweepFile
-from trainables.contract.report import Entry
+from trainables.contract.messages import Entry
 from trainables.contract.setting import Setting
 from trainables.data.core.base import Dataset
 

@@ -23,7 +23,7 @@ import torch
 from benchmarks.training import random_images, settled_precision
 from trainables.contract.config import TrainingConfig
 from trainables.data.core.base import Dataset, Split
-from trainables.data.kinds.words import Tokens
+from trainables.data.kinds.tokens import Tokens
 from trainables.engine.training import Trainer
 from trainables.engine.workload import device_memory, measure
 from trainables.losses import make_loss

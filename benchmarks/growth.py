@@ -70,7 +70,8 @@ def of_a_process(command: str, storage: str) -> None:
 
 def read(command: str, storage: str) -> None:
     """Do the work of a command, and print its duration and peak memory."""
-    from sweeps.service import reading, running
+    from sweeps.service import running
+    from sweeps.service.reading import finding, writing
 
     if command.startswith("resume"):  # an MLflow that cannot be written: the answer waits for none
         os.environ["MLFLOW_TRACKING_URI"] = "sqlite:////proc/none/mlflow.db"
@@ -80,13 +81,13 @@ def read(command: str, storage: str) -> None:
         raise KeyboardInterrupt  # what follows is MLflow
 
     if command == "show":
-        reading.read_answer(NAME, storage)
+        finding.read_answer(NAME, storage)
     elif command == "best":
-        reading.find_best(storage)
+        finding.find_best(storage)
     elif command == "list":
-        reading.overviews(storage)
+        finding.overviews(storage)
     elif command == "report":
-        reading.write_report(NAME, storage, f"{tempfile.mkdtemp()}/report.html")
+        writing.write_report(NAME, storage, f"{tempfile.mkdtemp()}/report.html")
     else:
         with suppress(KeyboardInterrupt):
             running.resume_sweep(NAME, storage, console=Console(quiet=True), on_answer=answered)

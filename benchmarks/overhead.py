@@ -21,7 +21,7 @@ from sweeps.cluster import connection
 from sweeps.service import running
 from sweeps.sweep_file.loading import parse_sweep
 from trainables.data.core.base import Dataset, Split
-from trainables.data.kinds.samples import Images
+from trainables.data.kinds.arrays import Images
 from trainables.models.base import Classifier
 
 

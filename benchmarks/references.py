@@ -27,7 +27,7 @@ from sweeps.sweep_file.loading import load_sweep
 from trainables.data.core.base import Dataset
 from trainables.files.rows import Rows
 from trainables.posthoc.chosen import fit_scaling
-from trainables.trials.reference import reference_models
+from trainables.trials.reference_models import reference_models
 
 SIZES = (300, 1000, 3000)
 DRAWS = 400

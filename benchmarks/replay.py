@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainables.contract.config import TrialSetup, trial_folder
-from trainables.contract.report import Progressed, Report, TrialConfig
+from trainables.contract.messages import Progressed, Report, TrialConfig
 from trainables.files.storage import Folder
 from trainables.wrappers.one_process import TuneTrial
 

@@ -37,7 +37,7 @@ from trainables import metrics as M
 from trainables.contract.config import Precision, TrainingConfig
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset, Split
-from trainables.data.kinds.samples import Images
+from trainables.data.kinds.arrays import Images
 from trainables.engine import workload
 from trainables.engine.precision import cpu_has_bfloat16, gains_on_cpus
 from trainables.engine.training import Trainer

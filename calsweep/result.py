@@ -18,16 +18,16 @@ from sweeps.results.refinement import parts_of_nll
 from sweeps.results.result import Best
 from sweeps.results.verdicts import Comparison
 from sweeps.search.record import TrialRecord
-from sweeps.service.reading import find_best, read_answer
+from sweeps.service.reading.finding import find_best, read_answer
 from sweeps.store.outcomes import complete
-from trainables.contract.report import COSTS
+from trainables.contract.messages import COSTS
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from sweeps.pages.chart import Chart
     from sweeps.results.verdicts import Split
-    from sweeps.service.delivered import Wanted
+    from sweeps.service.delivery.delivered import Wanted
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
     from trainables.files.rows import Rows
 
@@ -72,7 +72,7 @@ class Result:
     @property
     def sweep_file(self) -> str:
         """The complete sweep file (YAML), which reproduces the sweep."""
-        from sweeps.service.stored import read_stored_file
+        from sweeps.service.reading.stored import read_stored_file
 
         return read_stored_file(self.storage, self.name)
 
@@ -116,7 +116,7 @@ class Result:
         supported`` or ``worse``), ``seeds``, ``split``, and how it is corrected, see
         :class:`~sweeps.evidence.comparison.Comparison`.
         """
-        found = [each.to_json() for each in self._found.judgement.all_comparisons]
+        found = [each.to_json() for each in self._found.evidence.all_comparisons]
         return _frame(found, [each.name for each in fields(Comparison)])
 
     def prediction_sets(self) -> Any:
@@ -128,7 +128,7 @@ class Result:
         labels or pixels.
         """
         return _frame(
-            [vars(each) for each in self._found.judgement.all_sets],
+            [vars(each) for each in self._found.evidence.all_sets],
             ["label", "method", "target", "coverage", "low", "high", "size"],
         )
 
@@ -141,7 +141,7 @@ class Result:
         Raises:
             UserError: No setting was selected, or each sample has one class.
         """
-        from sweeps.service.stored import class_and_label_names
+        from sweeps.service.reading.stored import class_and_label_names
         from trainables.data.core.tasks import each_label
         from trainables.metrics import evaluate
 
@@ -191,7 +191,7 @@ class Result:
             UserError: No setting was selected, the data have changed, the checkpoint was deleted,
                 or the sweep has a custom training loop without ``trainable.load``.
         """
-        from sweeps.service.delivered import Wanted
+        from sweeps.service.delivery.delivered import Wanted
 
         return self._load(Wanted(selected, loss, trial, reference=reference))
 
@@ -207,7 +207,7 @@ class Result:
             UserError: There is no ensemble, because fewer than three trials qualify or one network
                 is better. Also the reasons of :meth:`model`.
         """
-        from sweeps.service.delivered import Wanted
+        from sweeps.service.delivery.delivered import Wanted
         from trainables.export.calibrated import CalibratedEnsemble
 
         found = self._load(Wanted(ensemble=True))
@@ -215,8 +215,8 @@ class Result:
         return found
 
     def _load(self, wanted: Wanted) -> CalibratedClassifier | CalibratedEnsemble:
-        from sweeps.service.delivered import deliver, load_delivered
-        from sweeps.service.trained import load_same_data
+        from sweeps.service.delivery.delivered import deliver, load_delivered
+        from sweeps.service.delivery.loading import load_same_data
 
         delivered = deliver(self._sweep, wanted)
         return load_delivered(self._sweep, load_same_data(self._sweep), delivered)
@@ -236,7 +236,7 @@ class Result:
             UserError: No setting was selected, no trial of the loss finished, or ``bins`` is wrong.
         """
         from sweeps.pages.matplotlib_figures import draw_reliability, new_figure
-        from sweeps.service.delivered import best_of_loss
+        from sweeps.service.delivery.delivered import best_of_loss
 
         if not bins >= 1:
             raise UserError(f"bins = {bins} is not allowed; allowed: 1 or more")

@@ -13,7 +13,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.stopping import SuccessiveHalving
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.sweep_file.schema import SweepFile
-from trainables.contract.report import Entry
+from trainables.contract.messages import Entry
 
 
 class Promotions:

@@ -21,7 +21,7 @@ from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
 from trainables.contract.config import USUAL_SCALING
-from trainables.contract.report import COSTS, Role
+from trainables.contract.messages import COSTS, Role
 from trainables.contract.setting import Setting
 from trainables.export.description import Exported
 from trainables.files.rows import Rows

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from search_spaces import published_settings, search_space
 from sweeps.messages.formatting import format_value
-from sweeps.planning.plan_facts import describe_range
+from sweeps.planning.preview import describe_range
 from trainables.losses import CalibrationLoss, hyperparameters, loss_class, make_loss
 from trainables.losses.registry import CATALOGUE
 from website.formulas import typeset

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from optuna.distributions import BaseDistribution, CategoricalDistribution
 
 from sweeps.search.space import SearchSpace
-from trainables.contract.report import Entry
+from trainables.contract.messages import Entry
 from trainables.contract.setting import BASELINE, Setting
 
 _KEYS = ("loss", "hyperparameters", "seed")

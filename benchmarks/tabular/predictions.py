@@ -31,7 +31,7 @@ from benchmarks.tabular.record import train, write
 from sweeps.planning.data import load_data
 from sweeps.sweep_file.loading import load_sweep
 from trainables.contract.config import trial_folder
-from trainables.contract.report import Entry
+from trainables.contract.messages import Entry
 from trainables.contract.setting import Setting
 from trainables.files.rows import Rows
 from trainables.files.storage import Folder

@@ -21,7 +21,7 @@ from benchmarks.tabular.curves import Trials, parser_of_recordings, read_trials
 from sweeps.search.record import flat
 from sweeps.search.recorded import RecordedSetting, recorded_settings
 from sweeps.sweep_file.schema import SweepFile
-from trainables.contract.report import Entry
+from trainables.contract.messages import Entry
 from trainables.contract.setting import BASELINE, Setting
 
 

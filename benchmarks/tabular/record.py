@@ -34,7 +34,7 @@ from sweeps.search.space import SearchSpace
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.config import TrialSetup
-from trainables.contract.report import Entry, Failed, TrialConfig, Waiting
+from trainables.contract.messages import Entry, Failed, TrialConfig, Waiting
 from trainables.contract.setting import Setting
 from trainables.data.core.base import Dataset
 from trainables.trials.trial import TrialRun

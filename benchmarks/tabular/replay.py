@@ -16,7 +16,7 @@ from sweeps.search.trial_queue import Past, TrialQueue
 from sweeps.search.warm_start import Known
 from sweeps.sweep_file.loading import dump_sweep, override_sweep
 from sweeps.sweep_file.schema import SweepFile
-from trainables.contract.report import Entry
+from trainables.contract.messages import Entry
 from trainables.contract.setting import Setting
 
 

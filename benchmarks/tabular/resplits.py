@@ -41,7 +41,7 @@ from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.schema import SweepFile
 from trainables import metrics as M
 from trainables.contract.config import trial_folder
-from trainables.contract.report import Entry
+from trainables.contract.messages import Entry
 from trainables.contract.setting import BASELINE, Setting
 from trainables.data.core.base import Dataset
 from trainables.files.rows import Rows

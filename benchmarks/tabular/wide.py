@@ -30,7 +30,7 @@ from sweeps.planning.data import load_data
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.config import trial_folder
-from trainables.contract.report import Failed, Progressed
+from trainables.contract.messages import Failed, Progressed
 from trainables.contract.setting import BASELINE, Setting
 from trainables.data.core.base import Dataset
 from trainables.files.rows import Rows

@@ -24,7 +24,7 @@ from sweeps.cluster.versions import driver_mismatch
 from sweeps.cluster.worker_server import blocked
 from sweeps.errors import SweepFailedError, UserError, first_line
 from sweeps.messages.reporter import LOG, Reporter
-from sweeps.planning.devices import worker_room
+from sweeps.planning.gpu_share import worker_room
 from sweeps.sweep_file.sections.resources import ScalingSection
 
 _START_TRIES = 3

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from sweeps.cluster import connection
 from sweeps.messages.formatting import resume_command
 from sweeps.messages.reporter import Reporter
-from sweeps.planning.devices import Gpu
+from sweeps.planning.gpu_share import Gpu
 
 if TYPE_CHECKING:
     from sweeps.search.trial_queue import TrialQueue
@@ -51,12 +51,12 @@ class RayTune:
         return connection.all_nodes()
 
     def weakest_gpu(self, reporter: Reporter) -> Gpu | None:
-        from sweeps.cluster.devices import weakest_gpu
+        from sweeps.cluster.hardware import weakest_gpu
 
         return weakest_gpu(reporter)
 
     def cpus_have_bfloat16(self) -> bool:
-        from sweeps.cluster.devices import cpus_have_bfloat16
+        from sweeps.cluster.hardware import cpus_have_bfloat16
 
         return cpus_have_bfloat16()
 

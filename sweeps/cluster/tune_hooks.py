@@ -19,7 +19,7 @@ from sweeps.errors import cause
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.requests import Request, fulfil
-from trainables.contract.report import Failed, OutOfMemory, Progressed, Waiting, from_tune
+from trainables.contract.messages import Failed, OutOfMemory, Progressed, Waiting, from_tune
 
 logger = logging.getLogger("calsweep")
 

@@ -29,7 +29,7 @@ def show(
 ) -> None:
     """Print the result of a sweep, or its state so far."""
     if form == "json":
-        from sweeps.service.reading import show_document
+        from sweeps.service.reading.finding import show_document
 
         print(show_document(name, storage))
     else:
@@ -37,7 +37,7 @@ def show(
 
 
 def _show(name: str, storage: str, *, whole: bool = False) -> None:
-    from sweeps.service.reading import read_answer, read_pilot, read_state
+    from sweeps.service.reading.finding import read_answer, read_pilot, read_state
 
     finished = False
     if (pilot := read_pilot(name, storage)) is not None:
@@ -79,7 +79,7 @@ def list_sweeps(
         listed = [asdict(each) for each in there]
         shown = occupancy_table(there) if there else "no sweep runs or waits on this cluster"
     else:
-        from sweeps.service.reading import overviews
+        from sweeps.service.reading.finding import overviews
         from sweeps.terminal.answers import overview_table
 
         found = overviews(storage)
@@ -94,7 +94,7 @@ def list_sweeps(
 @app.command(rich_help_panel=SELECT)
 def compare(names: SweepNames, storage: Storage = DEFAULT_STORAGE) -> None:
     """Compare the selected settings of several sweeps, loss by loss."""
-    from sweeps.service.reading import side_by_side
+    from sweeps.service.reading.finding import side_by_side
     from sweeps.terminal.answers import side_by_side_tables
 
     first, second = side_by_side_tables(side_by_side(names, storage))
@@ -109,7 +109,7 @@ def watch(name: SweepName, storage: Storage = DEFAULT_STORAGE) -> None:
 
     Ctrl-C ends the view, not the sweep.
     """
-    from sweeps.service.reading import look_at
+    from sweeps.service.reading.finding import look_at
     from sweeps.terminal.console import plain_console
     from sweeps.terminal.watching import watch as follow
 
@@ -141,7 +141,7 @@ def delete(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
     """Delete a sweep from the storage, or all that are old."""
-    from sweeps.service.reading import old_sweeps
+    from sweeps.service.reading.finding import old_sweeps
     from sweeps.service.upkeep import check_left, delete_sweep
 
     if (name is None) == (older_than is None):
@@ -183,7 +183,7 @@ def best(
 
     All sweeps in the storage or in MLflow are compared.
     """
-    from sweeps.service.reading import find_best
+    from sweeps.service.reading.finding import find_best
     from sweeps.terminal.answers import render_best
 
     found = find_best(storage, dataset, model, objective)
@@ -210,7 +210,7 @@ def report(
     ] = "html",
 ) -> None:
     """Write an HTML report, or figures for a paper."""
-    from sweeps.service.reading import write_figures, write_report, write_side_by_side
+    from sweeps.service.reading.writing import write_figures, write_report, write_side_by_side
 
     if compare and form != "html":
         raise UserError(f"--format {form}: with --compare only html is allowed")
@@ -250,7 +250,7 @@ def table(
 ) -> None:
     """Print one table of a sweep or several for a paper."""
     from sweeps.messages.files import write_text
-    from sweeps.service.reading import results_table_of
+    from sweeps.service.reading.writing import results_table_of
 
     text = results_table_of(names, storage, rows, columns, metrics, form)
     if output is None:

@@ -203,7 +203,7 @@ def _earlier(against: str, storage: str, asked: Asked) -> Predicted:
     if Path(against).exists() or against.lower().endswith(SUFFIXES):
         return read_predictions([against], asked)[0]
     try:
-        from sweeps.service.delivered import predicted_on_test
+        from sweeps.service.delivery.delivered import predicted_on_test
     except ImportError as error:
         raise UserError(
             f"--against {against}: is no file; for a sweep install calsweep[sweeps] ({error})"

@@ -37,7 +37,7 @@ from sweeps.messages.formatting import (
 from sweeps.messages.redaction import redact
 
 if TYPE_CHECKING:
-    from sweeps.planning.data_facts import Duration
+    from sweeps.planning.data_preview import Duration
     from sweeps.search.plan import Plan
     from sweeps.service.controls import Changed
     from sweeps.sweep_file.schema import SweepFile
@@ -223,14 +223,14 @@ def _facts_of_earlier(sweep: SweepFile, storage: str) -> dict[str, str]:
 
 def _with_data(sweep: SweepFile, storage: str) -> _WithData:
     from sweeps.planning.data import load_data
-    from sweeps.planning.data_facts import (
+    from sweeps.planning.data_fit import fit_to_data
+    from sweeps.planning.data_preview import (
         data_facts,
         duration_facts,
         duration_of,
         model_facts,
         sizes_of,
     )
-    from sweeps.planning.data_fit import fit_to_data
     from sweeps.search.plan import Plan
     from sweeps.sweep_file.sections.data import OWN_DATA
 
@@ -275,7 +275,7 @@ def init(
 ) -> None:
     """Write a commented sweep file that fits your data."""
     from sweeps.drafting.draft import draft_for
-    from sweeps.service.reading import write_batch_script, write_new_sweep_file
+    from sweeps.drafting.writing import write_batch_script, write_new_sweep_file
     from sweeps.sweep_file.sections.search import GUIDED_TRIALS
 
     def write_script(file: str) -> None:

@@ -46,9 +46,9 @@ def export(
     reference: Reference = False,
 ) -> None:
     """Export the recommended classifier, calibrated, for PyTorch or ONNX."""
-    from sweeps.service.delivered import RECOMMENDED, Wanted
-    from sweeps.service.exporting import export_model, reads_files
-    from sweeps.service.registering import register as register_model
+    from sweeps.service.delivery.delivered import RECOMMENDED, Wanted
+    from sweeps.service.delivery.exporting import export_model, reads_files
+    from sweeps.service.delivery.registering import register as register_model
 
     wanted = Wanted(selected, loss, trial, ensemble, reference)
     if register and wanted not in (RECOMMENDED, Wanted(reference=True)):
@@ -71,8 +71,8 @@ def promote(
     name: SweepName, storage: Storage = DEFAULT_STORAGE, reference: Reference = False
 ) -> None:
     """Make a sweep's recommended classifier the champion in MLflow."""
-    from sweeps.service.delivered import Wanted
-    from sweeps.service.registering import promote as move_champion
+    from sweeps.service.delivery.delivered import Wanted
+    from sweeps.service.delivery.registering import promote as move_champion
 
     print(f"promoted: {move_champion(name, storage, Wanted(reference=reference))}")
 
@@ -123,8 +123,8 @@ def predict(
 
     from sweeps.messages.files import write_text
     from sweeps.messages.formatting import shortened
-    from sweeps.service.predicting import Asked
-    from sweeps.service.predicting import predict as write_predictions
+    from sweeps.service.delivery.predicting import Asked
+    from sweeps.service.delivery.predicting import predict as write_predictions
 
     table = io.StringIO(newline="")
     asked = Asked(on_bad_sample, id_column, coverage, method, sets, scaling, prior)

@@ -357,7 +357,7 @@ def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
 def _arrays(path: Path, test: Path | None) -> _Seen:
     import numpy as np
 
-    from trainables.data.kinds.samples import Images
+    from trainables.data.kinds.arrays import Images
     from trainables.data.readers.arrays import array_in, as_arrays, load_arrays
 
     where = f"--data {path}"

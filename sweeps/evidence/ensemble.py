@@ -16,7 +16,7 @@ from sweeps.evidence.comparison import compare_trained
 from sweeps.evidence.prediction_sets import COVERAGE, one_class, set_rows
 from sweeps.messages.formatting import counted
 from sweeps.results.columns import LeaderboardRow, shown_metrics
-from sweeps.results.judgement import EnsembleEvidence, Member
+from sweeps.results.evidence import EnsembleEvidence, Member
 from sweeps.results.verdicts import ENSEMBLE, ERROR, Arm, Comparison, Split, Verdict, error_of
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord

@@ -7,7 +7,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Final
 
 from sweeps.evidence.scaling import double_tensors, scaled_network
-from sweeps.results.judgement import SetsRow
+from sweeps.results.evidence import SetsRow
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from trainables.contract.config import ScalingWay

@@ -34,10 +34,10 @@ from sweeps.pages.chart import Chart
 from sweeps.pages.predictions import parts_of_error, probabilities, reliability_bins, top_label
 from sweeps.pages.svg import svg
 from sweeps.results.columns import legend, one_line, shown_metrics
+from sweeps.results.evidence import Evidence
 from sweeps.results.explanation import evaluation_rows, failure_summary, result_of
 from sweeps.results.headline import headline
 from sweeps.results.importance import importances
-from sweeps.results.judgement import Judgement
 from sweeps.results.recommendation import shown_network
 from sweeps.results.refinement import refinement_rows
 from sweeps.results.result import SweepResult
@@ -64,7 +64,7 @@ _UNKNOWN = "not known: its file is missing"
 def render_report(
     plan: Plan,
     records: Sequence[TrialRecord],
-    judgement: Judgement,
+    evidence: Evidence,
     read: ReadRows,
     environment: Mapping[str, Any] | None,
     shown_samples: Mapping[int, str] = MappingProxyType({}),
@@ -79,16 +79,16 @@ def render_report(
     sample, if there are several; `skipped` lists samples, one per line.
     """
     ranking = Ranking(records, plan.rule)
-    found = result_of(ranking, plan, judgement)
+    found = result_of(ranking, plan, evidence)
     sweep_yaml = to_yaml(plan.sweep.model_dump(mode="json"))
     tables = {
         "leaderboard": [_flat(row.to_json()) for row in found.rows],
         "trials": [_trial_values(record) for record in records],
-        "verdicts": [each.to_json() for each in judgement.all_comparisons],
+        "verdicts": [each.to_json() for each in evidence.all_comparisons],
     }
     headings = shown_metrics(plan.rule.objective, rare=ranking.rare_class)
     metrics = {name: one_line(heading) for name, heading in headings.items()}
-    predictions = _Predictions(read, ranking.rule.scaling, judgement.scalings)
+    predictions = _Predictions(read, ranking.rule.scaling, evidence.scalings)
     shown = shown_network(ranking, found.recommended)
     began = time.localtime(min((r.started for r in records), default=0))
     return page(
@@ -99,19 +99,19 @@ def render_report(
         records=records,
         when=time.strftime("%Y-%m-%d %H:%M", began),
         minutes=_minutes(records),
-        headline=headline(ranking, found.recommended, judgement.ensemble) if records else None,
+        headline=headline(ranking, found.recommended, evidence.ensemble) if records else None,
         kind=_kind(found),
-        doubts=judgement.warnings,
-        verdicts=_drawn_verdicts(judgement.all_comparisons),
+        doubts=evidence.warnings,
+        verdicts=_drawn_verdicts(evidence.all_comparisons),
         leading=_drawn_verdicts(found.leading_comparisons),
-        basis=basis(judgement.all_comparisons),
+        basis=basis(evidence.all_comparisons),
         why=found.why if records else (),
         warnings=_warnings(ranking, environment) if records else [],
         failures=failure_summary(records),
         found=found,
         by_how_much=by_how_much,
         refinement=refinement_rows(ranking),
-        sets=judgement.all_sets,
+        sets=evidence.all_sets,
         metrics=metrics,
         legend=legend(found.rows, found.objective),
         columns=[*_FACTS, *metrics.values(), "reason"],
@@ -149,7 +149,7 @@ def _svg(chart: Chart) -> Markup:
 
 def _kind(found: SweepResult) -> str:
     """The class of the box of the recommendation, which decides its colour."""
-    if found.recommended is None or found.warnings or found.judgement.better_reference:
+    if found.recommended is None or found.warnings or found.evidence.better_reference:
         return "warnings"
     return "supported" if found.recommended.loss != BASELINE_LOSS else ""
 

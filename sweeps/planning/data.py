@@ -44,7 +44,7 @@ def load_data(sweep: SweepFile) -> Dataset:
 
 def _text_form(sweep: SweepFile) -> dict[str, str]:
     """The option ``text_form`` for texts: weighted words, unless the model needs word order."""
-    from trainables.data.kinds.words import WeightedWords
+    from trainables.data.kinds.tokens import WeightedWords
     from trainables.data.readers.files import TABLES
     from trainables.models import takes_kind
 

@@ -10,7 +10,7 @@ from sweeps.errors import UserError
 from sweeps.messages.formatting import shortened
 from sweeps.messages.reporter import Reporter
 from sweeps.planning.checks import fault_of
-from sweeps.planning.devices import Machines, settle_devices
+from sweeps.planning.gpu_share import Machines, settle_devices
 from sweeps.search.plan import Plan
 from sweeps.sweep_file.schema import Stage, SweepFile
 from sweeps.sweep_file.sections.search import SearchSection
@@ -44,7 +44,7 @@ def resolve(written: SweepFile, data: Data, machines: Machines, reporter: Report
         reporter.notice(decided)
     plan = Plan(settled)
     if plan.search.trials == 1:
-        from sweeps.planning.plan_facts import untried  # Optuna takes a quarter of a second
+        from sweeps.planning.preview import untried  # Optuna takes a quarter of a second
 
         if no_loss := untried(plan):
             reporter.notice(no_loss)

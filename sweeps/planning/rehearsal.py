@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sweeps.messages.reporter import Reporter
-from sweeps.planning.devices import Gpu, gpu_share, inputs_per_step, memory_needed, workload_of
+from sweeps.planning.gpu_share import Gpu, gpu_share, inputs_per_step, memory_needed, workload_of
 from sweeps.search.plan import Plan
 from sweeps.search.record import Entry, TrialRecord
 

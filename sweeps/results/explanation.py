@@ -17,7 +17,7 @@ from sweeps.messages.formatting import (
     over_groups,
 )
 from sweeps.results.columns import objective_metric
-from sweeps.results.judgement import NOT_YET, Judgement
+from sweeps.results.evidence import NOT_YET, Evidence
 from sweeps.results.leaderboard import front_rows, leaderboard, untried_rows
 from sweeps.results.recommendation import recommend
 from sweeps.results.reference import reference_rows
@@ -32,16 +32,16 @@ from trainables.contract.metric_names import MetricName, groups_name
 _USUAL: Final = TrainingSection()
 
 
-def reasons(ranking: Ranking, training: TrainingSection, judgement: Judgement) -> list[str]:
+def reasons(ranking: Ranking, training: TrainingSection, evidence: Evidence) -> list[str]:
     """Sentences about the selection, the conclusion from the verdicts, ensemble and data."""
     return [
         *explain_choice(ranking, training),
         *on_failures(ranking.records),
         *on_stopped(ranking.records),
-        *(_on_failed_finalists(ranking) or conclusion(judgement.comparisons)),
-        *(() if judgement.ensemble is None else judgement.ensemble.why),
-        *judgement.on_shares,
-        *judgement.on_data,
+        *(_on_failed_finalists(ranking) or conclusion(evidence.comparisons)),
+        *(() if evidence.ensemble is None else evidence.ensemble.why),
+        *evidence.on_shares,
+        *evidence.on_data,
     ]
 
 
@@ -271,17 +271,17 @@ def _reasons(ended: Sequence[TrialRecord]) -> list[str]:
     return [f"{count} × {reason}" for reason, count in found.most_common(5)]
 
 
-def result_of(ranking: Ranking, plan: Plan, judgement: Judgement = NOT_YET) -> SweepResult:
+def result_of(ranking: Ranking, plan: Plan, evidence: Evidence = NOT_YET) -> SweepResult:
     """The result of a sweep's trials, with the evidence and what ended the search."""
-    found = None if _on_failed_finalists(ranking) else verdict(judgement.comparisons)
+    found = None if _on_failed_finalists(ranking) else verdict(evidence.comparisons)
     recommended = recommend(
-        ranking, judgement, with_ensemble=plan.sweep.selection.ensemble == "if_supported"
+        ranking, evidence, with_ensemble=plan.sweep.selection.ensemble == "if_supported"
     )
     rows = (
         *leaderboard(ranking),
-        *untried_rows(judgement.untried),
-        *reference_rows(judgement.references, ranking.rule.objective, rare=ranking.rare_class),
-        *(each.row for each in judgement.ensembles),
+        *untried_rows(evidence.untried),
+        *reference_rows(evidence.references, ranking.rule.objective, rare=ranking.rare_class),
+        *(each.row for each in evidence.ensembles),
     )
     return SweepResult(
         sweep=plan.name,
@@ -292,13 +292,13 @@ def result_of(ranking: Ranking, plan: Plan, judgement: Judgement = NOT_YET) -> S
         recommended=recommended,
         verdict=found,
         failures=tuple(on_failures(ranking.records)),
-        why=(*reasons(ranking, plan.sweep.training, judgement), *judgement.ends),
+        why=(*reasons(ranking, plan.sweep.training, evidence), *evidence.ends),
         rows=tuple(
             replace(row, recommended=recommended is not None and recommended.is_row(row))
             for row in rows
         ),
-        judgement=judgement,
-        candidates=judgement.candidates or len(ranking.candidates),
+        evidence=evidence,
+        candidates=evidence.candidates or len(ranking.candidates),
         guard_reference=ranking.reference,
         front=tuple(front_rows(ranking)) if ranking.rule.others else None,
     )

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from sweeps.messages.formatting import over_groups
-from sweeps.results.judgement import EnsembleEvidence
+from sweeps.results.evidence import EnsembleEvidence
 from sweeps.results.recommendation import Recommendation, words_of
 from sweeps.search.ranking import Candidate, Ranking
 from trainables.contract.metric_names import MetricName, groups_name

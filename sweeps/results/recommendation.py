@@ -17,7 +17,7 @@ from sweeps.messages.formatting import (
     scaling_words,
 )
 from sweeps.results.columns import LeaderboardRow
-from sweeps.results.judgement import EnsembleEvidence, Judgement
+from sweeps.results.evidence import EnsembleEvidence, Evidence
 from sweeps.results.scaling import scaling_of
 from sweeps.results.verdicts import Comparison, deciding
 from sweeps.search.ranking import Candidate, Ranking
@@ -84,7 +84,7 @@ class Recommendation:
 
 
 def recommend(
-    ranking: Ranking, judgement: Judgement, *, with_ensemble: bool = False
+    ranking: Ranking, evidence: Evidence, *, with_ensemble: bool = False
 ) -> Recommendation | None:
     """The recommendation from the evidence so far; None while no setting is selected.
 
@@ -93,17 +93,17 @@ def recommend(
     of cross-entropy, and the mean of these seeds instead of one of them (on 13 of 13 datasets
     better, ``python -m benchmarks.handed_out``).
     """
-    found = _one_network(ranking, judgement)
-    several = _several_networks(judgement.ensemble) if with_ensemble else None
+    found = _one_network(ranking, evidence)
+    several = _several_networks(evidence.ensemble) if with_ensemble else None
     if found is None:
         return None
     if several is not None and (several.loss != BASELINE_LOSS or found.kind == "baseline"):
-        one, evidence = scaling_of(judgement.scalings, found.trials[0]), judgement.ensemble
-        if several.loss == BASELINE_LOSS and evidence is not None:
-            evidence = evidence.seeds or evidence
-        gain = "" if one is None or evidence is None else _gain(evidence.nll, one.nll)
+        one, ensemble = scaling_of(evidence.scalings, found.trials[0]), evidence.ensemble
+        if several.loss == BASELINE_LOSS and ensemble is not None:
+            ensemble = ensemble.seeds or ensemble
+        gain = "" if one is None or ensemble is None else _gain(ensemble.nll, one.nll)
         found = replace(several, several=gain)
-    return replace(found, better_reference=judgement.better_reference)
+    return replace(found, better_reference=evidence.better_reference)
 
 
 def shown_network(ranking: Ranking, recommended: Recommendation | None) -> TrialRecord | None:
@@ -123,7 +123,7 @@ def words_of(candidate: Candidate) -> str:
     return f"{name} ({format_hyperparameters(given)})" if given else name
 
 
-def _one_network(ranking: Ranking, judgement: Judgement) -> Recommendation | None:
+def _one_network(ranking: Ranking, evidence: Evidence) -> Recommendation | None:
     chosen, baseline = ranking.chosen, ranking.baseline
     if chosen is None:
         return None
@@ -131,7 +131,7 @@ def _one_network(ranking: Ranking, judgement: Judgement) -> Recommendation | Non
         return _of(
             chosen,
             "setting",
-            judgement,
+            evidence,
             "It is the selected setting, not compared with cross-entropy, which did not finish.",
         )
     if not baseline.feasible:
@@ -139,7 +139,7 @@ def _one_network(ranking: Ranking, judgement: Judgement) -> Recommendation | Non
         return _of(
             chosen,
             "setting",
-            judgement,
+            evidence,
             f"It is the selected setting; cross-entropy is no option: {limit}.",
         )
     if chosen == baseline:
@@ -147,14 +147,14 @@ def _one_network(ranking: Ranking, judgement: Judgement) -> Recommendation | Non
         lowest = min(ranking.candidates, key=lambda each: each.objectives[0])
         within = "" if lowest.feasible else " of the settings within the limits"
         return _of(
-            baseline, "baseline", judgement, f"It also has the lowest validation {heading}{within}."
+            baseline, "baseline", evidence, f"It also has the lowest validation {heading}{within}."
         )
-    found = deciding(judgement.comparisons)
+    found = deciding(evidence.comparisons)
     if found is not None and found.verdict == "supported":
         return _of(
-            chosen, "setting", judgement, f"It is shown to beat {_rival(found)}, {_by(found)}."
+            chosen, "setting", evidence, f"It is shown to beat {_rival(found)}, {_by(found)}."
         )
-    return _of(baseline, "baseline", judgement, _not_beaten(chosen, found))
+    return _of(baseline, "baseline", evidence, _not_beaten(chosen, found))
 
 
 def _not_beaten(chosen: Candidate, found: Comparison | None) -> str:
@@ -231,9 +231,9 @@ def _scaled(ensemble: EnsembleEvidence) -> tuple[str, float | None]:
     return scaling_words(scaling), None
 
 
-def _of(candidate: Candidate, kind: Kind, judgement: Judgement, why: str) -> Recommendation:
+def _of(candidate: Candidate, kind: Kind, evidence: Evidence, why: str) -> Recommendation:
     trial = candidate.judged[0]
-    scaling = scaling_of(judgement.scalings, trial.number)
+    scaling = scaling_of(evidence.scalings, trial.number)
     words, gain = "a temperature", ""
     temperature: float | None = trial.outcome.get("temperature", math.nan)
     if scaling is not None and not scaling.is_temperature:
@@ -246,7 +246,7 @@ def _of(candidate: Candidate, kind: Kind, judgement: Judgement, why: str) -> Rec
         temperature,
         f"{words_of(candidate)} with {words}",
         f"{why}{gain}",
-        _several_would(judgement.ensemble, None if scaling is None else scaling.nll),
+        _several_would(evidence.ensemble, None if scaling is None else scaling.nll),
     )
 
 

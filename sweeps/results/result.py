@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
 from sweeps.results.columns import LeaderboardRow
-from sweeps.results.judgement import Judgement
+from sweeps.results.evidence import Evidence
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.verdicts import Comparison, leading
 from sweeps.search.ranking import Ranking
@@ -68,7 +68,7 @@ class SweepResult:
     failures: tuple[str, ...]
     why: tuple[str, ...]
     rows: tuple[LeaderboardRow, ...]
-    judgement: Judgement
+    evidence: Evidence
     candidates: int
     guard_reference: float | None
     front: tuple[dict[str, object], ...] | None
@@ -76,20 +76,20 @@ class SweepResult:
     @property
     def leading_comparisons(self) -> list[Comparison]:
         """The verdicts to show first, two of them, and that of a recommended ensemble."""
-        found = leading(self.judgement.comparisons)
+        found = leading(self.evidence.comparisons)
         if self.recommended is not None and self.recommended.kind == "ensemble":
-            found += [each for each in self.judgement.of_ensemble if each.split == "test"][:1]
+            found += [each for each in self.evidence.of_ensemble if each.split == "test"][:1]
         return found
 
     @property
     def warnings(self) -> tuple[str, ...]:
         """Reasons not to use the result."""
-        return self.judgement.warnings
+        return self.evidence.warnings
 
     def to_json(self) -> dict[str, object]:
-        """Plain data for ``answer.json`` and MLflow; :meth:`Judgement.from_json` reads them."""
-        judgement, selected = self.judgement, self.selected
-        compared = judgement.against_reference
+        """Plain data for ``answer.json`` and MLflow; :meth:`Evidence.from_json` reads them."""
+        evidence, selected = self.evidence, self.selected
+        compared = evidence.against_reference
         values: dict[str, object] = {
             "sweep": self.sweep,
             "dataset": self.dataset,
@@ -99,25 +99,25 @@ class SweepResult:
             "warnings": list(self.warnings),
             "why": list(self.why),
             "candidates": self.candidates,
-            "comparisons": [each.to_json() for each in judgement.comparisons],
-            "pairs": [each.to_json() for each in judgement.pairs],
+            "comparisons": [each.to_json() for each in evidence.comparisons],
+            "pairs": [each.to_json() for each in evidence.pairs],
             "verdict": self.verdict,
             "guard_reference": self.guard_reference,
-            "references": [asdict(each) for each in judgement.references],
+            "references": [asdict(each) for each in evidence.references],
             "against_reference": compared and compared.to_json(),
             "rows": [each.to_json() for each in self.rows],
-            "ensemble": None if judgement.ensemble is None else judgement.ensemble.to_json(),
-            "sets": [asdict(each) for each in judgement.sets],
-            "on_data": list(judgement.on_data),
-            "ends": list(judgement.ends),
-            "untried": [flat(each) for each in judgement.untried],
-            "scalings": [asdict(each) for each in judgement.scalings],
-            "classes": [asdict(each) for each in judgement.classes],
+            "ensemble": None if evidence.ensemble is None else evidence.ensemble.to_json(),
+            "sets": [asdict(each) for each in evidence.sets],
+            "on_data": list(evidence.on_data),
+            "ends": list(evidence.ends),
+            "untried": [flat(each) for each in evidence.untried],
+            "scalings": [asdict(each) for each in evidence.scalings],
+            "classes": [asdict(each) for each in evidence.classes],
         }
         values |= {
             key: asdict(found)
             for key in ("event", "confident")
-            if (found := getattr(judgement, key)) is not None
+            if (found := getattr(evidence, key)) is not None
         }
         if self.front is not None:
             values["front"] = list(self.front)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from sweeps.messages.formatting import counted, objective_heading
@@ -77,6 +77,25 @@ class SoFar:
     def __str__(self) -> str:
         """Both in one line."""
         return f"{self.best} ({self.why})" if self.why else self.best
+
+
+@dataclass(frozen=True)
+class Glimpse:
+    """The state of a sweep at one moment.
+
+    Attributes:
+        planned: Approximate total number of trials.
+        running: The running trials, each with its completed and planned epochs.
+        epochs: Number of epochs of all trials.
+        pilot: The progress of the pilot while it runs.
+    """
+
+    overview: Overview
+    so_far: SoFar
+    planned: int
+    running: list[tuple[str, int, int]] = field(default_factory=list)
+    epochs: int = 0
+    pilot: str | None = None
 
 
 NONE_YET: Final = SoFar("none has finished yet")

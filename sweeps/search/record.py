@@ -8,7 +8,7 @@ from typing import Any, Literal, get_args
 
 from sweeps.messages.formatting import format_setting
 from sweeps.search.entries import CompactEntry
-from trainables.contract.report import Role, TrialConfig
+from trainables.contract.messages import Role, TrialConfig
 from trainables.contract.setting import Setting
 
 State = Literal["running", "finished", "stopped", "failed"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from sweeps.search.plan import Plan
 from sweeps.search.record import Entry, TrialRecord
-from trainables.contract.report import NEVER_STOPPED
+from trainables.contract.messages import NEVER_STOPPED
 
 
 class Stopper(Protocol):

@@ -11,7 +11,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.study import SweepStudy
 from sweeps.search.untried import Untried
 from sweeps.search.warm_start import Known
-from trainables.contract.report import Role
+from trainables.contract.messages import Role
 from trainables.contract.setting import Setting
 
 if TYPE_CHECKING:

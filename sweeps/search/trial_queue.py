@@ -20,7 +20,7 @@ from sweeps.search.suggestions import Suggestions
 from sweeps.search.untried import Untried
 from sweeps.search.warm_start import Known
 from sweeps.sweep_file.sections.search import SearchSection
-from trainables.contract.report import Role, TrialConfig
+from trainables.contract.messages import Role, TrialConfig
 from trainables.contract.setting import Setting
 
 if TYPE_CHECKING:

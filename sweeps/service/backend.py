@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from sweeps.errors import SweepInterruptedError
 from sweeps.messages.formatting import resume_command
 from sweeps.messages.reporter import Reporter
-from sweeps.planning.devices import Machines
+from sweeps.planning.gpu_share import Machines
 from sweeps.search import clock
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord

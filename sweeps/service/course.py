@@ -14,8 +14,8 @@ from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, fi
 from sweeps.evidence.learning import FirstEpochs
 from sweeps.messages.formatting import calsweep_command, resume_command
 from sweeps.planning.rehearsal import Rehearsal
+from sweeps.results.evidence import NOT_YET
 from sweeps.results.explanation import failure_summary
-from sweeps.results.judgement import NOT_YET
 from sweeps.results.recommendation import shown_network
 from sweeps.results.result import Ending, SweepResult
 from sweeps.search.ranking import Ranking
@@ -24,9 +24,9 @@ from sweeps.search.trial_queue import End, Listener, Past, TrialQueue
 from sweeps.search.warm_start import Known
 from sweeps.service.backend import RunningSweep, interrupted, load_records, train
 from sweeps.service.ending import end_of, ending_with, take_look
-from sweeps.service.mistakes import keep_mistakes
 from sweeps.service.pilot_run import run_pilot
-from sweeps.service.stored import StoredSweep, load_judgement
+from sweeps.service.reading.mistakes import keep_mistakes
+from sweeps.service.reading.stored import StoredSweep, load_evidence
 from sweeps.store.blocks import BlockWriter
 from sweeps.store.code import Code, keep_code
 from sweeps.store.earlier_sweeps import read_recorded
@@ -90,7 +90,7 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
         writer.submit(record)
     progress.follow(queue)
     try:
-        had_ended = queue.exhausted and load_judgement(store) is not NOT_YET
+        had_ended = queue.exhausted and load_evidence(store) is not NOT_YET
         if not queue.exhausted:
             progress.stage("Starting the first trials")
             train(running, queue, encoder)
@@ -149,7 +149,7 @@ def _fault_of(end: End, queue: TrialQueue, ending: Ending, log: Path) -> str | N
                 f"more is in the log, {log}"
             )
         case "in vain":
-            return f"no trial has finished: {' '.join(ending.result.judgement.ends)}"
+            return f"no trial has finished: {' '.join(ending.result.evidence.ends)}"
         case "finished" | "cut short":
             return None
 
@@ -209,8 +209,8 @@ def _write_the_rest(writer: MlflowWriter, ending: Ending | None, store: SweepSto
 
 
 def _register(running: RunningSweep, ranking: Ranking, fault: str | None) -> None:
-    from sweeps.service.registering import register_delivered
-    from sweeps.service.trained import load_same_data
+    from sweeps.service.delivery.loading import load_same_data
+    from sweeps.service.delivery.registering import register_delivered
     from trainables.data.core.base import Dataset
 
     dataset, progress = running.data, running.progress

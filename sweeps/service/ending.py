@@ -28,8 +28,8 @@ from sweeps.messages.formatting import (
 from sweeps.messages.redaction import redact
 from sweeps.messages.reporter import Reporter
 from sweeps.results.best import as_sweep_file
+from sweeps.results.evidence import Evidence
 from sweeps.results.explanation import result_of
-from sweeps.results.judgement import Judgement
 from sweeps.results.recommendation import recommend, shown_network
 from sweeps.results.reference import ReferenceResult
 from sweeps.results.result import Ending, SweepResult
@@ -40,10 +40,10 @@ from sweeps.search.trial_queue import TrialQueue
 from sweeps.search.untried import Untried
 from sweeps.service.confident import judge_confident
 from sweeps.service.event import judge_shares
+from sweeps.service.reading.stored import StoredSweep, class_and_label_names, sweeps_on_test_split
 from sweeps.service.references import compare_reference, fit_references, reference_scalings
-from sweeps.service.stored import StoredSweep, class_and_label_names, sweeps_on_test_split
-from sweeps.store.beginning import read_earlier_candidates
 from sweeps.store.code import code_warnings
+from sweeps.store.first_files import read_earlier_candidates
 from sweeps.store.identity import read_identity
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import FIRST_LINE, to_yaml
@@ -64,22 +64,22 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
     references = fit_references(queue.plan, store, dataset, reporter)
     reporter.stage("Comparing the selected setting with cross-entropy")
     ranking = Ranking(queue.records, queue.plan.rule)
-    judgement = _judge(ranking, store, queue.plan, references)
-    on_copies, copied = _on_copies(ranking, judgement, store, dataset)
+    evidence = _weigh(ranking, store, queue.plan, references)
+    on_copies, copied = _on_copies(ranking, evidence, store, dataset)
     more = (
         *copied,
         *store.patiently(code_warnings, store.folder, queue.records),
     )
     untried = tuple(queue.untried)
     several = queue.plan.sweep.selection.ensemble == "if_supported"
-    recommended = recommend(ranking, judgement, with_ensemble=several)
+    recommended = recommend(ranking, evidence, with_ensemble=several)
     network = ranking, store.rows_patiently, recommended
     confident = _as_far_as_readable(judge_confident, *network)
     shares = _as_far_as_readable(judge_shares, *network, _classes(dataset))
-    judgement = replace(
-        judgement,
+    evidence = replace(
+        evidence,
         references=references,
-        warnings=(*judgement.warnings, *more),
+        warnings=(*evidence.warnings, *more),
         on_data=(*_on_data(dataset), *on_copies),
         event=shares[0] if len(shares) == 1 else None,
         classes=tuple(shares) if len(shares) > 1 else (),
@@ -97,10 +97,10 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
     )
     sweep = StoredSweep(store, queue.plan, ranking)
     scalings = _as_far_as_readable(reference_scalings, sweep, references)
-    judgement = replace(judgement, scalings=(*judgement.scalings, *scalings))
-    compared = _as_far_as_readable(compare_reference, sweep, judgement, recommended)
-    judgement = replace(judgement, against_reference=next(iter(compared), None))
-    return ending_with(sweep, result_of(ranking, queue.plan, judgement))
+    evidence = replace(evidence, scalings=(*evidence.scalings, *scalings))
+    compared = _as_far_as_readable(compare_reference, sweep, evidence, recommended)
+    evidence = replace(evidence, against_reference=next(iter(compared), None))
+    return ending_with(sweep, result_of(ranking, queue.plan, evidence))
 
 
 def ending_with(sweep: StoredSweep, found: SweepResult) -> Ending:
@@ -123,7 +123,7 @@ def _result_files(sweep: StoredSweep, found: SweepResult) -> dict[str, str]:
         ),
         "figures/curves.svg": lambda: svg(figures.curves(ranking.records, sweep.plan)),
         "figures/event.svg": lambda: _event_diagram(sweep, found),
-        REPORT: lambda: sweep.report(found.judgement),
+        REPORT: lambda: sweep.report(found.evidence),
     }
     files = {}
     if found.selected is not None:
@@ -169,12 +169,12 @@ def _on_data(dataset: Data) -> tuple[str, ...]:
 
 
 def _on_copies(
-    ranking: Ranking, judgement: Judgement, store: SweepStore, dataset: Data
+    ranking: Ranking, evidence: Evidence, store: SweepStore, dataset: Data
 ) -> tuple[list[str], list[str]]:
     """What is said of test samples that equal training samples, and warned of; one at most."""
     from trainables.data.core.base import Dataset
 
-    network = shown_network(ranking, recommend(ranking, judgement))
+    network = shown_network(ranking, recommend(ranking, evidence))
     if network is None or not isinstance(dataset, Dataset) or dataset.copies is None:
         return [], []
     try:
@@ -243,17 +243,17 @@ def take_look(plan: Plan, store: SweepStore, ranking: Ranking) -> Look:
     return look(_as_far_as_readable(compare, ranking, store.rows_patiently, earlier, looks))
 
 
-def _judge(
+def _weigh(
     ranking: Ranking,
     store: SweepStore,
     plan: Plan,
     references: tuple[ReferenceResult, ...],
-) -> Judgement:
+) -> Evidence:
     read, selection = store.rows_patiently, plan.sweep.selection
     sweeps = store.patiently(sweeps_on_test_split, store)
     earlier = store.patiently(read_earlier_candidates, store.folder)
     pairs = _as_far_as_readable(compare_losses, ranking, read, sweeps) if selection.per_loss else []
-    return Judgement(
+    return Evidence(
         (
             *_as_far_as_readable(compare_on_test_split, ranking, read, sweeps),
             *_as_far_as_readable(compare, ranking, read, earlier, selection.looks),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sweeps.results.judgement import EventEvidence
+from sweeps.results.evidence import EventEvidence
 from sweeps.results.recommendation import Recommendation, shown_network
 from sweeps.search.ranking import Ranking
 from trainables.files.rows import ReadRows

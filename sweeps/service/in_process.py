@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 
 from sweeps.errors import SweepFailedError, first_line
 from sweeps.messages.reporter import Reporter
-from sweeps.planning.devices import Gpu
+from sweeps.planning.gpu_share import Gpu
 from sweeps.search import clock
 from sweeps.search.trial_queue import TrialQueue, overtime
 from sweeps.store.requests import Inbox, fulfil
 from sweeps.store.sweep_store import SweepStore
 from trainables.contract.config import TrialSetup
-from trainables.contract.report import Failed, OutOfMemory, Progressed, Report, Waiting
+from trainables.contract.messages import Failed, OutOfMemory, Progressed, Report, Waiting
 
 if TYPE_CHECKING:
     import torch
@@ -77,7 +77,7 @@ class InProcess:
         import torch
 
         from trainables.runtime.devices import release_memory
-        from trainables.trials.runs import make_run
+        from trainables.trials.making import make_run
 
         device = torch.device("cuda", 0) if queue.plan.sweep.scaling.gpus else torch.device("cpu")
         watch = _Watch(queue, store, reporter, Inbox(store.folder))

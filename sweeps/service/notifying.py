@@ -18,7 +18,7 @@ from sweeps.messages.reporter import Reporter
 from sweeps.results.so_far import SweepState
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import Listener
-from sweeps.service.stored import StoredSweep
+from sweeps.service.reading.stored import StoredSweep
 from sweeps.store.state import ended_state, failure_of
 from sweeps.store.sweep_store import ANNOUNCED, SweepStore, storage_faults
 from sweeps.sweep_file.sections.resources import TrackingSection

@@ -10,21 +10,21 @@ from sweeps.errors import first_line
 from sweeps.evidence.comparison import compare_handed_out
 from sweeps.evidence.scaling import scaled_rows, scaling_row
 from sweeps.messages.reporter import Reporter
-from sweeps.results.judgement import Judgement
+from sweeps.results.evidence import Evidence
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.reference import ReferenceResult, deliverable
 from sweeps.results.scaling import ScalingRow
 from sweeps.results.verdicts import Comparison
 from sweeps.search.plan import Plan
-from sweeps.service.delivered import Delivered, read_on_test
-from sweeps.service.stored import StoredSweep, sweeps_on_test_split
-from sweeps.service.trained import MODEL, select_ensemble
+from sweeps.service.delivery.delivered import Delivered, read_on_test
+from sweeps.service.delivery.loading import MODEL, select_ensemble
+from sweeps.service.reading.stored import StoredSweep, sweeps_on_test_split
 from sweeps.store.sweep_store import SweepStore
 from trainables.contract.metric_names import groups_name
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Data
-    from trainables.trials.reference import Reference
+    from trainables.trials.reference_models import Reference
 
 logger = logging.getLogger("calsweep")
 
@@ -37,7 +37,7 @@ def fit_references(
 
     if plan.sweep.reference == "none" or not isinstance(dataset, Dataset):
         return ()
-    from trainables.trials.reference import reference_models
+    from trainables.trials.reference_models import reference_models
 
     reporter.stage("Fitting the reference models")
     found: list[ReferenceResult] = []
@@ -81,18 +81,18 @@ def reference_scalings(
 
 
 def compare_reference(
-    sweep: StoredSweep, judgement: Judgement, recommended: Recommendation | None
+    sweep: StoredSweep, evidence: Evidence, recommended: Recommendation | None
 ) -> list[Comparison]:
     """The best reference model, by validation, against what is recommended, on the test split.
 
     Both are handed out with their scaling, and decided by NLL. Empty if one of them is missing;
     errors are those of reading predictions.
     """
-    best = deliverable(judgement.references)
+    best = deliverable(evidence.references)
     if best is None or recommended is None:
         return []
     one = (r for r in sweep.ranking.records if (r.number,) == recommended.trials)
-    offered = None if judgement.ensemble is None else judgement.ensemble.offered
+    offered = None if evidence.ensemble is None else evidence.ensemble.offered
     networks = next(one, None) or select_ensemble(sweep, offered)
     if (theirs := read_on_test(sweep, Delivered(networks, True, recommended.why))) is None:
         return []

@@ -22,9 +22,9 @@ from sweeps.service.in_process import InProcess
 from sweeps.service.interrupts import terminated_as_interrupted
 from sweeps.service.notifying import notified
 from sweeps.service.starting import NewSweep
-from sweeps.store.beginning import keep_given, read_given
 from sweeps.store.code import Code, keep_code
 from sweeps.store.driver_log import driver_log
+from sweeps.store.first_files import keep_given, read_given
 from sweeps.store.identity import Identity, changes_since_start, identify
 from sweeps.store.journal import note
 from sweeps.store.requests import stopped_on_request

@@ -11,13 +11,13 @@ from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting
 from sweeps.search.warm_start import EarlierTrial, earlier_trials
-from sweeps.store.beginning import candidate_files, earlier_candidates, given_files, skipped_files
 from sweeps.store.earlier_sweeps import (
     on_other_data,
     recorded_files,
     recorded_for,
     sweeps_to_learn_from,
 )
+from sweeps.store.first_files import candidate_files, earlier_candidates, given_files, skipped_files
 from sweeps.store.identity import Identity, identity_files
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile

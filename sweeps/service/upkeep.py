@@ -10,7 +10,7 @@ from sweeps.messages.formatting import calsweep_command
 from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.ranking import Ranking
 from sweeps.service.ending import ending_with
-from sweeps.service.stored import StoredSweep
+from sweeps.service.reading.stored import StoredSweep
 from sweeps.store.sweep_store import SweepStore, tells_storage_faults
 from sweeps.tracking.address import check_answers
 from sweeps.tracking.deleting import delete_runs

@@ -102,7 +102,7 @@ def print_answer(console: Console, found: SweepResult) -> None:
         console.print(verdict_table(verdicts, console.width))
         console.print(" ".join(reading(verdicts)), style="dim")
     # Without a recommendation, the reasons say why there is none.
-    lines = [*found.failures, *found.judgement.ends]
+    lines = [*found.failures, *found.evidence.ends]
     if found.recommended is None:
         lines = list(found.why)
     if lines:
@@ -114,7 +114,7 @@ def print_answer(console: Console, found: SweepResult) -> None:
 def _print_recommendation(console: Console, found: SweepResult) -> None:
     if found.recommended is not None:
         console.print(f"{STAR}{redact(found.recommended.text)}\n", style="bold")
-    for line in found.judgement.in_plain_words:
+    for line in found.evidence.in_plain_words:
         console.print(f"{redact(line)}\n")
     for warning in found.warnings:
         console.print(f"Warning: {redact(warning)}\n", style="bold red")
@@ -128,7 +128,7 @@ def print_whole_answer(console: Console, found: SweepResult) -> None:
     console.print()
     for line in found.why:
         console.print(redact(line))
-    comparisons = found.judgement.all_comparisons
+    comparisons = found.evidence.all_comparisons
     if comparisons:
         console.print()
         console.print(verdict_table(comparisons, console.width))

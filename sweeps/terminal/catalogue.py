@@ -39,7 +39,7 @@ def _loss_row(name: str) -> dict[str, str]:
 
 def _ranges(loss: str) -> str:
     from search_spaces import available_search_spaces, search_space
-    from sweeps.planning.plan_facts import describe_range
+    from sweeps.planning.preview import describe_range
 
     if loss not in available_search_spaces():
         return "no range: give it in the sweep file"

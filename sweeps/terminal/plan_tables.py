@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from rich.console import RenderableType
 
-from sweeps.planning.plan_facts import describe_range, plan_facts
+from sweeps.planning.preview import describe_range, plan_facts
 from sweeps.search.plan import ANY_NUMBER_OF_CLASSES, Plan
 from sweeps.terminal.console import facts_table, new_table
 

@@ -24,7 +24,7 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.terminal.notebook import NotebookView
 from sweeps.terminal.watching import best_lines, count_trials, progress_bar
-from trainables.contract.report import NEVER_STOPPED
+from trainables.contract.messages import NEVER_STOPPED
 
 _SECONDS_BETWEEN_LINES = 10.0
 _REST_AFTER_CHOOSING = 50.0  # waits this many times as long as the last update took

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -13,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sweeps.messages.formatting import format_rate
-from sweeps.results.so_far import Overview, SoFar
+from sweeps.results.so_far import Glimpse, SoFar
 
 _SECONDS = 2.0  # seconds between two reads, at least
 _REST = 5.0  # times the duration of a read
@@ -51,25 +50,6 @@ def best_lines(found: SoFar) -> Text:
     """The best setting so far and the reason, for a terminal that wraps lines."""
     text = Text(f"best so far: {found.best}")
     return text.append(f"\n  {found.why}", style="dim") if found.why else text
-
-
-@dataclass(frozen=True)
-class Glimpse:
-    """The state of a sweep at one moment.
-
-    Attributes:
-        planned: Approximate total number of trials.
-        running: The running trials, each with its completed and planned epochs.
-        epochs: Number of epochs of all trials.
-        pilot: The progress of the pilot while it runs.
-    """
-
-    overview: Overview
-    so_far: SoFar
-    planned: int
-    running: list[tuple[str, int, int]] = field(default_factory=list)
-    epochs: int = 0
-    pilot: str | None = None
 
 
 def watch(look: Callable[[], Glimpse], console: Console) -> None:

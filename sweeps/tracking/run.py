@@ -19,8 +19,8 @@ from sweeps.results.refinement import parts_of_nll
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
+from trainables.contract.messages import COSTS
 from trainables.contract.metric_names import RARE_CLASS, MetricName, Statistic
-from trainables.contract.report import COSTS
 
 # The parameters of every trial; hyperparameters cannot use these names.
 _RECIPE = ("dataset", "model", "epochs", "batch_size", "optimizer", "lr", "weight_decay")

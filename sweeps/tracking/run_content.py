@@ -63,9 +63,9 @@ def _so_far(ranking: Ranking | None) -> str:
 def description(plan: Plan, found: SweepResult) -> str:
     """The description of a finished sweep, in Markdown: result, table, how to use and repeat it."""
     warnings = [f"**Warning:** {escaped_markdown(line)}" for line in found.warnings]
-    words = (*found.judgement.in_plain_words, *found.why)
+    words = (*found.evidence.in_plain_words, *found.why)
     why = "\n\n".join(map(escaped_markdown, words))
-    comparisons = found.judgement.all_comparisons
+    comparisons = found.evidence.all_comparisons
     advice = "" if found.recommended is None else escaped_markdown(found.recommended.text)
     parts = [*([f"**{advice}**"] if advice else []), *warnings, why, _table(plan, found.rows)]
     if comparisons:

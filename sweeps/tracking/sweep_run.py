@@ -13,7 +13,7 @@ from sweeps.results.columns import shown_metrics
 from sweeps.results.result import Ending
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
-from sweeps.store.beginning import SKIPPED, read_skipped
+from sweeps.store.first_files import SKIPPED, read_skipped
 from sweeps.store.identity import Identity, read_environment, read_identity
 from sweeps.store.journal import owner_of
 from sweeps.store.sweep_store import SweepStore
@@ -121,12 +121,12 @@ class SweepRun:
             for name, value in chosen.get(split, {}).items()
             if not is_statistic(name)  # these are in selection.json
         }
-        if (ensemble := ending.result.judgement.ensemble) is not None:
+        if (ensemble := ending.result.evidence.ensemble) is not None:
             rare = ending.ranking.rare_class
             shown = shown_metrics(self._plan.rule.objective, rare=rare)
             values |= finite({f"ensemble_{name}": ensemble.row.value(name) for name in shown})
             values["ensemble_networks"] = ensemble.networks
-        event, tags = ending.result.judgement.event, dict[str, str]()
+        event, tags = ending.result.evidence.event, dict[str, str]()
         if event is not None:
             share = event.share
             values |= {"event_mean_probability": share.mean, "event_rate": share.frequency}

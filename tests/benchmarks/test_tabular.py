@@ -31,7 +31,7 @@ from sweeps.search.space import SearchSpace
 from sweeps.search.stopping import STOPPERS
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep, ranked, trial
-from trainables.contract.report import Entry
+from trainables.contract.messages import Entry
 from trainables.contract.setting import BASELINE, Setting
 
 EPOCHS = 9

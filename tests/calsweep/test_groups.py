@@ -12,7 +12,7 @@ from calsweep.composing import Composer
 from sweeps.errors import UserError
 from sweeps.judging.reading import read_predictions
 from sweeps.judging.tables import Asked
-from sweeps.service.reading import write_report
+from sweeps.service.reading.writing import write_report
 from tests.builders import compared
 from trainables.data.readers.arrays import load_npz
 from trainables.files.rows import Rows

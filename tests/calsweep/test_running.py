@@ -15,7 +15,7 @@ from sklearn.datasets import load_digits
 from torch import Tensor, nn
 
 import calsweep
-from sweeps.service.reading import write_figures
+from sweeps.service.reading.writing import write_figures
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import handed_out, make_sweep, new_store

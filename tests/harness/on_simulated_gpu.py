@@ -34,11 +34,11 @@ from tests.harness.simulated_gpu import DEVICE, in_this_thread, register, simula
 from tests.trainables.models.test_models import images, kinds, make, rows
 from trainables import metrics as M
 from trainables.contract.config import AugmentationName, TrainingConfig, TrialSetup
-from trainables.contract.report import COSTS, Progressed, TrialConfig
+from trainables.contract.messages import COSTS, Progressed, TrialConfig
 from trainables.contract.setting import Setting
 from trainables.data import Dataset, SegmentedImages, Split, load_dataset
 from trainables.data.core.tasks import EachPixel, SeveralLabels
-from trainables.data.kinds.samples import Images
+from trainables.data.kinds.arrays import Images
 from trainables.engine.feed import Feed
 from trainables.engine.training import Trainer
 from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
@@ -46,8 +46,8 @@ from trainables.export.exported import export_program, load_program
 from trainables.losses import available_losses, loss_class, make_loss
 from trainables.models import available_models, make_model
 from trainables.posthoc import available_posthoc, make_posthoc
+from trainables.trials.making import make_run
 from trainables.trials.own_loop import Trial
-from trainables.trials.runs import make_run
 
 CPU: Final = torch.device("cpu")
 SLOW: Final = "slow:"  # prefix of the names of slow cases

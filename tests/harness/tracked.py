@@ -9,15 +9,15 @@ import torch
 from mlflow import MlflowClient
 from mlflow.entities import Run
 
+from sweeps.results.evidence import NOT_YET, Evidence
 from sweeps.results.explanation import result_of
-from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.result import Ending
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.service.ending import ending_with
-from sweeps.service.stored import StoredSweep
+from sweeps.service.reading.stored import StoredSweep
 from sweeps.store.identity import Identity, identity_files
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
@@ -111,11 +111,11 @@ def ending_of(
     records: list[TrialRecord],
     sweep: SweepFile,
     store: SweepStore | None = None,
-    judgement: Judgement = NOT_YET,
+    evidence: Evidence = NOT_YET,
 ) -> Ending:
     """How a sweep with these trials ends; with its store, also the files about it."""
     plan, ranking = Plan(sweep), Ranking(records, rule_of(sweep))
-    found = result_of(ranking, plan, judgement)
+    found = result_of(ranking, plan, evidence)
     if store is None:
         return Ending(ranking, found)
     return ending_with(StoredSweep(store, plan, ranking), found)

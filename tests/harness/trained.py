@@ -13,9 +13,9 @@ from sweeps.store.outcomes import complete
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.config import TrialSetup
-from trainables.contract.report import Progressed, Role
+from trainables.contract.messages import Progressed, Role
 from trainables.contract.setting import Setting
-from trainables.trials.runs import make_run
+from trainables.trials.making import make_run
 
 
 def train_sweep(folder: Path, sweep: SweepFile, settings: list[tuple[str, float]]) -> SweepStore:

@@ -15,7 +15,7 @@ import trainables.engine.precision
 from sweeps.cluster.connection import connected
 from sweeps.cluster.ray_tune import RayTune
 from sweeps.planning.data import load_data
-from sweeps.planning.devices import settle_devices
+from sweeps.planning.gpu_share import settle_devices
 from tests.builders import make_sweep
 
 folder = Path(sys.argv[2])

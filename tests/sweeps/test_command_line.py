@@ -278,14 +278,14 @@ class Freed:
 
 kept = Freed()
 sys.argv[1:] = ["init", "--data", "digits", "there.yaml"]
-import sweeps.service.reading as reading
-first = reading.write_new_sweep_file
+import sweeps.drafting.writing as writing
+first = writing.write_new_sweep_file
 
 def write(*arguments):
     atexit.register(print, "handler called")
     return first(*arguments)
 
-reading.write_new_sweep_file = write
+writing.write_new_sweep_file = write
 run()
 """
 

@@ -10,7 +10,8 @@ from sweeps.results.explanation import result_of
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
-from sweeps.service.reading import find_best, overviews, read_answer, write_report
+from sweeps.service.reading.finding import find_best, overviews, read_answer
+from sweeps.service.reading.writing import write_report
 from sweeps.service.upkeep import sync_sweep
 from tests.builders import make_sweep, new_store
 from tests.harness.tracked import make_records, make_store

@@ -16,13 +16,13 @@ from calsweep import load
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.data import data_of
-from sweeps.planning.plan_facts import plan_facts
+from sweeps.planning.preview import plan_facts
 from sweeps.results.best import as_sweep_file
 from sweeps.search.plan import Plan
 from sweeps.service.course import EndedSweep
-from sweeps.service.exporting import export_model
-from sweeps.service.predicting import predict
-from sweeps.service.reading import find_best
+from sweeps.service.delivery.exporting import export_model
+from sweeps.service.delivery.predicting import predict
+from sweeps.service.reading.finding import find_best
 from sweeps.service.running import run_sweep
 from sweeps.store.identity import identify
 from sweeps.store.sweep_store import SweepStore
@@ -33,7 +33,7 @@ from tests.harness.command import calsweep
 from tests.harness.interrupting import wait_for_cpus
 from tests.harness.tracked import client_of, runs_of
 from tests.harness.trained import train_sweep
-from trainables.contract.report import COSTS
+from trainables.contract.messages import COSTS
 from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 

@@ -17,7 +17,7 @@ from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from tests.harness.command import calsweep
 from trainables.contract.config import TrainingConfig, TrialSetup
-from trainables.contract.report import Failed, TrialConfig, from_tune
+from trainables.contract.messages import Failed, TrialConfig, from_tune
 from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 from trainables.wrappers.one_process import TuneTrial

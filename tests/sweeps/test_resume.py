@@ -8,9 +8,9 @@ from rich.console import Console
 
 from sweeps.errors import SweepInterruptedError, UserError
 from sweeps.messages.formatting import escaped_markdown
-from sweeps.service.reading import write_report
+from sweeps.service.reading.stored import StoredSweep
+from sweeps.service.reading.writing import write_report
 from sweeps.service.running import resume_sweep, run_sweep
-from sweeps.service.stored import StoredSweep
 from sweeps.store.identity import read_environment
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import facts, make_sweep

@@ -25,7 +25,7 @@ from sweeps.results.result import SweepResult
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.course import EndedSweep
-from sweeps.service.reading import write_report
+from sweeps.service.reading.writing import write_report
 from sweeps.service.running import resume_sweep
 from sweeps.service.upkeep import sync_sweep
 from sweeps.store.sweep_store import SweepStore

@@ -17,17 +17,17 @@ from sweeps.errors import UserError
 from sweeps.evidence.comparison import compare
 from sweeps.evidence.scaling import scaled_rows
 from sweeps.planning.data import load_data
-from sweeps.planning.data_facts import data_facts
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.planning.data_preview import data_facts
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
-from sweeps.service.exporting import export_model
-from sweeps.service.mistakes import keep_mistakes, load_mistakes
-from sweeps.service.predicting import predict
-from sweeps.service.reading import write_report
-from sweeps.service.stored import StoredSweep
-from sweeps.service.trained import load_same_data, load_trained
+from sweeps.service.delivery.exporting import export_model
+from sweeps.service.delivery.loading import load_same_data, load_trained
+from sweeps.service.delivery.predicting import predict
+from sweeps.service.reading.mistakes import keep_mistakes, load_mistakes
+from sweeps.service.reading.stored import StoredSweep
+from sweeps.service.reading.writing import write_report
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep

@@ -9,7 +9,7 @@ import sys
 def imported(*names):
     print([name for name in names if name in sys.modules])
 
-import trainables.trials.runs
+import trainables.trials.making
 imported("scipy", "sklearn", "pandas", "pyarrow", "torch._dynamo")
 import sweeps.judging.judgement, sweeps.judging.reading
 imported("scipy.optimize", "scipy.stats", "sklearn", "pandas", "pyarrow", "torch._dynamo")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from trainables.contract.report import TrialConfig
+from trainables.contract.messages import TrialConfig
 from trainables.files.storage import digest_of
 from trainables.plugins.components import Range
 

@@ -31,10 +31,10 @@ from trainables.data.core.base import Dataset, Split
 from trainables.data.core.equal_rows import copies_of, equal_numbers, remark_on_copies
 from trainables.data.core.samples import Samples
 from trainables.data.core.tasks import EachPixel, OneClass, SeveralLabels
-from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
+from trainables.data.kinds.arrays import Arrays, Images, SegmentedImages
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
-from trainables.data.kinds.words import Tokens, WeightedWords
+from trainables.data.kinds.tokens import Tokens, WeightedWords
 from trainables.data.readers.arrays import dataset_from_arrays
 from trainables.plugins.components import Catalogue, check_options, options_of
 

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from trainables.contract.config import EncoderSetup, trial_setting
-from trainables.contract.report import TrialConfig
+from trainables.contract.messages import TrialConfig
 from trainables.data.core.base import Dataset
 from trainables.data.core.samples import Samples
 from trainables.data.core.tasks import OneClass, Task
+from trainables.data.kinds.arrays import Images
 from trainables.data.kinds.encode import (
     check_some,
     image_rows,
@@ -22,10 +23,9 @@ from trainables.data.kinds.encode import (
     texts_of,
     unmasked,
 )
-from trainables.data.kinds.samples import Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import Columns, TableRows
-from trainables.data.kinds.words import Tokens, WeightedWords
+from trainables.data.kinds.tokens import Tokens, WeightedWords
 from trainables.data.readers.arrays import as_inputs
 from trainables.files.checkpoints import load_checkpoint
 from trainables.files.storage import Folder

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from trainables.contract.config import own_folder, trial_setting
-from trainables.contract.report import TrialConfig
+from trainables.contract.messages import TrialConfig
 from trainables.data.core.base import Data, Dataset, OwnData, Split
 from trainables.data.core.types import Inputs, Labels
-from trainables.data.kinds.samples import Arrays
+from trainables.data.kinds.arrays import Arrays
 from trainables.files.storage import Folder
 from trainables.losses import make_loss
 from trainables.trials.loop_run import fetch_own_files

@@ -13,11 +13,11 @@ from trainables.data.core.bad_samples import BadSamples, OnBadSample, settle
 from trainables.data.core.samples import Samples
 from trainables.data.core.types import Inputs
 from trainables.data.kinds import encode as encoding
+from trainables.data.kinds.arrays import Arrays, Images, SegmentedImages
 from trainables.data.kinds.encode import date_features, image_rows
-from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
-from trainables.data.kinds.words import Tokens, WeightedWords
+from trainables.data.kinds.tokens import Tokens, WeightedWords
 from trainables.data.readers.arrays import load_arrays
 from trainables.data.readers.files import TABLES_SHOWN, form_of
 from trainables.data.readers.image_folder import SUFFIXES, images_below

@@ -30,7 +30,7 @@ from trainables.metrics.proper_scores import (
     negative_log_likelihood,
     root_brier_score,
 )
-from trainables.metrics.ranking import (
+from trainables.metrics.separation import (
     aurc,
     e_aurc,
     failure_auroc,
@@ -50,6 +50,10 @@ from trainables.metrics.table import (
 )
 
 if TYPE_CHECKING:
+    from trainables.metrics.inference.calibrated_reference import (
+        REFERENCED_METRICS,
+        calibrated_reference,
+    )
     from trainables.metrics.inference.detectable import chance_of_detection, detectable_difference
     from trainables.metrics.inference.differences import (
         COMPARABLE,
@@ -66,12 +70,11 @@ if TYPE_CHECKING:
         intervals,
         nll_calibration,
     )
-    from trainables.metrics.inference.reference import REFERENCED_METRICS, calibrated_reference
     from trainables.metrics.inference.resampling import bootstrap
     from trainables.metrics.inference.selection import Design
 
 _INFERENCE: Final = (
-    *("intervals", "reference", "direction", "resampling"),
+    *("intervals", "calibrated_reference", "direction", "resampling"),
     *("detectable", "selection", "differences"),
 )
 """Modules that are imported on first use, in this order: SciPy takes long to import."""

@@ -17,7 +17,7 @@ from trainables.metrics._ranked import (
 )
 from trainables.metrics.calibration import binned_error
 from trainables.metrics.proper_scores import log_losses, log_losses_of_logits, squared_errors
-from trainables.metrics.ranking import risk_coverage_area
+from trainables.metrics.separation import risk_coverage_area
 
 NUM_BINS = 15
 

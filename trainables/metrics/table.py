@@ -29,7 +29,7 @@ from trainables.metrics.proper_scores import (
     negative_log_likelihood,
     root_brier_score,
 )
-from trainables.metrics.ranking import (
+from trainables.metrics.separation import (
     aurc,
     e_aurc,
     failure_auroc,

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from trainables.data.kinds.samples import SegmentedImages
+from trainables.data.kinds.arrays import SegmentedImages
 from trainables.models.segmenter import Segmenter
 from trainables.plugins.arguments import describe_error
 from trainables.plugins.extras import require_extra

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trainables.data.kinds.encode import PADDING
-from trainables.data.kinds.words import Tokens
+from trainables.data.kinds.tokens import Tokens
 from trainables.data.readers.files import PathOrUri, find_files
 from trainables.models.base import Classifier
 from trainables.plugins.components import Range

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from torch import nn
 
-from trainables.data.kinds.samples import Arrays, Images
+from trainables.data.kinds.arrays import Arrays, Images
 from trainables.data.kinds.table import TableRows
 from trainables.models.base import Classifier
 from trainables.models.vectors import Vectors

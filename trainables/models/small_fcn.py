@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainables.data.kinds.samples import SegmentedImages
+from trainables.data.kinds.arrays import SegmentedImages
 from trainables.models.segmenter import Segmenter
 from trainables.plugins.components import Range
 

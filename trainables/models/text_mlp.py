@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trainables.data.kinds.encode import PADDING
-from trainables.data.kinds.words import WeightedWords
+from trainables.data.kinds.tokens import WeightedWords
 from trainables.models.base import Classifier
 from trainables.plugins.components import Range
 

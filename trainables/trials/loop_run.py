@@ -15,7 +15,7 @@ from typing import Any, Final
 import torch
 
 from trainables.contract.config import ARCHIVE, own_folder
-from trainables.contract.report import Failed, Report
+from trainables.contract.messages import Failed, Report
 from trainables.files.storage import Folder
 from trainables.plugins.arguments import first_line
 from trainables.runtime.devices import DeviceFailedError

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, TypeAlias
 import torch
 from torch import Tensor
 
-from trainables.contract.report import COSTS, TrialConfig
+from trainables.contract.messages import COSTS, TrialConfig
 from trainables.data.core.base import Data, Dataset, OwnData, Split
 from trainables.engine.training import DivergedError
 from trainables.losses import CalibrationLoss

@@ -13,8 +13,7 @@ import torch
 
 from trainables import metrics as M
 from trainables.contract.config import TrainingConfig, TrialSetup, trial_folder, trial_setting
-from trainables.contract.metric_names import RARE_CLASS, MetricName, groups_name
-from trainables.contract.report import (
+from trainables.contract.messages import (
     NEVER_STOPPED,
     Entry,
     Failed,
@@ -24,6 +23,7 @@ from trainables.contract.report import (
     TrialConfig,
     Waiting,
 )
+from trainables.contract.metric_names import RARE_CLASS, MetricName, groups_name
 from trainables.data.core.base import Data, Dataset
 from trainables.data.core.divisions import ByGroup, HeldOutSplit
 from trainables.data.core.stratified import stratified_split

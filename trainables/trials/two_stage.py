@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from trainables.contract.config import EncoderSetup, HeadConfig
 from trainables.data.core.base import Dataset, Split
-from trainables.data.kinds.samples import Arrays
+from trainables.data.kinds.arrays import Arrays
 from trainables.engine.training import Trainer
 from trainables.files.storage import Folder, digest_of, new_digest
 from trainables.losses import make_loss

@@ -34,7 +34,7 @@ _LENGTH = 8  # bytes of a number
 
 
 MODULES = (
-    "trainables.trials.runs",
+    "trainables.trials.making",
     "trainables.metrics.inference.intervals",
     "scipy.optimize",
     *("fsspec", "pandas", "pyarrow.fs", "pydantic.main", "requests"),  # Ray Tune imports them

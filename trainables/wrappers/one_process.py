@@ -13,10 +13,10 @@ with collection_paused():  # collections would take a fifteenth of the time
     from threadpoolctl import threadpool_limits
 
     from trainables.contract.config import TrialSetup
-    from trainables.contract.report import Failed, TrialConfig, Waiting, to_tune
+    from trainables.contract.messages import Failed, TrialConfig, Waiting, to_tune
     from trainables.data.core.base import Data
     from trainables.runtime.devices import DeviceFailedError, release_memory
-    from trainables.trials.runs import make_run
+    from trainables.trials.making import make_run
     from trainables.trials.trial import TrialRun
     from trainables.wrappers.ray_internals import draining_nodes
     from trainables.wrappers.worker import SECONDS_BETWEEN_TRIES, Warned
@@ -29,7 +29,7 @@ class NodeDrainsError(RuntimeError):
 
 
 class TuneTrial(tune.Trainable):
-    """Runs a trial (:func:`~trainables.trials.runs.make_run`), one epoch per step.
+    """Runs a trial (:func:`~trainables.trials.making.make_run`), one epoch per step.
 
     Its checkpoints are in its folder in the storage of the sweep, where the next actor finds them;
     Tune stores none. An exception in a step would happen again, so the trial fails. It is retried
@@ -78,7 +78,7 @@ class TuneTrial(tune.Trainable):
                 raise NodeDrainsError("this node will go; the trial resumes on another one")
 
     def step(self) -> dict[str, object]:
-        """Train one epoch; see :func:`~trainables.contract.report.to_tune`.
+        """Train one epoch; see :func:`~trainables.contract.messages.to_tune`.
 
         Raises:
             DeviceFailedError: The process can no longer use its accelerator; Tune ends it.

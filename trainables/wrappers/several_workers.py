@@ -9,7 +9,7 @@ from ray import train, tune
 from ray.train.v2.api.data_parallel_trainer import DataParallelTrainer
 
 from trainables.contract.config import TrialSetup, trial_folder
-from trainables.contract.report import Failed, Report, TrialConfig, Waiting, to_tune
+from trainables.contract.messages import Failed, Report, TrialConfig, Waiting, to_tune
 from trainables.wrappers.process_group import ProcessGroup
 from trainables.wrappers.ray_internals import TRAIN_SETTINGS, release_abandoned_placement_groups
 from trainables.wrappers.worker import Mail, Order, TrialFailedError, Work, run_worker
@@ -61,7 +61,7 @@ class TuneTrialOfWorkers(tune.Trainable):
         return True
 
     def step(self) -> dict[str, object]:
-        """Train one epoch; see :func:`~trainables.contract.report.to_tune`."""
+        """Train one epoch; see :func:`~trainables.contract.messages.to_tune`."""
         if self._group is None:
             self._group = _WorkerGroup(*self._given, name=trial_folder(self._order.config.number))
         report = self._group.advance(self._order)

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeVar
 import ray
 
 from trainables.contract.config import TrialSetup
-from trainables.contract.report import Failed, Progressed, Report, TrialConfig, Waiting
+from trainables.contract.messages import Failed, Progressed, Report, TrialConfig, Waiting
 
 R = TypeVar("R")
 _MOST: Final = 20  # lines of a process: more would hide the rest of the output
@@ -91,7 +91,7 @@ class Mail:
 
 
 class TrialFailedError(Exception):
-    """A trial failed: ``args`` are the fields of :class:`~trainables.contract.report.Failed`."""
+    """A trial failed: ``args`` are the fields of :class:`~trainables.contract.messages.Failed`."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def run_worker(loop_config: dict[str, Work]) -> None:
 
     from trainables.runtime.devices import DeviceFailedError, release_memory
     from trainables.runtime.torch_internals import lost_a_peer
-    from trainables.trials.runs import make_run
+    from trainables.trials.making import make_run
     from trainables.wrappers.process_group import worker_device
 
     work, warned = loop_config["work"], Warned()

@@ -11,7 +11,7 @@ from sweeps.cluster.silence import Silence
 from sweeps.cluster.tune_hooks import QueueCallback
 from sweeps.search.trial_queue import TrialQueue
 from tests.builders import Noted, make_sweep, new_store, queue_of
-from trainables.contract.report import Progressed, to_tune
+from trainables.contract.messages import Progressed, to_tune
 
 
 class Scene:

@@ -11,7 +11,7 @@ from sweeps.cluster.tune_hooks import QueueCallback, QueueScheduler, QueueSearch
 from sweeps.errors import UserError
 from sweeps.search.trial_queue import TrialQueue
 from tests.builders import Noted, make_sweep, new_store, queue_of
-from trainables.contract.report import Failed, Progressed, Waiting, to_tune
+from trainables.contract.messages import Failed, Progressed, Waiting, to_tune
 
 EPOCHS = 9
 

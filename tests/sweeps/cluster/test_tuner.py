@@ -15,7 +15,7 @@ from sweeps.service.course import EndedSweep
 from sweeps.service.running import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import Noted, make_sweep, new_store, queue_of
-from trainables.contract.report import OutOfMemory, to_tune
+from trainables.contract.messages import OutOfMemory, to_tune
 
 
 def a_queue(folder: Path, **sections: Any) -> tuple[TrialQueue, SweepStore]:

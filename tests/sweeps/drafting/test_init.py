@@ -12,12 +12,12 @@ from huggingface_hub import constants
 from PIL import Image
 
 from sweeps.drafting.draft import draft_for, sweep_file_text
+from sweeps.drafting.writing import write_new_sweep_file
 from sweeps.errors import UserError
 from sweeps.planning.data import load_data
-from sweeps.planning.data_facts import data_facts
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.planning.data_preview import data_facts
 from sweeps.search.plan import Plan
-from sweeps.service.reading import write_new_sweep_file
 from sweeps.sweep_file.loading import FIRST_LINE, load_sweep, read_sweep
 from tests.harness.command import CALSWEEP, calsweep
 from tests.harness.torchvision_files import write_fashion_mnist

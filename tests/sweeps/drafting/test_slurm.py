@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sweeps.drafting.writing import write_batch_script
 from sweeps.errors import UserError
 from sweeps.search.record import TrialRecord
-from sweeps.service.reading import write_batch_script
 from sweeps.store.sweep_store import SweepStore
 from tests.harness.command import calsweep
 from tests.harness.slurm import Slurm, can_run_slurm, wait

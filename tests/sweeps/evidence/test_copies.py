@@ -71,7 +71,7 @@ def test_copied_noise_is_a_warning_of_the_result(tmp_path: Path, group: str | No
         }
     )
     store = train_sweep(tmp_path / "store", sweep, [])
-    found = end_of(queue_of(sweep, store), store, load_data(sweep), Noted([])).result.judgement
+    found = end_of(queue_of(sweep, store), store, load_data(sweep), Noted([])).result.evidence
     warned = any("Copies make the test too easy" in each for each in found.warnings)
     assert warned == (group is None)
     assert any("equal a training sample in all" in each for each in found.on_data) == warned

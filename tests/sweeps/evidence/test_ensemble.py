@@ -14,7 +14,7 @@ from torch import Tensor
 from sweeps.evidence.ensemble import judge_ensemble, select, select_seeds
 from sweeps.evidence.prediction_sets import judge_sets
 from sweeps.messages.formatting import finite
-from sweeps.results.judgement import EnsembleEvidence, Judgement
+from sweeps.results.evidence import EnsembleEvidence, Evidence
 from sweeps.search.ranking import Ranking
 from sweeps.terminal.answers import leaderboard_table
 from sweeps.terminal.console import plain_console
@@ -129,9 +129,9 @@ def test_what_is_reported_of_both(tmp_path: Path) -> None:
         first = facts.sets[0]
         assert first.coverage == pytest.approx(0.9, abs=0.03)
         assert first.low < first.coverage < first.high
-    judgement = Judgement(ensemble=found)
-    assert [each.row.loss for each in judgement.ensembles] == ["ensemble", "cross_entropy × 5"]
-    assert len(judgement.all_sets) == 6
+    evidence = Evidence(ensemble=found)
+    assert [each.row.loss for each in evidence.ensembles] == ["ensemble", "cross_entropy × 5"]
+    assert len(evidence.all_sets) == 6
 
 
 def test_prediction_sets_are_measured_by_groups(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ def test_its_row_survives_the_file_of_the_answer(tmp_path: Path) -> None:
         found.comparisons,
         found.sets,
     )
-    rows = [each.row for each in Judgement(ensemble=kept).ensembles]
+    rows = [each.row for each in Evidence(ensemble=kept).ensembles]
     assert math.isnan(rows[0].value("objective"))
     console = plain_console(width=100, recorded=True)
     console.print(leaderboard_table(rows, "val_ece"))

@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 import calsweep
 from sweeps.cli import app
 from sweeps.evidence.learning import FirstEpochs, constant_classifier, learning_warnings
+from sweeps.results.evidence import Evidence
 from sweeps.results.explanation import result_of
-from sweeps.results.judgement import Judgement
 from sweeps.results.reference import ReferenceResult
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from sweeps.service.reading import write_report
+from sweeps.service.reading.writing import write_report
 from sweeps.sweep_file.sections.training import TrainableSection
 from sweeps.tracking.run_content import description
 from tests.builders import Noted, baseline, make_sweep, new_store, ranked, trial, write_predictions
@@ -155,7 +155,7 @@ def test_it_follows_the_recommendation_everywhere(tmp_path: Path) -> None:
     records = [baseline(history=curve(2.99, 2.98)), trial(1, val_error=0.92)]
     store = new_store(tmp_path, sweep, records)
     warnings = learning_warnings(ranked(records), predictions(tmp_path / "predictions"), SGD)
-    found = result_of(ranked(records), Plan(sweep), Judgement(warnings=tuple(warnings)))
+    found = result_of(ranked(records), Plan(sweep), Evidence(warnings=tuple(warnings)))
     store.save_answer(found.to_json())
     first, said = "Recommended: cross-entropy", "Warning: Nothing was learned"
 

@@ -21,10 +21,10 @@ from sweeps.planning.checks import check_sweep
 from sweeps.planning.portability import check_reachable
 from sweeps.search.plan import Plan
 from sweeps.search.trial_queue import TrialQueue
-from sweeps.service.reading import write_report
+from sweeps.service.reading.writing import write_report
 from sweeps.service.upkeep import sync_sweep
-from sweeps.store.beginning import given_files, keep_given
 from sweeps.store.driver_log import driver_log
+from sweeps.store.first_files import given_files, keep_given
 from sweeps.store.identity import Identity, identity_files
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.sweep_file.yaml_text import shortened

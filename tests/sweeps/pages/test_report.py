@@ -13,10 +13,10 @@ import torch
 
 from sweeps.errors import UserError
 from sweeps.pages.report import render_report
-from sweeps.results.judgement import Judgement
+from sweeps.results.evidence import Evidence
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from sweeps.service.reading import write_report
+from sweeps.service.reading.writing import write_report
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, compared, make_sweep, new_store, trial, write_predictions
 from trainables.files.rows import Rows
@@ -127,8 +127,8 @@ def rendered(verdict: Any, **further: Any) -> str:
     ]
     sweep = make_sweep("shown", losses=["focal"], training={"epochs": 3})
     rows = (torch.randn(50, 10).numpy(), (torch.arange(50) % 10).numpy())
-    judgement = Judgement(tuple(verdicts), **further)
-    return render_report(Plan(sweep), records, judgement, lambda *_: Rows(*rows), None)
+    evidence = Evidence(tuple(verdicts), **further)
+    return render_report(Plan(sweep), records, evidence, lambda *_: Rows(*rows), None)
 
 
 @pytest.mark.parametrize(
@@ -194,7 +194,7 @@ def test_the_report_imports_nothing_unnecessary(tmp_path: Path) -> None:
     storage = make_store(tmp_path / "store", [record(n, "focal") for n in range(3)])
     code = f"""
 import sys
-from sweeps.service.reading import write_report
+from sweeps.service.reading.writing import write_report
 write_report("shown", {storage!r}, {str(tmp_path / "page.html")!r})
 print(*{{"torch", "pandas", "optuna", "mlflow", "ray", "scipy.stats"}} & set(sys.modules))
 """

@@ -12,7 +12,7 @@ import torch
 
 from sweeps.errors import UserError
 from sweeps.pages.results_table import Form
-from sweeps.service.reading import results_table_of
+from sweeps.service.reading.writing import results_table_of
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, finalist, make_sweep, new_store, trial, write_predictions
 from trainables.metrics import evaluate

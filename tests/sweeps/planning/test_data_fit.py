@@ -9,8 +9,8 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.planning.checks import check_sweep
 from sweeps.planning.data_fit import fit_to_data
-from sweeps.planning.devices import _with_precision
-from sweeps.planning.plan_facts import plan_facts
+from sweeps.planning.gpu_share import _with_precision
+from sweeps.planning.preview import plan_facts
 from sweeps.search.plan import Plan
 from sweeps.sweep_file.loading import dump_sweep, read_resolved, read_sweep
 from sweeps.sweep_file.schema import SweepFile

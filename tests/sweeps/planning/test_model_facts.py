@@ -3,8 +3,8 @@
 import pytest
 
 from sweeps.planning.data import load_data
-from sweeps.planning.data_facts import model_facts
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.planning.data_preview import model_facts
 from tests.builders import make_sweep
 from trainables.data.core.base import Dataset
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-from sweeps.planning.plan_facts import describe_range, plan_facts
+from sweeps.planning.preview import describe_range, plan_facts
 from sweeps.search.plan import Plan
 from sweeps.terminal.plan_tables import plan_tables
 from tests.builders import make_sweep, shown

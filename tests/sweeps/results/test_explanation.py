@@ -3,8 +3,8 @@
 from typing import Any
 
 from sweeps.results.columns import LeaderboardRow
+from sweeps.results.evidence import NOT_YET, EnsembleEvidence, Evidence
 from sweeps.results.explanation import explain_choice, failure_summary, reasons, result_of
-from sweeps.results.judgement import NOT_YET, EnsembleEvidence, Judgement
 from sweeps.results.leaderboard import leaderboard
 from sweeps.results.recommendation import recommend
 from sweeps.search.plan import Plan
@@ -24,11 +24,11 @@ def test_the_reasons_end_with_what_follows_from_the_verdicts() -> None:
     )
     row = LeaderboardRow("ensemble", "ensemble", "3 networks", {})
     several = EnsembleEvidence(row, (), 3, 1.0, 0.1, why=("Of the ensemble.",))
-    judgement = Judgement((against,), ensemble=several)
+    evidence = Evidence((against,), ensemble=several)
     ranking = ranked(records)
-    lines = reasons(ranking, TrainingSection(), judgement)
+    lines = reasons(ranking, TrainingSection(), evidence)
     assert "The cross-entropy baseline has 0.0500, validation error 0.1000" in lines[1]
-    recommended = recommend(ranking, judgement)
+    recommended = recommend(ranking, evidence)
     assert recommended is not None and "is not shown to beat it" in recommended.text
     assert not any("shown to beat" in line for line in lines)  # it is said once
     assert lines[-1] == "Of the ensemble."
@@ -158,7 +158,7 @@ def test_if_all_fresh_seeds_fail_cross_entropy_is_recommended() -> None:
     failed: dict[str, Any] = {"state": "failed", "reason": "diverged", "history": []}
     records = [first, other, finalist(2, other, 1, **failed), finalist(3, first, 1, **failed)]
     better = compared("focal", f"cross_entropy{SCALED}", "ece", -0.02, -0.05, -0.01, "supported", 1)
-    found = result_of(ranked(records), Plan(make_sweep()), Judgement((better,)))
+    found = result_of(ranked(records), Plan(make_sweep()), Evidence((better,)))
     assert "(one seed; no trial of it with a fresh seed has finished)" in found.why[0]
     assert found.why[-1].startswith("Every trial with a fresh seed failed: find out why")
     assert found.verdict is None

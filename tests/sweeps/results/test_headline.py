@@ -1,8 +1,8 @@
 """The headline of the result: the recommendation, and the facts behind it."""
 
 from sweeps.results.columns import LeaderboardRow
+from sweeps.results.evidence import NOT_YET, EnsembleEvidence
 from sweeps.results.headline import headline
-from sweeps.results.judgement import NOT_YET, EnsembleEvidence
 from sweeps.results.recommendation import recommend
 from tests.builders import baseline, ranked, trial
 

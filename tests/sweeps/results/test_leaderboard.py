@@ -11,8 +11,8 @@ import pytest
 from sweeps.messages.formatting import finite
 from sweeps.messages.shares import Share
 from sweeps.results.columns import LeaderboardRow, with_rare_class
+from sweeps.results.evidence import EventEvidence, Evidence
 from sweeps.results.explanation import explain_choice, result_of
-from sweeps.results.judgement import EventEvidence, Judgement
 from sweeps.results.leaderboard import leaderboard
 from sweeps.results.scaling import ScalingRow
 from sweeps.search.plan import Plan
@@ -76,11 +76,11 @@ def test_a_duplicate_has_the_row_and_the_seeds_of_what_it_equals() -> None:
 def test_losses_that_were_not_tried_have_a_row() -> None:
     untried = (Untried(Setting("mbls", {"margin": 3.0}), 0.0213), Untried(Setting("brier", {})))
     ranking = ranked([baseline(val_ece=0.05)])
-    found = result_of(ranking, Plan(make_sweep()), Judgement(untried=untried))
+    found = result_of(ranking, Plan(make_sweep()), Evidence(untried=untried))
     rows = {row.loss: row for row in found.rows}
     assert rows["mbls"].note == "not tried; 0.0213 expected"
     assert rows["brier"].note == "not tried"
-    kept = Judgement.from_json(json.loads(json.dumps(finite(found.to_json()))))
+    kept = Evidence.from_json(json.loads(json.dumps(finite(found.to_json()))))
     assert [each.setting for each in kept.untried] == [each.setting for each in untried]
     assert kept.untried[0].expected == 0.0213 and math.isnan(kept.untried[1].expected)
 
@@ -89,12 +89,12 @@ def test_a_stored_result_recommends_with_the_chosen_scaling() -> None:
     first = baseline(val_ece=0.05)
     scaling = ScalingRow(first.label, (0,), ("matrix",), False, 1.3, 0.35, 0.51, 0.02, 0.03)
     ranking, plan = ranked([first]), Plan(make_sweep())
-    found = result_of(ranking, plan, Judgement(scalings=(scaling,)))
+    found = result_of(ranking, plan, Evidence(scalings=(scaling,)))
     assert found.recommended is not None
     assert found.recommended.name == "cross-entropy with structured matrix scaling"
-    kept = Judgement.from_json(json.loads(json.dumps(finite(found.to_json()))))
+    kept = Evidence.from_json(json.loads(json.dumps(finite(found.to_json()))))
     assert result_of(ranking, plan, kept).recommended == found.recommended
-    assert {each.name for each in fields(Judgement)} <= found.to_json().keys() | {
+    assert {each.name for each in fields(Evidence)} <= found.to_json().keys() | {
         "event",
         "confident",
     }
@@ -184,11 +184,11 @@ def test_the_evidence_on_classes_and_comparisons_without_interval_survive_json()
     event = EventEvidence("focal", "ill", Share(0.1, 0.2), figures)
     wrong = EventEvidence("focal", "cat", Share(0.1, 0.2, 0.15, 0.25))
     right = replace(wrong, share=Share(0.1, 0.1, 0, 1))
-    judgement = Judgement((against,), event=event, classes=(wrong, right))
-    found = result_of(ranked([baseline()]), Plan(make_sweep()), judgement)
-    again = Judgement.from_json(json.loads(json.dumps(finite(found.to_json()))))
+    evidence = Evidence((against,), event=event, classes=(wrong, right))
+    found = result_of(ranked([baseline()]), Plan(make_sweep()), evidence)
+    again = Evidence.from_json(json.loads(json.dumps(finite(found.to_json()))))
     assert again.comparisons[0].difference == "+0.1000 no interval"
-    assert again.on_shares == judgement.on_shares
+    assert again.on_shares == evidence.on_shares
     assert again.on_shares[0] == "P(ill): AUROC 0.8000 [0.7000, 0.9000], slope 1.1000."
     assert again.on_shares[1:] == [wrong.line]
     assert "P(cat) is 10.0 % on average, 20.0 % are cat [15.0, 25.0]: too low" in wrong.line

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sweeps.results.columns import LeaderboardRow
-from sweeps.results.judgement import NOT_YET, EnsembleEvidence, Judgement, Member
+from sweeps.results.evidence import NOT_YET, EnsembleEvidence, Evidence, Member
 from sweeps.results.recommendation import Recommendation, recommend
 from sweeps.results.scaling import ScalingRow
 from sweeps.results.verdicts import Verdict
@@ -18,22 +18,22 @@ PLAIN = baseline(val_ece=0.05, temperature=1.62)
 FOCAL = trial(1, val_ece=0.02, temperature=0.9)
 
 
-def judged(verdict: Verdict, metric: str = "ece", ending: str = SCALED) -> Judgement:
+def judged(verdict: Verdict, metric: str = "ece", ending: str = SCALED) -> Evidence:
     theirs = f"cross_entropy{ending}"
     found = compared("focal", theirs, metric, -0.01, -0.03, 0.01, verdict, 2, "test")
-    return Judgement((found,))
+    return Evidence((found,))
 
 
 def recommended(
-    records: list[TrialRecord], judgement: Judgement = NOT_YET, **search: Any
+    records: list[TrialRecord], evidence: Evidence = NOT_YET, **search: Any
 ) -> Recommendation:
-    found = recommend(ranked(records, search=search), judgement)
+    found = recommend(ranked(records, search=search), evidence)
     assert found is not None
     return found
 
 
 @pytest.mark.parametrize(
-    ("judgement", "kind", "text"),
+    ("evidence", "kind", "text"),
     [
         (
             judged("supported"),
@@ -62,8 +62,8 @@ def recommended(
         ),
     ],
 )
-def test_it_follows_the_deciding_verdict(judgement: Judgement, kind: str, text: str) -> None:
-    found = recommended([PLAIN, FOCAL], judgement)
+def test_it_follows_the_deciding_verdict(evidence: Evidence, kind: str, text: str) -> None:
+    found = recommended([PLAIN, FOCAL], evidence)
     assert (found.kind, found.text) == (kind, f"Recommended: {text}")
 
 
@@ -95,13 +95,13 @@ def test_where_cross_entropy_is_selected_or_no_option() -> None:
 
 def test_only_a_temperature_has_a_value_in_the_name() -> None:
     row = ScalingRow("cross_entropy", (0,), ("none",), False, 1.0, 0.4, 0.41, 0.1, 0.1)
-    judgement = Judgement(judged("worse").comparisons, scalings=[row])
-    found = recommended([PLAIN, FOCAL], judgement)
+    evidence = Evidence(judged("worse").comparisons, scalings=[row])
+    found = recommended([PLAIN, FOCAL], evidence)
     assert found.text.startswith("Recommended: cross-entropy with no scaling (trial 0). ")
     assert "its NLL is 0.4000, with a temperature alone 0.4100." in found.why
     matrix = {"name": "matrix", "temperature": 1.3, "inverse": None}
     ensemble = networks(0, 2, 3, scaling=matrix)
-    mean = recommend(ranked([PLAIN, FOCAL]), Judgement(ensemble=ensemble), with_ensemble=True)
+    mean = recommend(ranked([PLAIN, FOCAL]), Evidence(ensemble=ensemble), with_ensemble=True)
     assert mean is not None and mean.temperature is None
     name = "the mean of 3 seeds of cross-entropy with structured matrix scaling"
     assert mean.text.startswith(f"Recommended: {name} (trials 0, 2, 3). ")
@@ -138,8 +138,8 @@ def several(verdict: Verdict) -> EnsembleEvidence:
 def test_several_networks_where_they_are_allowed_and_supported(
     of_setting: Verdict, of_ensemble: Verdict, kind: str, trials: tuple[int, ...], row: str
 ) -> None:
-    judgement = Judgement(judged(of_setting).comparisons, ensemble=several(of_ensemble))
-    found = recommend(ranked([PLAIN, FOCAL]), judgement, with_ensemble=True)
+    evidence = Evidence(judged(of_setting).comparisons, ensemble=several(of_ensemble))
+    found = recommend(ranked([PLAIN, FOCAL]), evidence, with_ensemble=True)
     assert found is not None
     assert (found.kind, found.trials) == (kind, trials)
     rows = [
@@ -150,17 +150,17 @@ def test_several_networks_where_they_are_allowed_and_supported(
     ]
     assert [each.loss for each in rows if found.is_row(each)] == [row]
     assert kind == "setting" or f"a prediction costs {len(trials)} networks." in found.why
-    alone = recommended([PLAIN, FOCAL], judgement)
+    alone = recommended([PLAIN, FOCAL], evidence)
     assert alone.kind == ("setting" if of_setting == "supported" else "baseline")
     names = ("temperature",)
     one = ScalingRow(alone.loss, alone.trials, names, False, 1.1, 0.4, 0.4, 0.1, 0.1)
-    known = replace(judgement, scalings=(one,))
+    known = replace(evidence, scalings=(one,))
     found = recommend(ranked([PLAIN, FOCAL]), known, with_ensemble=True)
     assert found is not None
     assert ("that of one network 0.4000" in found.text) == (kind == "ensemble")
 
 
 def test_an_undecided_ensemble_is_not_recommended() -> None:
-    judgement = Judgement(ensemble=networks(1, 4, offered="ensemble"))
-    found = recommend(ranked([PLAIN, FOCAL]), judgement, with_ensemble=True)
+    evidence = Evidence(ensemble=networks(1, 4, offered="ensemble"))
+    found = recommend(ranked([PLAIN, FOCAL]), evidence, with_ensemble=True)
     assert found is not None and found.kind == "baseline"

@@ -1,7 +1,7 @@
 """Reference models in the leaderboard."""
 
+from sweeps.results.evidence import Evidence
 from sweeps.results.explanation import result_of
-from sweeps.results.judgement import Judgement
 from sweeps.results.reference import ReferenceResult, deliverable, reference_rows
 from sweeps.results.verdicts import Arm, Comparison, Verdict
 from sweeps.search.plan import Plan
@@ -35,14 +35,14 @@ def compared(low: float, high: float, verdict: Verdict) -> Comparison:
 def test_a_reference_is_said_first_if_it_is_shown_to_be_better() -> None:
     better = compared(-0.07, -0.03, "supported")
     plan = Plan(make_sweep())
-    found = result_of(ranking(0.2), plan, Judgement(against_reference=better)).recommended
+    found = result_of(ranking(0.2), plan, Evidence(against_reference=better)).recommended
     assert found is not None
     assert found.text.startswith(
         "Gradient boosting is better than cross-entropy with a temperature by 0.0500 NLL [0.0300, "
         "0.0700] on the test split: use it (export --reference). Of the networks: cross-entropy"
     )
     unclear = compared(-0.11, 0.01, "not supported")
-    found = result_of(ranking(0.2), plan, Judgement(against_reference=unclear)).recommended
+    found = result_of(ranking(0.2), plan, Evidence(against_reference=unclear)).recommended
     assert found is not None and found.text.startswith("Recommended: cross-entropy")
 
 
@@ -56,7 +56,7 @@ def test_the_best_on_the_validation_split_is_handed_out() -> None:
 
 
 def test_references_are_rows_below_the_leaderboard() -> None:
-    found = result_of(ranking(0.2), Plan(make_sweep()), Judgement(references=(GOOD,)))
+    found = result_of(ranking(0.2), Plan(make_sweep()), Evidence(references=(GOOD,)))
     assert [row.note for row in found.rows][-1] == "reference"
     assert found.rows[-1].value("test_error") == 0.1
     assert found.to_json()["references"] == [

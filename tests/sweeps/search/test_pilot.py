@@ -9,7 +9,7 @@ from sweeps.search.pilot import PilotQueue, common_epochs, next_epochs
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import Past
-from sweeps.service.reading import look_at
+from sweeps.service.reading.finding import look_at
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import budgets_asked
 from tests.builders import make_sweep, new_store

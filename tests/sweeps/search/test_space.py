@@ -23,7 +23,7 @@ from sweeps.search.space import SearchSpace, loss_space
 from sweeps.search.study import SweepStudy
 from sweeps.sweep_file.schema import SweepFile
 from tests.builders import make_sweep, trial
-from trainables.contract.report import Role
+from trainables.contract.messages import Role
 from trainables.contract.setting import BASELINE, Setting
 
 

@@ -10,7 +10,7 @@ import optuna
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.planning.plan_facts import plan_facts
+from sweeps.planning.preview import plan_facts
 from sweeps.results.best import as_sweep_file
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord, flat

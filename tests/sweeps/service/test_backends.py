@@ -14,7 +14,7 @@ from tests.harness.command import calsweep
 from tests.harness.interrupting import interrupted, wait_for_cpus
 from tests.harness.small_sweeps import OWN_LOSSES, of, run
 from tests.harness.workplace import workplace_of
-from trainables.contract.report import COSTS
+from trainables.contract.messages import COSTS
 
 LOSSES = [f"own_losses:{name}" for name in ("Exploding", "Greedy", "Broken", "Constant")]
 

@@ -106,7 +106,7 @@ def test_a_run_sends_it_at_its_end(
         selection={"finalists": 0},
         tracking={"notify": webhook.url, "register_model": True},
     )
-    monkeypatch.setattr("sweeps.service.registering.register_delivered", interrupt)
+    monkeypatch.setattr("sweeps.service.delivery.registering.register_delivered", interrupt)
     again = rf"`calsweep export birds --register --storage {tmp_path}` registers"
     with pytest.raises(SweepInterruptedError, match=again):
         run_sweep(sweep, str(tmp_path), debug=True)

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from sweeps.errors import UserError
-from sweeps.service.predicting import Asked, predict
+from sweeps.service.delivery.predicting import Asked, predict
 from tests.builders import exported
 from trainables.data.kinds.table import Columns, TableRows
 from trainables.export.calibrated import CalibratedClassifier

@@ -13,15 +13,15 @@ from sweeps.errors import UserError
 from sweeps.messages.reporter import LOG
 from sweeps.planning.data import load_data
 from sweeps.results.best import best_settings
+from sweeps.results.evidence import Evidence
 from sweeps.results.explanation import result_of
-from sweeps.results.judgement import Judgement
 from sweeps.results.recommendation import recommend
-from sweeps.service.delivered import RECOMMENDED, Wanted, deliver
-from sweeps.service.exporting import export_model
-from sweeps.service.predicting import predict
+from sweeps.service.delivery.delivered import RECOMMENDED, Wanted, deliver
+from sweeps.service.delivery.exporting import export_model
+from sweeps.service.delivery.predicting import predict
+from sweeps.service.delivery.registering import _succession
+from sweeps.service.reading.stored import StoredSweep, stored_sweeps
 from sweeps.service.references import compare_reference, fit_references, reference_scalings
-from sweeps.service.registering import _succession
-from sweeps.service.stored import StoredSweep, stored_sweeps
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep
 from tests.harness.trained import train_sweep
@@ -58,16 +58,16 @@ def end(store: SweepStore) -> None:
     sweep = StoredSweep.read(store.name, store.storage)
     plan = replace(sweep.plan, sweep=sweep.plan.sweep.model_copy(update={"reference": "auto"}))
     references = fit_references(plan, store, load_data(sweep.plan.sweep), LOG)
-    judgement = Judgement(references=references)
-    judgement = replace(judgement, scalings=tuple(reference_scalings(sweep, references)))
-    compared = compare_reference(sweep, judgement, recommend(sweep.ranking, judgement))
-    judgement = replace(judgement, against_reference=compared[0])
-    store.save_answer(result_of(sweep.ranking, plan, judgement).to_json())
+    evidence = Evidence(references=references)
+    evidence = replace(evidence, scalings=tuple(reference_scalings(sweep, references)))
+    compared = compare_reference(sweep, evidence, recommend(sweep.ranking, evidence))
+    evidence = replace(evidence, against_reference=compared[0])
+    store.save_answer(result_of(sweep.ranking, plan, evidence).to_json())
 
 
 def test_the_better_reference_is_said_first(store: SweepStore) -> None:
     found = StoredSweep.read("table", store.storage).result
-    compared = found.judgement.against_reference
+    compared = found.evidence.against_reference
     assert compared is not None and compared.verdict == "supported"
     first = f"{-compared.value:.4f} NLL [{-compared.high:.4f}, {-compared.low:.4f}]"
     assert found.recommended is not None
@@ -78,7 +78,7 @@ def test_the_better_reference_is_said_first(store: SweepStore) -> None:
     assert str(entry.better_reference).startswith(FIRST)
     rows = {row.loss: row for row in found.rows}
     assert rows["gradient boosting"].metrics["test_ece"] < 0.1
-    boosting = found.judgement.references[0].outcome
+    boosting = found.evidence.references[0].outcome
     assert {"test_nll_low", "test_nll_scaled_high", "test_auroc"} <= boosting.keys()
 
 

@@ -11,10 +11,11 @@ from sweeps.errors import UserError
 from sweeps.planning.data import load_data
 from sweeps.service import running
 from sweeps.service.interrupts import terminated_as_interrupted
-from sweeps.service.reading import overviews, read_answer, write_report
+from sweeps.service.reading.finding import overviews, read_answer
+from sweeps.service.reading.writing import write_report
 from sweeps.service.running import resume_sweep, run_sweep
 from sweeps.service.upkeep import delete_sweep
-from sweeps.store.beginning import given_files, keep_given
+from sweeps.store.first_files import given_files, keep_given
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep, with_other_budgets
 from sweeps.sweep_file.schema import SweepFile

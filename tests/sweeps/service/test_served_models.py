@@ -22,8 +22,8 @@ from sklearn.datasets import load_digits
 
 from calsweep import load as load_result
 from sweeps.planning.data import load_data
-from sweeps.service.exporting import export_model
-from sweeps.service.registering import register
+from sweeps.service.delivery.exporting import export_model
+from sweeps.service.delivery.registering import register
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile

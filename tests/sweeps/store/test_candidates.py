@@ -8,8 +8,8 @@ import pytest
 from sweeps.evidence.comparison import compare
 from sweeps.results.best import as_sweep_file, best_settings
 from sweeps.search.record import State
-from sweeps.service.stored import stored_sweeps, sweeps_on_test_split
-from sweeps.store.beginning import candidate_files, earlier_candidates, read_earlier_candidates
+from sweeps.service.reading.stored import stored_sweeps, sweeps_on_test_split
+from sweeps.store.first_files import candidate_files, earlier_candidates, read_earlier_candidates
 from sweeps.store.identity import Identity, identity_files
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep

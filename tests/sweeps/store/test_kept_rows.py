@@ -10,8 +10,8 @@ from sweeps.messages.reporter import LOG
 from sweeps.results.recommendation import shown_network
 from sweeps.search.plan import Plan
 from sweeps.service.ending import end_of, take_look
-from sweeps.service.mistakes import keep_mistakes, load_mistakes
-from sweeps.service.stored import StoredSweep
+from sweeps.service.reading.mistakes import keep_mistakes, load_mistakes
+from sweeps.service.reading.stored import StoredSweep
 from sweeps.store.kept_rows import KeptRows
 from sweeps.tracking.artifacts import collect_artifacts
 from tests.builders import baseline, finalist, make_sweep, new_store, queue_of, trial
@@ -74,14 +74,14 @@ def test_the_end_of_a_sweep_decodes_each_file_at_most_once(
         collect_artifacts(store, record, {}, artifacts)
         assert (artifacts / "reliability.svg").exists()
     ending = end_of(queue_of(sweep, store), store, data, LOG)
-    judgement = ending.result.judgement
-    assert {each.split for each in judgement.comparisons} == {"validation", "test"}
-    assert judgement.pairs and judgement.sets and judgement.ensemble
+    evidence = ending.result.evidence
+    assert {each.split for each in evidence.comparisons} == {"validation", "test"}
+    assert evidence.pairs and evidence.sets and evidence.ensemble
     take_look(Plan(sweep), store, ending.ranking)
     shown = shown_network(ending.ranking, ending.result.recommended)
     keep_mistakes(store, shown, data, ending.ranking.rule.scaling)
     assert load_mistakes(store)
-    page = StoredSweep(store, Plan(sweep), ending.ranking).report(judgement)
+    page = StoredSweep(store, Plan(sweep), ending.ranking).report(evidence)
     assert "Risk–coverage curve on the test split" in page
     assert len(decoded) == 18  # both splits of 9 trials
     assert set(decoded.values()) == {1}

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sweeps.errors import UserError
-from sweeps.service.reading import find_best, overviews
+from sweeps.service.reading.finding import find_best, overviews
+from sweeps.service.reading.stored import sweeps_on_test_split
 from sweeps.service.running import run_sweep
-from sweeps.service.stored import sweeps_on_test_split
 from sweeps.store.earlier_sweeps import recorded_for
 from sweeps.store.identity import Identity, identity_files
 from sweeps.store.sweep_store import SweepStore, sweep_names

@@ -19,9 +19,9 @@ from sweeps.errors import NameTakenError, UserError
 from sweeps.jobs.jobs import submit_resume
 from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import EarlierTrial
-from sweeps.service.reading import overviews, read_answer
+from sweeps.service.reading.finding import overviews, read_answer
+from sweeps.service.reading.stored import load_evidence
 from sweeps.service.running import resume_sweep, run_sweep
-from sweeps.service.stored import load_judgement
 from sweeps.service.upkeep import delete_sweep, sync_sweep
 from sweeps.store import lease
 from sweeps.store.driver_log import driver_log
@@ -358,7 +358,7 @@ def test_fields_of_newer_versions_are_ignored(tmp_path: Path) -> None:
     assert store.load_records(messages.append) == [baseline()]
     assert messages == []
     assert store.load_earlier() == [EarlierTrial(Setting("focal", {}), 0.1, 0.0)]
-    assert len(load_judgement(store).comparisons) == 1
+    assert len(load_evidence(store).comparisons) == 1
 
 
 def test_a_sweep_of_a_newer_version_is_refused_in_one_sentence(tmp_path: Path) -> None:

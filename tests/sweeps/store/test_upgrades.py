@@ -15,21 +15,20 @@ from rich.console import Console
 
 from calsweep import load
 from sweeps.errors import UserError
-from sweeps.service.exporting import export_model
-from sweeps.service.reading import (
+from sweeps.service.delivery.exporting import export_model
+from sweeps.service.delivery.registering import promote
+from sweeps.service.reading.finding import (
     find_best,
     look_at,
     overviews,
     read_answer,
     read_state,
-    results_table_of,
     side_by_side,
-    write_report,
 )
-from sweeps.service.registering import promote
+from sweeps.service.reading.writing import results_table_of, write_report
 from sweeps.service.running import resume_sweep
 from sweeps.service.upkeep import sync_sweep
-from sweeps.store.beginning import read_given
+from sweeps.store.first_files import read_given
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import override_sweep
 from sweeps.sweep_file.upgrading import FORMAT, KEYS, with_present_keys
@@ -59,7 +58,7 @@ def test_readers_open_it(storage: str, capsys: pytest.CaptureFixture[str]) -> No
         sweep, found, final = read_answer(name, storage)
         assert (final, found.dataset) == (state == "finished", "csv:train")
         assert sweep.plan.sweep.scaling_method.criterion == "nll_unpenalised"
-    assert found.recommended is not None and found.judgement.comparisons
+    assert found.recommended is not None and found.evidence.comparisons
     assert [entry.sweep for entry in find_best(storage).entries] == ["done"]
     assert "label" in results_table_of(["done"], storage, "loss", "dataset", "ece", "csv")
     assert len(side_by_side(["done", "cut"], storage)) == 2

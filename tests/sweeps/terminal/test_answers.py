@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from sweeps.results.columns import LeaderboardRow
+from sweeps.results.evidence import EnsembleEvidence, Evidence
 from sweeps.results.explanation import result_of
-from sweeps.results.judgement import EnsembleEvidence, Judgement
 from sweeps.results.leaderboard import in_short
 from sweeps.results.result import SweepResult
 from sweeps.results.verdicts import Arm, Comparison
@@ -37,8 +37,8 @@ def result(**further: Any) -> SweepResult:
     records += [trial(n, loss, val_ece=0.02 + n / 1000) for n, loss in enumerate(LOSSES, start=1)]
     failed = trial(20, "crl", state="failed", reason="loss is NaN", history=[])
     ends = ("The search ended after 9 settings: no other setting was expected to be better.",)
-    ranking, judgement = ranked([*records, failed]), Judgement(VERDICTS, ends=ends, **further)
-    return result_of(ranking, Plan(make_sweep()), judgement)
+    ranking, evidence = ranked([*records, failed]), Evidence(VERDICTS, ends=ends, **further)
+    return result_of(ranking, Plan(make_sweep()), evidence)
 
 
 def test_the_result_fits_one_screen() -> None:

@@ -16,7 +16,7 @@ from mlflow import MlflowClient
 from ruamel.yaml import YAML
 
 from sweeps.results.columns import LeaderboardRow
-from sweeps.results.judgement import EnsembleEvidence, Judgement
+from sweeps.results.evidence import EnsembleEvidence, Evidence
 from sweeps.results.verdicts import Verdict
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
@@ -177,8 +177,8 @@ def test_an_ensemble_has_metrics_and_its_cost(fresh: Path) -> None:
     ending = ending_of(records, sweep)
     found = {"test_ece": 0.01, "test_error": 0.25, "temperature": 1.2, "val_ece": float("nan")}
     row = LeaderboardRow("ensemble", "ensemble", "3 networks", found)
-    judgement = Judgement(ensemble=EnsembleEvidence(row, (), 3, 1.2, 0.1))
-    mirror.answer(replace(ending, result=replace(ending.result, judgement=judgement)))
+    evidence = Evidence(ensemble=EnsembleEvidence(row, (), 3, 1.2, 0.1))
+    mirror.answer(replace(ending, result=replace(ending.result, evidence=evidence)))
     metrics = runs_of(fresh, "several")[""].data.metrics
     assert {name: value for name, value in metrics.items() if "ensemble" in name} == {
         "ensemble_networks": 3,
@@ -462,7 +462,7 @@ def test_the_recommended_run_has_the_only_star(fresh: Path) -> None:
         mirror = Mirror(Plan(sweep), store)
         for record in some:
             mirror.show(record)
-        mirror.answer(ending_of(some, sweep, judgement=Judgement((found,))))
+        mirror.answer(ending_of(some, sweep, evidence=Evidence((found,))))
         names = {number: run.info.run_name for number, run in runs_of(fresh, "moving").items()}
         return sorted(number for number, name in names.items() if name.startswith("★"))
 

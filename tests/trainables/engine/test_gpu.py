@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from trainables import metrics as M
 from trainables.contract.config import TrainingConfig, TrialSetup
-from trainables.contract.report import COSTS, Progressed, TrialConfig
+from trainables.contract.messages import COSTS, Progressed, TrialConfig
 from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset
@@ -25,7 +25,7 @@ from trainables.engine.training import Trainer
 from trainables.losses import CalibrationLoss, available_losses, make_loss
 from trainables.models import make_model
 from trainables.runtime.devices import CONTEXT_MEMORY
-from trainables.trials.runs import make_run
+from trainables.trials.making import make_run
 from trainables.trials.trial import TrialRun
 
 pytestmark = [

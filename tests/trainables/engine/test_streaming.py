@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 from trainables.contract.config import TrainingConfig, TrialSetup
-from trainables.contract.report import COSTS, TrialConfig
+from trainables.contract.messages import COSTS, TrialConfig
 from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset

@@ -16,7 +16,7 @@ from torch import distributed as dist
 from torch import nn
 
 from trainables.contract.config import TrainingConfig, TrialSetup
-from trainables.contract.report import TrialConfig
+from trainables.contract.messages import TrialConfig
 from trainables.contract.setting import Setting
 from trainables.data import Dataset, SegmentedImages, load_dataset
 from trainables.data.core.tasks import IGNORED, EachPixel, SeveralLabels

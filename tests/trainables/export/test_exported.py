@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from trainables.data.kinds.table import Columns, TableRows
-from trainables.data.kinds.words import Tokens, WeightedWords
+from trainables.data.kinds.tokens import Tokens, WeightedWords
 from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble
 from trainables.export.exported import export_onnx, export_program, load_program, run_onnx
 from trainables.models import make_model

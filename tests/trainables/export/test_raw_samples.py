@@ -14,7 +14,7 @@ from PIL import Image
 from trainables.data import Arrays, Images, TableRows
 from trainables.data.kinds.encode import encode
 from trainables.data.kinds.table import Columns
-from trainables.data.kinds.words import WeightedWords
+from trainables.data.kinds.tokens import WeightedWords
 from trainables.export.calibrated import CalibratedClassifier
 from trainables.export.raw_samples import describe_samples, read_raw
 

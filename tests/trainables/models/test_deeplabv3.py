@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from trainables.data.kinds.samples import SegmentedImages
+from trainables.data.kinds.arrays import SegmentedImages
 from trainables.models import make_model
 from trainables.models.segmenter import Segmenter
 

@@ -3,7 +3,7 @@ import math
 import pytest
 import torch
 
-from trainables.data.kinds.samples import Arrays
+from trainables.data.kinds.arrays import Arrays
 from trainables.models import make_model
 
 

@@ -11,9 +11,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from trainables.data.core.samples import Samples
-from trainables.data.kinds.samples import Arrays, Images, SegmentedImages
+from trainables.data.kinds.arrays import Arrays, Images, SegmentedImages
 from trainables.data.kinds.table import TableRows
-from trainables.data.kinds.words import Tokens, WeightedWords
+from trainables.data.kinds.tokens import Tokens, WeightedWords
 from trainables.export.calibrated import CalibratedClassifier
 from trainables.export.exported import export_program, load_program
 from trainables.models import (

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from trainables.data.kinds.words import Tokens
+from trainables.data.kinds.tokens import Tokens
 from trainables.files.storage import Folder
 from trainables.models import Classifier, make_model
 from trainables.models.fresh import Fresh

@@ -18,16 +18,16 @@ from torch.cuda._utils import _get_device_index
 from tests.harness.object_store import BUCKET, ObjectStore
 from trainables import metrics as M
 from trainables.contract.config import TrainingConfig, TrialSetup
-from trainables.contract.report import COSTS, Failed, Progressed, TrialConfig
+from trainables.contract.messages import COSTS, Failed, Progressed, TrialConfig
 from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset, OwnData
 from trainables.files.checkpoints import save_checkpoint
 from trainables.files.rows import Rows
 from trainables.files.storage import Folder
+from trainables.trials.making import make_run
 from trainables.trials.own_loop import check_trainable
-from trainables.trials.reference import reference_models
-from trainables.trials.runs import make_run
+from trainables.trials.reference_models import reference_models
 from trainables.trials.trial import TrialRun, validation_parts
 
 EXAMPLES = Path(__file__).parents[3] / "examples/own_loop"

@@ -19,7 +19,7 @@ import torch
 
 from trainables import metrics as M
 from trainables.contract.config import ScalingWay, TrainingConfig, TrialSetup
-from trainables.contract.report import (
+from trainables.contract.messages import (
     COSTS,
     Failed,
     OutOfMemory,

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from trainables.contract.config import EncoderSetup, HeadConfig, TrainingConfig, TrialSetup
-from trainables.contract.report import Progressed, TrialConfig, Waiting
+from trainables.contract.messages import Progressed, TrialConfig, Waiting
 from trainables.contract.setting import Setting
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset, EvaluationSet
@@ -21,7 +21,7 @@ from trainables.files.storage import Folder
 from trainables.losses import make_loss
 from trainables.models import make_model
 from trainables.models.base import Classifier
-from trainables.trials.runs import make_run
+from trainables.trials.making import make_run
 from trainables.trials.two_stage import (
     UnitLength,
     encoder_file,
@@ -229,7 +229,7 @@ def test_a_head_waits_until_the_features_can_be_read(
         raise OSError("HTTP response code 503")
 
     with monkeypatch.context() as patch:
-        patch.setattr("trainables.trials.runs._features", unavailable)
+        patch.setattr("trainables.trials.making._features", unavailable)
         waits = run.advance()
         assert isinstance(waits, Waiting)
         assert "cannot be read: HTTP response code 503" in waits.reason

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from trainables.contract.report import Failed, Progressed, Report, TrialConfig, Waiting, from_tune
+from trainables.contract.messages import Failed, Progressed, Report, TrialConfig, Waiting, from_tune
 from trainables.contract.setting import Setting
 from trainables.runtime.devices import DeviceFailedError
 from trainables.wrappers import one_process, worker
@@ -46,7 +46,7 @@ def work(
             close=lambda: made.append(-config.number),
         )
 
-    monkeypatch.setattr("trainables.trials.runs.make_run", make_run)
+    monkeypatch.setattr("trainables.trials.making.make_run", make_run)
     monkeypatch.setattr("torch.distributed.get_rank", lambda: rank)
     monkeypatch.setattr("torch.distributed.destroy_process_group", lambda: None)
     monkeypatch.setattr(worker.ray, "get", lambda reference: reference)

@@ -9,7 +9,7 @@ from trainables.data.core.base import Dataset
 from trainables.data.core.options import CommonOptions, with_options
 from trainables.data.core.splits import build_dataset
 from trainables.data.core.stratified import stratified_split
-from trainables.data.kinds.samples import Images
+from trainables.data.kinds.arrays import Images
 
 
 @with_options(validation=0.25)

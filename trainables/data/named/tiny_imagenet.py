@@ -10,7 +10,7 @@ from trainables.data.core.base import Dataset
 from trainables.data.core.options import OF_IMAGES, CommonOptions, with_options
 from trainables.data.core.splits import build_dataset
 from trainables.data.core.types import Labels
-from trainables.data.kinds.samples import Images
+from trainables.data.kinds.arrays import Images
 from trainables.data.readers.image_folder import read_images
 
 

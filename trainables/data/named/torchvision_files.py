@@ -11,7 +11,7 @@ from trainables.contract.config import AugmentationName
 from trainables.data.core.base import Dataset
 from trainables.data.core.options import CommonOptions, with_options
 from trainables.data.core.splits import build_dataset, join_halves
-from trainables.data.kinds.samples import Images
+from trainables.data.kinds.arrays import Images
 from trainables.data.readers.arrays import as_inputs
 from trainables.plugins.extras import require_extra
 

@@ -15,7 +15,7 @@ from trainables.data.core.options import OF_IMAGES, CommonOptions, with_options
 from trainables.data.core.splits import build_dataset
 from trainables.data.core.tasks import IGNORED, EachPixel
 from trainables.data.core.types import Pixels
-from trainables.data.kinds.samples import SegmentedImages
+from trainables.data.kinds.arrays import SegmentedImages
 from trainables.data.readers.storing import hold_images, image_part
 from trainables.plugins.components import Range
 

@@ -18,7 +18,7 @@ from trainables.data.core.equal_rows import EQUAL_ROWS
 from trainables.data.core.options import CommonOptions, Validation, with_options
 from trainables.data.core.splits import build_dataset, size_and_path
 from trainables.data.core.types import Inputs, without_mask
-from trainables.data.kinds.samples import Arrays, Images
+from trainables.data.kinds.arrays import Arrays, Images
 from trainables.data.labelling.groups import IN_ALL, check_apart, names_of_groups
 from trainables.data.labelling.targets import Values, check_weights, index_parts
 from trainables.data.readers.files import PathOrUri, find_files, without_pickle

@@ -16,7 +16,7 @@ from trainables.data.core.divisions import SPLITS
 from trainables.data.core.options import OF_IMAGES, CommonOptions, HeldOut, with_options
 from trainables.data.core.splits import build_dataset
 from trainables.data.core.types import Labels, Stored
-from trainables.data.kinds.samples import Images
+from trainables.data.kinds.arrays import Images
 from trainables.data.readers.storing import hold_images, image_part
 from trainables.plugins.arguments import few
 

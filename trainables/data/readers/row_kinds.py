@@ -15,11 +15,11 @@ from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Targets
 from trainables.data.core.options import CommonOptions, Validation
 from trainables.data.core.samples import Samples
+from trainables.data.kinds.arrays import Arrays, Images
 from trainables.data.kinds.encode import split_words
-from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import Columns, TableRows
-from trainables.data.kinds.words import Tokens, WeightedWords
+from trainables.data.kinds.tokens import Tokens, WeightedWords
 from trainables.data.readers.divided_rows import DividedBy, columns_of
 from trainables.data.readers.files import PathOrUri
 from trainables.data.readers.images import Encoded

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.types import Pixels, Streamed
-from trainables.data.kinds.samples import channel_sums
+from trainables.data.kinds.arrays import channel_sums
 from trainables.data.readers.ahead import in_order
 from trainables.data.readers.images import (
     AHEAD,

@@ -10,7 +10,7 @@ from torch import Tensor
 from trainables.metrics._ranked import mid_ranks, tie_means
 from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.inference.dirichlet import weighted_mean_quantile
-from trainables.metrics.ranking import perfect_ranking_area, risk_coverage_area
+from trainables.metrics.separation import perfect_ranking_area, risk_coverage_area
 
 Ends = tuple[float, float]
 

@@ -7,7 +7,7 @@ from trainables.data.core.options import CommonOptions
 from trainables.data.core.splits import build_dataset
 from trainables.data.core.stratified import long_tailed, stratified_sample, stratified_split
 from trainables.data.core.types import Labels
-from trainables.data.kinds.samples import Images
+from trainables.data.kinds.arrays import Images
 
 counts_per_class = st.lists(st.integers(2, 60), min_size=2, max_size=8)
 

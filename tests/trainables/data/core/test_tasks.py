@@ -13,7 +13,7 @@ from torch import Tensor
 from trainables import metrics as M
 from trainables.data.core.base import Dataset, Split
 from trainables.data.core.tasks import OneClass, SeveralLabels, each_label, strata
-from trainables.data.kinds.samples import Arrays
+from trainables.data.kinds.arrays import Arrays
 from trainables.losses import available_losses, loss_class, make_loss
 from trainables.trials.outcome import Extent, evaluate, summarise
 

@@ -6,8 +6,8 @@ from torch import Tensor
 from torchvision.transforms import functional as reference
 
 from trainables.data.kinds import distortion
+from trainables.data.kinds.arrays import Images, SegmentedImages
 from trainables.data.kinds.distortion import DISTORTIONS, distort
-from trainables.data.kinds.samples import Images, SegmentedImages
 
 
 def images(count: int = 5, channels: int = 3, size: int = 12) -> Tensor:

@@ -11,7 +11,7 @@ from PIL import Image
 from tests.harness.voc import CLASSES, write_voc
 from trainables.data import Dataset, SegmentedImages, Split, load_dataset
 from trainables.data.core.tasks import IGNORED, EachPixel
-from trainables.data.kinds.samples import Images
+from trainables.data.kinds.arrays import Images
 
 
 def load(root: Path, **options: Any) -> Dataset:

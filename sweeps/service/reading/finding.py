@@ -1,4 +1,4 @@
-"""Reads sweeps, finished or not: results, best settings, the report.
+"""Reads sweeps, finished or not: results and best settings.
 
 All functions raise UserError if there is no such sweep or the storage cannot be read.
 """
@@ -12,40 +12,32 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sweeps.errors import UserError
 from sweeps.messages.documents import document
-from sweeps.messages.files import write_bytes, write_text
 from sweeps.messages.formatting import resume_command
 from sweeps.results.best import BestEntry, best_settings
 from sweeps.results.result import SweepResult
 from sweeps.results.side_by_side import Beside
-from sweeps.results.so_far import ListedSweep, SweepState, overview, so_far
+from sweeps.results.so_far import Glimpse, ListedSweep, SweepState, overview, so_far
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
-from sweeps.service.stored import (
+from sweeps.service.reading.stored import (
     StoredSweep,
-    load_judgement,
     read_stored_file,
     stored_sweeps,
-    sweeps_on_test_split,
 )
 from sweeps.store.journal import owner_of, read_journal
 from sweeps.store.state import failure_of, state_of
 from sweeps.store.sweep_store import SweepStore, of_each_sweep, sweep_names, tells_storage_faults
-from sweeps.sweep_file.loading import load_sweep, read_sweep
-from sweeps.terminal.watching import Glimpse
 from sweeps.tracking.address import tracking_uri
-from trainables.contract.report import COSTS
+from trainables.contract.messages import COSTS
 from trainables.plugins.arguments import few
 
 if TYPE_CHECKING:
-    from sweeps.drafting.draft import Draft
-    from sweeps.pages.matplotlib_figures import FigureForm
-    from sweeps.pages.results_table import Form, Key
+    pass
 
 _SECONDS: Final = {"h": 3600, "d": 86400, "w": 7 * 86400}
 # Of a trial in a document.
@@ -130,7 +122,7 @@ def side_by_side(names: Sequence[str], storage: str) -> list[Beside]:
 
 
 @dataclass(frozen=True)
-class Best:
+class Found:
     """The result of :func:`find_best`: entries, and what reads the sweep file that found one."""
 
     entries: list[BestEntry]
@@ -140,7 +132,7 @@ class Best:
 @tells_storage_faults
 def find_best(
     storage: str, dataset: str | None = None, model: str | None = None, objective: str | None = None
-) -> Best:
+) -> Found:
     """The best setting of each dataset, model and objective, or of the given ones.
 
     It reads the sweeps in the storage. If there are none, or ``MLFLOW_TRACKING_URI`` names a shared
@@ -165,7 +157,7 @@ def find_best(
     if not entries:
         given = {"dataset": dataset, "model": model, "objective": objective}
         raise UserError(_no_best(place, given, best_settings(sweeps_of())))
-    return Best(entries, read)
+    return Found(entries, read)
 
 
 def _no_best(place: str, given: dict[str, str | None], every: list[BestEntry]) -> str:
@@ -244,111 +236,3 @@ def _trial(record: TrialRecord) -> dict[str, object]:
         "hyperparameters": dict(record.hyperparameters),
         "metrics": metrics,
     }
-
-
-@tells_storage_faults
-def results_table_of(
-    names: Sequence[str],
-    storage: str,
-    rows: Key,
-    columns: Key,
-    metrics: str,
-    form: Form,
-) -> str:
-    """One table of several sweeps; `metrics` are names such as ``ece_scaled``, with commas.
-
-    Raises:
-        UserError: There is no such sweep or metric, its predictions are missing or damaged, or two
-            values belong in one cell.
-    """
-    from sweeps.evidence.columns import Column
-    from sweeps.pages.results_table import results_table, values_of  # they import NumPy
-
-    asked = [Column.parse(name.strip()) for name in metrics.split(",")]
-    values = []
-    for each in side_by_side(list(dict.fromkeys(names)), storage):
-        store = SweepStore(storage, each.sweep.name)
-        read, sweeps = store.rows, sweeps_on_test_split(store)
-        try:
-            values += values_of(each, asked, read, sweeps)
-        except (FileNotFoundError, ValueError) as error:
-            raise UserError(
-                f"sweep {store.name!r}: its predictions cannot be used: {error}"
-            ) from None
-    return results_table(values, rows, columns, form)
-
-
-def write_new_sweep_file(draft: Draft, name: str, trials: int, file: str) -> str:
-    """Write a commented sweep file that tries so many settings; returns its path.
-
-    Raises:
-        UserError: The file already exists or cannot be written, or a name or number is not allowed.
-    """
-    from sweeps.drafting.draft import sweep_file_text
-    from sweeps.planning.checks import check_sweep
-
-    if os.path.lexists(file):
-        raise UserError(f"{file}: already exists; name another file, or delete it")
-    text = sweep_file_text(draft, name, trials)
-    check_sweep(read_sweep(text, file))
-    return os.path.relpath(write_text(text, file, ""))
-
-
-def write_batch_script(file: str) -> str:
-    """Write a Slurm batch script for a sweep file, next to it; returns its path.
-
-    Raises:
-        UserError: There is no such sweep file, it is wrong, or the script already exists.
-    """
-    from sweeps.drafting.slurm import batch_script
-
-    sweep = load_sweep(file)
-    script = str(Path(file).with_suffix(".sbatch"))
-    if os.path.lexists(script):
-        raise UserError(f"{script}: already exists; delete it, or give the sweep file another name")
-    write_text(batch_script(sweep.name, os.path.relpath(file)), script, "")
-    return os.path.relpath(script)
-
-
-def write_side_by_side(names: Sequence[str], storage: str, output: str | None = None) -> str:
-    """Write a page that compares sweeps, by default ``comparison.html``; returns its path."""
-    from sweeps.pages.report import render_side_by_side
-
-    return write_text(
-        render_side_by_side(side_by_side(names, storage)), output or "comparison.html"
-    )
-
-
-@tells_storage_faults
-def write_figures(
-    name: str, storage: str, form: FigureForm, output: str | None = None
-) -> list[str]:
-    """Write a sweep's figures into a folder, by default ``<name>-figures``; returns their paths.
-
-    They are the reliability diagrams of the selected setting, the search, and the curves. Without a
-    selected setting there are no reliability diagrams.
-
-    Raises:
-        UserError: There is no such sweep, it has no trial yet, its predictions are missing or
-            damaged, or the files cannot be written.
-    """
-    from sweeps.pages.matplotlib_figures import figures_of  # matplotlib takes a second
-
-    sweep = read_sweep_with_trials(name, storage)
-    try:
-        found = figures_of(sweep.ranking, sweep.plan, sweep.store.rows, form)
-    except (FileNotFoundError, ValueError) as error:
-        raise UserError(f"sweep {name!r}: its predictions cannot be used: {error}") from None
-    folder = Path(output or f"{name}-figures")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"--output {folder}: cannot be written: {error.strerror}") from None
-    return [write_bytes(data, str(folder / f"{kind}.{form}")) for kind, data in found.items()]
-
-
-@tells_storage_faults
-def write_report(name: str, storage: str, output: str | None = None) -> str:
-    """Write the report of a sweep, by default ``<name>-report.html``; returns its path."""
-    sweep = StoredSweep.read(name, storage)
-    return write_text(sweep.report(load_judgement(sweep.store)), output or f"{name}-report.html")

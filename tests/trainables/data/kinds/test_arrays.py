@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
+from trainables.data.kinds.arrays import Arrays, Images, channel_statistics
 from trainables.data.kinds.augmentation import draw_moves, move, normalise
-from trainables.data.kinds.samples import Arrays, Images, channel_statistics
 
 
 def test_images_are_augmented_then_normalised() -> None:

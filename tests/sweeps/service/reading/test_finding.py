@@ -10,7 +10,7 @@ from sweeps.results.explanation import result_of
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
-from sweeps.service.reading import look_at, read_answer
+from sweeps.service.reading.finding import look_at, read_answer
 from sweeps.store.sweep_store import SweepStore
 from sweeps.terminal.watching import ended
 from tests.builders import baseline, make_sweep, new_store, trial

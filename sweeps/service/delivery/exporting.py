@@ -16,9 +16,9 @@ from sweeps.evidence.scaling import scaled_rows
 from sweeps.messages.formatting import scaling_words
 from sweeps.planning.checks import use_working_folder
 from sweeps.search.record import TrialRecord
-from sweeps.service.delivered import RECOMMENDED, Delivered, Wanted, deliver, read_on_test
-from sweeps.service.stored import StoredSweep
-from sweeps.service.trained import load_ensemble, load_same_data, load_trained, own_scaling
+from sweeps.service.delivery.delivered import RECOMMENDED, Delivered, Wanted, deliver, read_on_test
+from sweeps.service.delivery.loading import load_ensemble, load_same_data, load_trained, own_scaling
+from sweeps.service.reading.stored import StoredSweep
 from sweeps.tracking.registered_models import ModelToRegister
 from trainables.export.description import FILE, Exported
 from trainables.plugins.extras import require_extra

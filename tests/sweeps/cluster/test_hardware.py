@@ -8,12 +8,12 @@ import ray
 from rich.console import Console
 
 import trainables.engine.precision
-from sweeps.cluster import connection, devices
+from sweeps.cluster import connection, hardware
 from sweeps.cluster.ray_internals import agents_may_be_slow, for_trials_only, workers_forked
 from sweeps.cluster.ray_tune import RayTune
 from sweeps.errors import SweepFailedError
 from sweeps.planning.data import load_data
-from sweeps.planning.devices import settle_devices
+from sweeps.planning.gpu_share import settle_devices
 from sweeps.service.running import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep
@@ -37,7 +37,7 @@ def test_auto_takes_the_gpus_of_the_cluster(
     fake_gpus: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Ray's workers import modules unpatched, but Ray pickles this function by value.
-    monkeypatch.setattr(devices, "_look", lambda: ("H200", 139 * 2**30, True))
+    monkeypatch.setattr(hardware, "_look", lambda: ("H200", 139 * 2**30, True))
     sweep, said = settle_devices(make_sweep(), load_data(make_sweep()), RayTune())
     assert sweep.scaling.gpus_per_worker == 1.0  # two CPUs and two GPUs
     assert said == "scaling.gpus_per_worker = 1: each worker gets a GPU (H200, 139 GiB)"
@@ -51,8 +51,8 @@ def test_gpus_that_other_sweeps_occupy_are_examined(
     fake_gpus: None, monkeypatch: pytest.MonkeyPatch, share: float | str
 ) -> None:
     """Without waiting for them."""
-    monkeypatch.setattr(devices, "_look", lambda: ("H200", 139 * 2**30, True))
-    monkeypatch.setattr(devices, "_SECONDS_FOR_A_GPU", 60.0)
+    monkeypatch.setattr(hardware, "_look", lambda: ("H200", 139 * 2**30, True))
+    monkeypatch.setattr(hardware, "_SECONDS_FOR_A_GPU", 60.0)
     others = ray.util.placement_group([{"GPU": 2, "CPU": 2}])
     ray.get(others.ready())
     try:
@@ -70,7 +70,7 @@ def test_a_node_that_cannot_be_examined_gives_one_message(
     def fail() -> None:
         raise OSError("no driver")
 
-    monkeypatch.setattr(devices, "_look", fail)
+    monkeypatch.setattr(hardware, "_look", fail)
     with pytest.raises(
         SweepFailedError, match=r"or give scaling.gpus_per_worker and training.prec"
     ):
@@ -82,7 +82,7 @@ def test_cpus_that_are_still_to_come_may_be_others(
     fake_gpus: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trainables.engine.precision, "cpu_has_bfloat16", lambda: True)
-    monkeypatch.setattr(devices, "nodes_to_come", lambda: [{"CPU": 8.0}])
+    monkeypatch.setattr(hardware, "nodes_to_come", lambda: [{"CPU": 8.0}])
     sweep = make_sweep(scaling={"gpus_per_worker": 0}, model={"name": "small_cnn", "width": 64})
     assert settle_devices(sweep, load_data(sweep), RayTune())[0].training.precision == "float32"
 

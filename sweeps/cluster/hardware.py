@@ -12,7 +12,7 @@ from dataclasses import replace
 from sweeps.cluster.ray_internals import nodes_to_come
 from sweeps.errors import SweepFailedError, first_line
 from sweeps.messages.reporter import Reporter
-from sweeps.planning.devices import Gpu
+from sweeps.planning.gpu_share import Gpu
 
 _SECONDS_FOR_A_GPU = 900.0
 

@@ -20,11 +20,11 @@ from torch import Tensor
 from trainables.data.core.base import Dataset, Split
 from trainables.data.core.tasks import OneClass
 from trainables.data.core.types import Indices, Inputs
+from trainables.data.kinds.arrays import Arrays, Images
 from trainables.data.kinds.encode import PADDING
-from trainables.data.kinds.samples import Arrays, Images
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
-from trainables.data.kinds.words import Tokens, WeightedWords
+from trainables.data.kinds.tokens import Tokens, WeightedWords
 from trainables.files.rows import Rows
 from trainables.models.simple import (
     Linear,

@@ -155,7 +155,7 @@ class EnsembleEvidence:
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Evidence:
     """The evaluation of the selected setting, made once at the end of a sweep.
 
     Attributes:
@@ -192,7 +192,7 @@ class Judgement:
     against_reference: Comparison | None = None
 
     @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> Judgement:
+    def from_json(cls, kept: Mapping[str, Any]) -> Evidence:
         """Read it from :meth:`~sweeps.results.result.SweepResult.to_json`.
 
         Raises:
@@ -256,5 +256,5 @@ class Judgement:
         return [each for each in both if each is not None]
 
 
-NOT_YET = Judgement()
+NOT_YET = Evidence()
 """Of a sweep that has not ended, or whose file or predictions cannot be read."""

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from trainables.contract.config import EncoderSetup, TrainingConfig, TrialSetup
-from trainables.contract.report import TrialConfig
+from trainables.contract.messages import TrialConfig
 from trainables.data.core.base import Data
 from trainables.engine.training import Trainer
 from trainables.files.storage import Folder

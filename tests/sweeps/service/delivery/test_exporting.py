@@ -22,20 +22,20 @@ from sweeps.errors import SweepFailedError, UserError
 from sweeps.evidence.ensemble import Pool, Selected
 from sweeps.judging.applied import Decision, NamedScaling
 from sweeps.planning.data import load_data
+from sweeps.results.evidence import Evidence
 from sweeps.results.explanation import result_of
-from sweeps.results.judgement import Judgement
 from sweeps.results.verdicts import Verdict
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
 from sweeps.service.backend import RunningSweep
 from sweeps.service.course import _register
-from sweeps.service.delivered import Wanted, deliver, predicted_on_test
-from sweeps.service.exporting import export_model
+from sweeps.service.delivery.delivered import Wanted, deliver, predicted_on_test
+from sweeps.service.delivery.exporting import export_model
+from sweeps.service.delivery.predicting import Asked, predict
+from sweeps.service.delivery.registering import register
 from sweeps.service.in_process import InProcess
-from sweeps.service.predicting import Asked, predict
-from sweeps.service.registering import register
-from sweeps.service.stored import StoredSweep
+from sweeps.service.reading.stored import StoredSweep
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
@@ -122,7 +122,7 @@ def keep_verdict(store: SweepStore, verdict: Verdict) -> None:
     found = compared("focal", theirs, "ece", -0.01, -0.02, 0.0, verdict, 1, "test")
     sweep = store.load_sweep()
     ranking = Ranking(store.load_records(), rule_of(sweep))
-    store.save_answer(result_of(ranking, Plan(sweep), Judgement((found,))).to_json())
+    store.save_answer(result_of(ranking, Plan(sweep), Evidence((found,))).to_json())
 
 
 @pytest.fixture(scope="module")
@@ -378,7 +378,7 @@ def selected(store: SweepStore, monkeypatch: pytest.MonkeyPatch) -> Selected:
         fit_mean,
         store.rows,
     )
-    monkeypatch.setattr("sweeps.service.delivered.select_ensemble", lambda *_: found)
+    monkeypatch.setattr("sweeps.service.delivery.delivered.select_ensemble", lambda *_: found)
     return found
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.results.best import best_settings
-from sweeps.service.reading import find_best, overviews
-from sweeps.service.stored import stored_sweeps
+from sweeps.service.reading.finding import find_best, overviews
+from sweeps.service.reading.stored import stored_sweeps
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.reader import tracked_sweeps

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from sweeps.evidence.ensemble import Selected
     from sweeps.search.record import TrialRecord
-    from sweeps.service.stored import StoredSweep
+    from sweeps.service.reading.stored import StoredSweep
     from trainables.data.core.base import Data, Dataset
     from trainables.data.core.types import Inputs
     from trainables.export.calibrated import CalibratedClassifier, CalibratedEnsemble

@@ -8,7 +8,7 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.messages.reporter import Reporter
 from sweeps.planning.data import load_data
-from sweeps.planning.devices import Gpu, gpu_share, inputs_per_step, settle_devices, worker_room
+from sweeps.planning.gpu_share import Gpu, gpu_share, inputs_per_step, settle_devices, worker_room
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.sweep_file.sections.resources import ScalingSection
 from tests.builders import make_sweep

@@ -16,7 +16,7 @@ from trainables.data.core.base import Split
 from trainables.export.calibrated import CalibratedClassifier
 from trainables.export.exported import export_program, load_program
 from trainables.models.simple import simple_model
-from trainables.trials.reference import reference_models
+from trainables.trials.reference_models import reference_models
 
 
 def image_folder(folder: Path) -> dict[str, object]:

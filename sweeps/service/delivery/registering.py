@@ -9,10 +9,10 @@ from sweeps.errors import UserError
 from sweeps.evidence.comparison import compare_handed_out
 from sweeps.messages.formatting import calsweep_command, counted
 from sweeps.planning.checks import use_working_folder
-from sweeps.service.delivered import RECOMMENDED, Delivered, Wanted, deliver, read_on_test
-from sweeps.service.exporting import Builder
-from sweeps.service.stored import StoredSweep, sweeps_on_test_split
-from sweeps.service.trained import load_same_data
+from sweeps.service.delivery.delivered import RECOMMENDED, Delivered, Wanted, deliver, read_on_test
+from sweeps.service.delivery.exporting import Builder
+from sweeps.service.delivery.loading import load_same_data
+from sweeps.service.reading.stored import StoredSweep, sweeps_on_test_split
 from sweeps.store.journal import Act, note
 from sweeps.tracking.address import check_answers
 from sweeps.tracking.kept_address import follow_storage, tracking_uri_of
@@ -27,8 +27,8 @@ def register(name: str, storage: str, wanted: Wanted = RECOMMENDED) -> str:
     """Register a classifier of a sweep in MLflow; see :func:`register_delivered`.
 
     Raises:
-        UserError: See :func:`~sweeps.service.exporting.export_model`; or MLflow does not answer, or
-            does not have the sweep.
+        UserError: See :func:`~sweeps.service.delivery.exporting.export_model`; or MLflow does not
+            answer, or does not have the sweep.
     """
     sweep = _tracked(name, storage)
     return register_delivered(sweep, lambda: load_same_data(sweep), wanted)
@@ -121,7 +121,7 @@ def _succession(
         return False, "the sweep has not ended"
     if warnings := sweep.result.warnings:
         return False, f"the sweep has {counted(len(warnings), 'warning')}"
-    if (better := sweep.result.judgement.better_reference) and not delivered.is_reference:
+    if (better := sweep.result.evidence.better_reference) and not delivered.is_reference:
         return False, better.removesuffix(".")
     if champion is None:
         return True, "the sweep has no warnings, and there was no champion"

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from sweeps.planning.data_facts import data_facts, longest_duration
 from sweeps.planning.data_fit import fit_to_data
+from sweeps.planning.data_preview import data_facts, longest_duration
 from sweeps.search.plan import Plan
-from sweeps.store.beginning import skipped_files
+from sweeps.store.first_files import skipped_files
 from tests.builders import make_sweep
 from tests.harness.command import calsweep
 from trainables.data import load_dataset

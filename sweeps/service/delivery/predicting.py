@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import redact
-from sweeps.service.exporting import PROGRAM
+from sweeps.service.delivery.exporting import PROGRAM
 from trainables.export.description import FILE, Exported
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def predict(
     ``set`` contains classes, and a column ``decision`` the class that the thresholds decide for, or
     ``abstain``.
 
-    `folder` is of :func:`~sweeps.service.exporting.export_model`; `data` are read by
+    `folder` is of :func:`~sweeps.service.delivery.exporting.export_model`; `data` are read by
     :func:`~trainables.export.raw_samples.read_raw`. Returns the number of classified samples, and
     notes about skipped samples, unknown categories and the prior.
 

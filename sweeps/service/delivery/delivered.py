@@ -13,8 +13,8 @@ from sweeps.results.recommendation import Recommendation
 from sweeps.results.reference import deliverable
 from sweeps.results.result import SweepResult
 from sweeps.search.record import TrialRecord
-from sweeps.service.stored import StoredSweep, class_and_label_names
-from sweeps.service.trained import load_ensemble, load_trained, select_ensemble
+from sweeps.service.delivery.loading import load_ensemble, load_trained, select_ensemble
+from sweeps.service.reading.stored import StoredSweep, class_and_label_names
 from trainables.contract.setting import loss_name
 from trainables.files.rows import Rows
 from trainables.plugins.arguments import did_you_mean
@@ -113,13 +113,13 @@ def deliver(sweep: StoredSweep, wanted: Wanted = RECOMMENDED) -> Delivered:
 
 
 def _reference(result: SweepResult) -> Delivered:
-    found, name = deliverable(result.judgement.references), result.sweep
+    found, name = deliverable(result.evidence.references), result.sweep
     if found is None:
         raise UserError(
             f"--reference: sweep {name!r} has no reference model; they are fitted at the end of a "
             "sweep, unless reference is none or its kind of data has none"
         )
-    if better := result.judgement.better_reference:
+    if better := result.evidence.better_reference:
         return Delivered(found.record, True, better)
     instead = "" if result.recommended is None else f" {result.recommended.text}"
     return Delivered(found.record, False, f"Asked for by --reference.{instead}")

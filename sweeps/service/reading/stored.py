@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from sweeps.errors import UserError
 from sweeps.messages.redaction import redact
 from sweeps.results.best import Advice, TrackedSweep, data_unlike_all, named
+from sweeps.results.evidence import NOT_YET, Evidence
 from sweeps.results.explanation import result_of
-from sweeps.results.judgement import NOT_YET, Judgement
 from sweeps.results.result import SweepResult
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
-from sweeps.service.mistakes import load_mistakes
-from sweeps.store.beginning import read_earlier_candidates, read_skipped
+from sweeps.service.reading.mistakes import load_mistakes
 from sweeps.store.code import code_warnings
+from sweeps.store.first_files import read_earlier_candidates, read_skipped
 from sweeps.store.identity import Identity, read_environment, read_identity
 from sweeps.store.sweep_store import SweepStore, left_out_if_unreadable, of_each_sweep
 
@@ -41,25 +41,25 @@ class StoredSweep:
     @property
     def result(self) -> SweepResult:
         """What it has found so far."""
-        judgement = load_judgement(self.store)
-        if judgement is NOT_YET:
+        evidence = load_evidence(self.store)
+        if evidence is NOT_YET:
             changed = code_warnings(self.store.folder, self.ranking.records)
-            judgement = replace(judgement, warnings=tuple(changed))
-        return result_of(self.ranking, self.plan, judgement)
+            evidence = replace(evidence, warnings=tuple(changed))
+        return result_of(self.ranking, self.plan, evidence)
 
     @property
     def has_ended(self) -> bool:
         """Whether the result is final."""
         return self.store.load_answer() is not None
 
-    def report(self, judgement: Judgement) -> str:
+    def report(self, evidence: Evidence) -> str:
         """Its report as one HTML page."""
         from sweeps.pages.report import render_report  # its imports for drawing take a second
 
         return render_report(
             self.plan,
             self.ranking.records,
-            judgement,
+            evidence,
             self.store.rows,
             read_environment(self.store.folder),
             load_mistakes(self.store),
@@ -118,11 +118,11 @@ def _has_evaluated(own: Identity, other: SweepStore) -> bool:
     return any(r.state == "finished" and r.role != "encoder" for r in other.load_records())
 
 
-def load_judgement(store: SweepStore) -> Judgement:
+def load_evidence(store: SweepStore) -> Evidence:
     if (kept := store.load_answer()) is None:
         return NOT_YET
     try:
-        return Judgement.from_json(kept)
+        return Evidence.from_json(kept)
     except TypeError:
         logger.warning("%s/answer.json is damaged; shown without comparisons", store.folder.uri)
         return NOT_YET

@@ -9,15 +9,15 @@ import pytest
 import torch
 from PIL import Image
 
-from sweeps.service.mistakes import keep_mistakes, load_mistakes
-from sweeps.service.reading import write_report
+from sweeps.service.reading.mistakes import keep_mistakes, load_mistakes
+from sweeps.service.reading.writing import write_report
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, make_sweep, new_store, trial, write_predictions
 from trainables.contract.config import ScalingWay
 from trainables.data import load_dataset
 from trainables.data.core.base import Dataset
-from trainables.data.kinds.samples import Arrays, Images
-from trainables.data.kinds.words import Tokens
+from trainables.data.kinds.arrays import Arrays, Images
+from trainables.data.kinds.tokens import Tokens
 
 SWEEP = make_sweep("seen")
 RECORDS = [baseline(val_ece=0.5), trial(1, val_ece=0.02)]

@@ -9,13 +9,13 @@ import pytest
 
 from sweeps.evidence.comparison import compare_handed_out
 from sweeps.planning.data import load_data
+from sweeps.results.evidence import Evidence
 from sweeps.results.explanation import result_of
-from sweeps.results.judgement import Judgement
 from sweeps.results.verdicts import Verdict
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.rules import rule_of
-from sweeps.service.registering import promote, register
+from sweeps.service.delivery.registering import promote, register
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import tracking_uri
 from tests.builders import SCALED, compared, handed_out, make_sweep
@@ -54,7 +54,7 @@ def end(store: SweepStore, recommended: int, warnings: tuple[str, ...] = ()) -> 
         record.history = [*before, {**last, "val_error": 0.5 - record.number / 10}]
         store.save(record)
     ranking = Ranking(records, rule_of(sweep))
-    store.save_answer(result_of(ranking, Plan(sweep), Judgement((found,), warnings)).to_json())
+    store.save_answer(result_of(ranking, Plan(sweep), Evidence((found,), warnings)).to_json())
 
 
 @pytest.mark.slow

@@ -1,0 +1,1 @@
+"""What a sweep hands out: exported, registered and applied classifiers."""

@@ -1,0 +1,1 @@
+"""Reads sweeps in a storage."""
