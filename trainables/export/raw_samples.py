@@ -22,9 +22,9 @@ from trainables.data.readers.arrays import load_arrays
 from trainables.data.readers.files import TABLES_SHOWN, form_of
 from trainables.data.readers.image_folder import SUFFIXES, images_below
 from trainables.data.readers.images import decode_images
-from trainables.data.readers.row_kinds import EmbeddingRows, read_texts
+from trainables.data.readers.row_kinds import read_embeddings, read_texts
 from trainables.data.readers.storing import read_file
-from trainables.data.readers.table_columns import read_columns
+from trainables.data.readers.table_columns import Features, read_columns
 from trainables.data.readers.tabular import TabularFiles, open_tabular
 from trainables.plugins.arguments import few
 
@@ -94,7 +94,7 @@ def read_raw(
     elif isinstance(samples, Arrays) and form_of(path.name) is not None:
         table = open_tabular("data", path)
         bad = BadSamples(table.count, table.where)
-        rows = EmbeddingRows(column or "embedding").read(table, bad)
+        rows = read_embeddings(table, bad, column or "embedding")
         if rows.shape[1:] != samples.shape:
             raise ValueError(f"{path}: {len(rows[0])} numbers in a row; the model takes {samples}")
         names = _ids(table, id_column)
@@ -182,15 +182,9 @@ def _raw_rows(samples: Samples, rows: TabularFiles, column: str | None) -> tuple
     """Texts or columns of a table, with the checks of training."""
     bad = BadSamples(rows.count, rows.where)
     if isinstance(samples, TableRows):
-        columns = read_columns(
-            rows,
-            bad,
-            numeric=samples.numeric,
-            categorical=samples.categorical,
-            flags=samples.flags,
-            levels=dict(zip(samples.categorical, samples.levels, strict=True)),
-        )
-        return columns, bad
+        features = Features(samples.numeric, samples.categorical, samples.flags)
+        levels = dict(zip(samples.categorical, samples.levels, strict=True))
+        return read_columns(rows, bad, features, levels), bad
     assert column is not None
     return read_texts(rows, bad, column), bad
 

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, TypeAlias
 
@@ -22,7 +22,7 @@ from trainables.data.core.stratified import (
     stratified_split,
 )
 from trainables.data.core.tasks import NO_OR_YES, OneClass, SeveralLabels, Task
-from trainables.data.core.types import Indices, Labels, Masks
+from trainables.data.core.types import Indices, Labels
 
 _MISSING = ("", "nan", "none", "null", "na", "n/a")
 
@@ -31,8 +31,6 @@ _ONE_LABEL_EACH = (
     "do not sum to 1; for one class of each sample give its name or number as the label, or the "
     "columns as soft_labels (of an array y: y.argmax(1))"
 )
-
-Given: TypeAlias = Labels | Masks | Targets
 
 
 def size_and_path(validation: Validation) -> tuple[float | int, str | os.PathLike[str] | None]:
@@ -46,116 +44,120 @@ def join_halves(classes: Sequence[str]) -> tuple[str, str]:
     return "/".join(classes[:half]), "/".join(classes[half:])
 
 
-def build_dataset(
-    name: str,
-    raw: Sequence[Any],
-    targets: Sequence[Given],
-    classes: tuple[str, ...],
-    *,
-    bad: list[BadSamples] | None = None,
-    own_validation: bool = False,
-    division: Division | None = None,
-    measure: Callable[[Any], Samples],
-    common: CommonOptions,
-    notes: tuple[str, ...] = (),
-    remarks: tuple[str, ...] = (),
-    task: Task | None = None,
-) -> Dataset:
-    """Builds a dataset of the usable samples of its parts: training, test, validation.
+@dataclass(frozen=True)
+class Part:
+    """A part of a dataset as it is stored: of training, test or validation.
 
-    The test split is the same for every seed. The validation split depends only on ``seed`` and
-    ``validation``, not on ``train_samples``. For the options see :mod:`trainables.data`.
+    ``raw`` are its samples, indexable by an array of rows; ``bad`` the unusable ones.
+    """
 
-    Args:
-        name: Name of the dataset.
-        raw: Samples of each part as read, indexable by an array of rows. Without test samples,
-            ``test_size`` of the training part is held out.
-        targets: Labels or targets of each part.
+    raw: Any
+    targets: Targets
+    bad: BadSamples | None = None
+
+    @property
+    def good(self) -> Indices:
+        """Rows of the usable samples."""
+        return np.arange(len(self.targets.labels)) if self.bad is None else self.bad.good()
+
+
+Parts: TypeAlias = Mapping[str, Part]
+"""``train``, ``test`` and ``validation``, in this order; the last two may be missing."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class About:
+    """What is known about a dataset besides its samples.
+
+    Attributes:
         classes: Class names; label names for multi-label data.
-        bad: The unusable samples of each part; None if there are none.
-        own_validation: Whether the last part has the validation samples; by default,
-            ``validation`` of the training part.
-        division: How training samples are divided; by default with equal shares of each class.
         measure: Creates the kind of sample from the training samples; it then encodes all splits.
-        common: Of these, the seed, the sizes, and the imbalance, which is applied before validation
-            samples are held out, so both are long-tailed.
+        division: How training samples are divided; by default with equal shares of each class.
+        task: None for one class per sample, or several labels if they are (N, L).
         notes: See :class:`~trainables.data.core.base.Dataset`.
         remarks: As above; those about unseen values are added.
-        task: None for one class per sample, or several labels if they are (N, L).
     """
-    notes = (*notes, *settle(bad or [], common.on_bad_sample))
-    parts = [each if isinstance(each, Targets) else Targets(each) for each in targets]
-    good = [part.good() for part in bad or ()] or [np.arange(len(each.labels)) for each in parts]
-    equal = equal_numbers(raw)
+
+    name: str
+    classes: tuple[str, ...]
+    measure: Callable[[Any], Samples]
+    division: Division | None = None
+    task: Task | None = None
+    notes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+
+
+def build_dataset(parts: Parts, about: About, common: CommonOptions) -> Dataset:
+    """Builds a dataset of the usable samples of its parts.
+
+    Without test samples, ``test_size`` of the training part is held out; without validation
+    samples, ``validation``. The test split is the same for every seed. The validation split depends
+    only on ``seed`` and ``validation``, not on ``train_samples``. ``imbalance`` is applied before
+    validation samples are held out, so both are long-tailed. For the options see
+    :mod:`trainables.data`.
+    """
+    bad = [part.bad for part in parts.values() if part.bad is not None]
+    notes = (*about.notes, *settle(bad, common.on_bad_sample))
+    targets = {name: part.targets for name, part in parts.items()}
+    found = equal_numbers([part.raw for part in parts.values()])
+    equal = dict(zip(parts, found, strict=True))
+    division = about.division
     if isinstance(division, ByEqualRows):
-        _check_apart(
-            [own[rows] for own, rows in zip(equal, good, strict=True)],
-            own_validation=own_validation,
-        )
-        parts = [replace(each, groups=own) for each, own in zip(parts, equal, strict=True)]
-        division = ByGroup(EQUAL_ROWS, equal[0])
-    if task is None:
-        task = SeveralLabels(classes) if parts[0].labels.ndim == 2 else OneClass()
-    rows = _divide(
-        parts,
-        good,
-        own_validation=own_validation,
-        division=division,
-        classes=classes,
-        common=common,
-    )
-    rest, labels = rows["train"][1], parts[0].labels
-    if lost := len(good[0]) - sum(len(own) for part, own in rows.values() if part == 0):
-        remarks = (
-            *remarks,
-            f"{lost:,} rows are in no split, because a later split has their group",
-        )
+        _check_apart({name: equal[name][part.good] for name, part in parts.items()})
+        targets = {name: replace(each, groups=equal[name]) for name, each in targets.items()}
+        division = ByGroup(EQUAL_ROWS, equal["train"])
+    labels, remarks = targets["train"].labels, about.remarks
+    task = about.task or (SeveralLabels(about.classes) if labels.ndim == 2 else OneClass())
+    rows = _divide(parts, labels, replace(about, division=division), common)
+    rest = rows["train"][1]
+    of_train = sum(len(own) for part, own in rows.values() if part == "train")
+    if lost := len(parts["train"].good) - of_train:
+        remarks += (f"{lost:,} rows are in no split, because a later split has their group",)
     if isinstance(task, SeveralLabels) and (labels[rest].sum(1) == 1).all():
-        remarks = (*remarks, _ONE_LABEL_EACH)
+        remarks += (_ONE_LABEL_EACH,)
     split_seed, sample_seed = np.random.SeedSequence(common.seed).generate_state(2).tolist()
     if common.validation_per_class is not None and "validation" not in rows:
-        strata, _ = task.strata(labels[rest], classes)
+        strata, _ = task.strata(labels[rest], about.classes)
         kept, held = per_class_split(strata, common.validation_per_class, seed=split_seed)
-        rest, rows["validation"] = rest[kept], (0, rest[held])
+        rest, rows["validation"] = rest[kept], ("train", rest[held])
     if common.imbalance is not None:  # the same for every seed
         rest = rest[long_tailed(labels[rest], common.imbalance, seed=0)]
-    strata, names = task.strata(labels[rest], classes)
+    strata, names = task.strata(labels[rest], about.classes)
     kept = np.arange(len(rest))
     if "validation" not in rows:
         kept, held = stratified_split(strata, common.validation, seed=split_seed, classes=names)
-        rows["validation"] = 0, rest[held]
+        rows["validation"] = "train", rest[held]
     if common.train_samples is not None:
         kept = kept[stratified_sample(strata[kept], common.train_samples, seed=sample_seed)]
-    rows["train"] = 0, rest[kept]
-    found = {split: (raw[part][own], parts[part][own]) for split, (part, own) in rows.items()}
-    samples = measure(found["train"][0])
+    rows["train"] = "train", rest[kept]
+    raw = {split: parts[part].raw[own] for split, (part, own) in rows.items()}
+    of_splits = {split: targets[part][own] for split, (part, own) in rows.items()}
+    samples = about.measure(raw["train"])
     held_out = ("validation", "test")
-    unseen = [f"{split}: {each}" for split in held_out for each in samples.unseen(found[split][0])]
-    trained = equal[0][rows["train"][1]]
-    copies = {
-        split: copies_of(trained, equal[part][own])
-        for split, (part, own) in ((split, rows[split]) for split in held_out)
-    }
-    of_groups = _on_groups({split: found[split][1] for split in held_out})
-    splits = {split: Split(samples.encode(own), **vars(of)) for split, (own, of) in found.items()}
+    numbers = {split: equal[part][own] for split, (part, own) in rows.items()}
+    splits = {each: Split(samples.encode(raw[each]), **vars(of_splits[each])) for each in rows}
     return Dataset(
-        name,
+        about.name,
         splits["train"],
         splits["validation"],
         splits["test"],
-        classes=NO_OR_YES if task.names else classes,
+        classes=NO_OR_YES if task.names else about.classes,
         samples=samples,
         task=task,
         notes=notes,
-        remarks=(*remarks, *_on_classes(classes), *of_groups, *unseen),
-        copies=copies,
+        remarks=(
+            *remarks,
+            *_on_classes(about.classes),
+            *_on_groups({split: of_splits[split] for split in held_out}),
+            *(f"{split}: {each}" for split in held_out for each in samples.unseen(raw[split])),
+        ),
+        copies={split: copies_of(numbers["train"], numbers[split]) for split in held_out},
     )
 
 
-def _check_apart(equal: Sequence[Labels], *, own_validation: bool) -> None:
+def _check_apart(equal: Mapping[str, Labels]) -> None:
     """Raises ``ValueError`` if samples of two parts are equal."""
-    names = ("train", *(["test"] if len(equal) - own_validation > 1 else []), "validation")
-    for (first, ours), (second, theirs) in combinations(zip(names, equal, strict=False), 2):
+    for (first, ours), (second, theirs) in combinations(equal.items(), 2):
         if count := int(np.isin(theirs, ours).sum()):
             raise ValueError(
                 f"group={EQUAL_ROWS}: {count:,} samples of {second} equal a sample of {first}; "
@@ -164,29 +166,22 @@ def _check_apart(equal: Sequence[Labels], *, own_validation: bool) -> None:
 
 
 def _divide(
-    parts: Sequence[Targets],
-    good: Sequence[Indices],
-    *,
-    own_validation: bool,
-    division: Division | None,
-    classes: tuple[str, ...],
-    common: CommonOptions,
-) -> dict[str, tuple[int, Indices]]:
-    """The part and the rows of each split, except a validation split with shares of each class."""
-    rest, labels, found = good[0], parts[0].labels, {}
-    if len(parts) - own_validation == 1:
-        size = HeldOutSplit("test_size", common.test_size, seed=0)
-        rest, rows = (division or ByClass()).hold_out(labels, rest, classes, size)
-        found["test"] = 0, rows
-    else:
-        found["test"] = 1, good[1]
-    if own_validation:
-        found["validation"] = len(parts) - 1, good[-1]
-    elif division is not None:
-        size = HeldOutSplit("validation", common.validation, common.seed)
-        rest, rows = division.hold_out(labels, rest, classes, size)
-        found["validation"] = 0, rows
-    return {"train": (0, rest), **found}
+    parts: Parts, labels: Any, about: About, common: CommonOptions
+) -> dict[str, tuple[str, Indices]]:
+    """The part and the rows of each split, except a validation split with shares of each class.
+
+    ``labels`` are those of the training part.
+    """
+    rows = {name: (name, part.good) for name, part in parts.items()}
+    wanted = [HeldOutSplit("test_size", common.test_size, seed=0)]
+    if about.division is not None:
+        wanted.append(HeldOutSplit("validation", common.validation, common.seed))
+    for held in wanted:
+        if (split := held.option.removesuffix("_size")) not in parts:
+            division = about.division or ByClass()
+            rest, own = division.hold_out(labels, rows["train"][1], about.classes, held)
+            rows |= {"train": ("train", rest), split: ("train", own)}
+    return rows
 
 
 def _on_classes(classes: Sequence[str]) -> list[str]:

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trainables.data.core.base import Dataset
+from trainables.data.core.base import Dataset, Targets
 from trainables.data.core.options import CommonOptions, with_options
-from trainables.data.core.splits import build_dataset
-from trainables.data.core.stratified import stratified_split
+from trainables.data.core.splits import About, Part, build_dataset
 from trainables.data.kinds.arrays import Images
 
 
@@ -23,16 +22,8 @@ def load_digits(*, common: CommonOptions) -> Dataset:
     table = np.loadtxt(_digits_file(), delimiter=",", dtype=np.int64)
     # 0..16 on the scale 0..255, rounded
     images = ((table[:, :-1] * 255 + 8) // 16).astype(np.uint8).reshape(-1, 1, 8, 8)
-    labels = table[:, -1]
-    rest, test = stratified_split(labels, 0.2, seed=0)
-    return build_dataset(
-        "digits",
-        [images[rest], images[test]],
-        [labels[rest], labels[test]],
-        tuple("0123456789"),
-        measure=Images.measured,
-        common=common,
-    )
+    about = About(name="digits", classes=tuple("0123456789"), measure=Images.measured)
+    return build_dataset({"train": Part(images, Targets(table[:, -1]))}, about, common)
 
 
 def _digits_file() -> Path:

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from trainables.data.core.base import Dataset
+from trainables.data.core.base import Dataset, Targets
 from trainables.data.core.options import OF_IMAGES, CommonOptions, with_options
-from trainables.data.core.splits import build_dataset
-from trainables.data.core.types import Labels
+from trainables.data.core.splits import About, Part, build_dataset
 from trainables.data.kinds.arrays import Images
 from trainables.data.readers.image_folder import read_images
 
@@ -38,21 +37,17 @@ def load_tiny_imagenet(*, root: str | os.PathLike[str], common: CommonOptions) -
     codes = sorted(folder.name for folder in (place / "train").iterdir() if folder.is_dir())
     train_files = [sorted((place / "train" / code / "images").glob("*.JPEG")) for code in codes]
     train_labels = np.repeat(np.arange(len(codes)), [len(files) for files in train_files])
-    test_files, test_labels = _test_images(annotations, codes)
-    files = [[file for found in train_files for file in found], test_files]
-    images, bad = read_images(files, common)
-    return build_dataset(
-        "tiny_imagenet",
-        images,
-        [train_labels, test_labels],
-        _names(place / "words.txt", codes),
-        bad=bad,
+    train = [file for found in train_files for file in found]
+    about = About(
+        name="tiny_imagenet",
+        classes=_names(place / "words.txt", codes),
         measure=partial(Images.measured, augmentation="crop_flip"),
-        common=common,
     )
+    parts = {"train": Part(train, Targets(train_labels)), "test": _test_images(annotations, codes)}
+    return build_dataset(read_images(parts, common), about, common)
 
 
-def _test_images(annotations: Path, codes: list[str]) -> tuple[list[Path], Labels]:
+def _test_images(annotations: Path, codes: list[str]) -> Part:
     """Files and labels of lines ``val_0.JPEG<tab>n03444034<tab>...``."""
     files, labels = [], []
     for number, line in enumerate(annotations.read_text().splitlines(), start=1):
@@ -61,7 +56,7 @@ def _test_images(annotations: Path, codes: list[str]) -> tuple[list[Path], Label
             raise ValueError(f"{annotations}, line {number}: train has no class {code!r}")
         files.append(annotations.parent / "images" / name)
         labels.append(codes.index(code))
-    return files, np.array(labels, dtype=np.int64)
+    return Part(files, Targets(np.array(labels, dtype=np.int64)))
 
 
 def _names(words: Path, codes: list[str]) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from trainables.contract.config import AugmentationName
-from trainables.data.core.base import Dataset
+from trainables.data.core.base import Dataset, Targets
 from trainables.data.core.options import CommonOptions, with_options
-from trainables.data.core.splits import build_dataset, join_halves
+from trainables.data.core.splits import About, Part, build_dataset, join_halves
 from trainables.data.kinds.arrays import Images
 from trainables.data.readers.arrays import as_inputs
 from trainables.plugins.extras import require_extra
@@ -113,20 +113,17 @@ def _read(
     source = _SOURCES[name]
     train, test = _open(name, source, Path(root), download=download)
     classes = tuple(getattr(train, "classes", "0123456789"))
-    labels = [
-        np.asarray(part.labels if hasattr(part, "labels") else part.targets, np.int64)
-        for part in (train, test)
-    ]
-    if binary:
-        labels = [(each >= len(classes) // 2).astype(np.int64) for each in labels]
-    return build_dataset(
-        name,
-        [as_inputs(part.data, name) for part in (train, test)],
-        labels,
-        join_halves(classes) if binary else classes,
+    parts = {}
+    for split, read in (("train", train), ("test", test)):
+        labels = np.asarray(read.labels if hasattr(read, "labels") else read.targets, np.int64)
+        labels = (labels >= len(classes) // 2).astype(np.int64) if binary else labels
+        parts[split] = Part(as_inputs(read.data, name), Targets(labels))
+    about = About(
+        name=name,
+        classes=join_halves(classes) if binary else classes,
         measure=partial(Images.measured, augmentation=source.augmentation),
-        common=common,
     )
+    return build_dataset(parts, about, common)
 
 
 def _open(name: str, source: _Source, root: Path, *, download: bool) -> tuple[Any, Any]:

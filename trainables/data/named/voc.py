@@ -10,9 +10,9 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from trainables.data.core.bad_samples import BadSamples
-from trainables.data.core.base import Dataset
+from trainables.data.core.base import Dataset, Targets
 from trainables.data.core.options import OF_IMAGES, CommonOptions, with_options
-from trainables.data.core.splits import build_dataset
+from trainables.data.core.splits import About, Part, build_dataset
 from trainables.data.core.tasks import IGNORED, EachPixel
 from trainables.data.core.types import Pixels
 from trainables.data.kinds.arrays import SegmentedImages
@@ -73,23 +73,21 @@ def load_voc(
     names = _CLASSES if classes is None else tuple(classes)
     if not 2 <= len(names) <= IGNORED:
         raise ValueError(f"classes has {len(names)} names; allowed: 2 to {IGNORED}")
-    lists = [_Listed.read(place, part) for part in ("train", "val")]
-    bad = [BadSamples(len(each.names), each.where) for each in lists]
-    masks = [
-        _read_masks(listed, faults, image_size, len(names))
-        for listed, faults in zip(lists, bad, strict=True)
-    ]
-    parts = [image_part(each.images, faults) for each, faults in zip(lists, bad, strict=True)]
-    return build_dataset(
-        "voc",
-        hold_images(parts, replace(common, image_size=image_size)),
-        masks,
-        names,
-        bad=bad,
+    parts = []
+    for name in ("train", "val"):
+        listed = _Listed.read(place, name)
+        bad = BadSamples(len(listed.names), listed.where)
+        masks = Targets(_read_masks(listed, bad, image_size, len(names)))
+        parts.append(Part(image_part(listed.images, bad), masks, bad))
+    images = hold_images([part.raw for part in parts], replace(common, image_size=image_size))
+    train, test = (replace(part, raw=own) for part, own in zip(parts, images, strict=True))
+    about = About(
+        name="voc",
+        classes=names,
         measure=partial(SegmentedImages.measured, augmentation="crop_flip"),
         task=EachPixel(pixels),
-        common=common,
     )
+    return build_dataset({"train": train, "test": test}, about, common)
 
 
 def _find(root: Path) -> Path:

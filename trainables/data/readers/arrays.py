@@ -16,7 +16,7 @@ from trainables.data.core.base import Dataset
 from trainables.data.core.divisions import ByEqualRows, ByGroup, Division
 from trainables.data.core.equal_rows import EQUAL_ROWS
 from trainables.data.core.options import CommonOptions, Validation, with_options
-from trainables.data.core.splits import build_dataset, size_and_path
+from trainables.data.core.splits import About, Part, build_dataset, size_and_path
 from trainables.data.core.types import Inputs, without_mask
 from trainables.data.kinds.arrays import Arrays, Images
 from trainables.data.labelling.groups import IN_ALL, check_apart, names_of_groups
@@ -138,51 +138,45 @@ def _from_arrays(
         TypeError: Samples are not arrays of numbers.
         ValueError: Shapes, labels or numbers of samples are wrong.
     """
-    parts = {
-        option: (part, Given(*arrays))
-        for option, part, arrays in zip(_PARTS, where, (train, test, held), strict=True)
-        if arrays is not None
-    }
+    places = dict(zip(_PARTS, where, strict=True))
+    each = zip(_PARTS, (train, test, held), strict=True)
+    parts = {option: Given(*arrays) for option, arrays in each if arrays is not None}
     inputs, labels, bad = [], [], []
-    for option, (part, given) in parts.items():
+    for option, given in parts.items():
         if given.weights is not None and option != "train":
-            raise ValueError(f"{part}: weights are for samples to train on; leave them out")
-        samples, values = as_arrays(given.samples, given.labels, part)
+            raise ValueError(
+                f"{places[option]}: weights are for samples to train on; leave them out"
+            )
+        samples, values = as_arrays(given.samples, given.labels, places[option])
         inputs.append(samples)
         labels.append(values)
-        bad.append(BadSamples(len(samples), partial("{}, row {} (from 0)".format, part)))
+        bad.append(BadSamples(len(samples), partial("{}, row {} (from 0)".format, places[option])))
         if samples.dtype == np.float32:
             finite = np.isfinite(samples).reshape(len(samples), -1).all(1)
             bad[-1].add_each(~finite, "a number is infinite or not a number")
     targets, names = index_parts(labels, classes, bad)
-    if (weights := parts["train"][1].weights) is not None:
+    if (weights := parts["train"].weights) is not None:
         targets[0] = replace(targets[0], weights=check_weights(weights, where[0], bad[0]))
     division: Division | None = None
     if group == EQUAL_ROWS:
         division = ByEqualRows()
     elif group is not None:
         groups = {
-            option: names_of_groups(f"{option}: groups", given.groups, faults.count)
-            for (option, (_, given)), faults in zip(parts.items(), bad, strict=True)
+            option: names_of_groups(f"{option}: groups", given.groups, len(own))
+            for (option, given), own in zip(parts.items(), inputs, strict=True)
         }
         check_apart(group, groups, bad)
-        targets = [
-            replace(each, groups=np.unique(own, return_inverse=True)[1].astype(np.int64))
-            for each, (own, _) in zip(targets, groups.values(), strict=True)
-        ]
-        assert targets[0].groups is not None
-        division = ByGroup(group, targets[0].groups)
-    return build_dataset(
-        name,
-        inputs,
-        targets,
-        names,
-        bad=bad,
-        own_validation=held is not None,
+        of_parts = [np.unique(own, return_inverse=True)[1] for own, _ in groups.values()]
+        targets = [replace(each, groups=own) for each, own in zip(targets, of_parts, strict=True)]
+        division = ByGroup(group, of_parts[0])
+    about = About(
+        name=name,
+        classes=names,
         measure=Images.measured if inputs[0].dtype == np.uint8 else Arrays.measured,
         division=division,
-        common=common,
     )
+    found = map(Part, inputs, targets, bad)
+    return build_dataset(dict(zip(parts, found, strict=True)), about, common)
 
 
 dataset_from_arrays = with_options("test_size", "on_bad_sample")(_from_arrays)

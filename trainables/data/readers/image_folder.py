@@ -1,7 +1,7 @@
 """Images in one folder per class: your own, and ImageNet."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -11,11 +11,10 @@ import numpy as np
 
 from trainables.contract.config import AugmentationName
 from trainables.data.core.bad_samples import BadSamples
-from trainables.data.core.base import Dataset
+from trainables.data.core.base import Dataset, Targets
 from trainables.data.core.divisions import SPLITS
 from trainables.data.core.options import OF_IMAGES, CommonOptions, HeldOut, with_options
-from trainables.data.core.splits import build_dataset
-from trainables.data.core.types import Labels, Stored
+from trainables.data.core.splits import About, Part, build_dataset
 from trainables.data.kinds.arrays import Images
 from trainables.data.readers.storing import hold_images, image_part
 from trainables.plugins.arguments import few
@@ -88,16 +87,13 @@ def load_image_folder(
     """
     trees = find_trees(root)
     notes = [f"{place} is none of the splits, and is not read" for place in trees.unread]
-    if validation is not None and trees.validation is not None:
-        notes.append(f"{trees.validation} is not read, because validation={validation} is given")
-    return read_folders(
-        "image_folder",
-        trees.train,
-        trees.test,
-        trees.validation if validation is None else None,
-        common if validation is None else replace(common, validation=validation),
-        notes=notes,
-    )
+    places = {"train": trees.train, "test": trees.test, "validation": trees.validation}
+    if validation is not None:
+        common = replace(common, validation=validation)
+        if (unread := places.pop("validation")) is not None:
+            notes.append(f"{unread} is not read, because validation={validation} is given")
+    given = {split: place for split, place in places.items() if place is not None}
+    return _read_folders("image_folder", given, common, notes=notes)
 
 
 @with_options(*OF_IMAGES, "imbalance", image_size=224, validation=50_000)
@@ -129,14 +125,11 @@ def load_imagenet(
             raise FileNotFoundError(f"root={os.fspath(root)} has no folder {part!r}")
     if train_list is None and validation_list is not None:
         raise ValueError("validation_list needs train_list, which leaves its images out")
-    train, held = (
-        None if each is None else _List(place, Path(each).expanduser())
-        for each in (train_list, validation_list)
-    )
-    return read_folders(
-        *("imagenet", train or place / "train", place / "val", held, common),
-        augmentation="crop_flip",
-    )
+    parts: dict[str, Path | _List] = {"train": place / "train", "test": place / "val"}
+    for split, file in (("train", train_list), ("validation", validation_list)):
+        if file is not None:
+            parts[split] = _List(place, Path(file).expanduser())
+    return _read_folders("imagenet", parts, common, augmentation="crop_flip")
 
 
 class _List(NamedTuple):
@@ -146,52 +139,50 @@ class _List(NamedTuple):
     file: Path
 
 
-def read_folders(
+def _read_folders(
     name: str,
-    train: Path | _List,
-    test: Path | None,
-    held: Path | _List | None,
+    places: Mapping[str, Path | _List],
     common: CommonOptions,
     *,
     augmentation: AugmentationName = "none",
     notes: Sequence[str] = (),
 ) -> Dataset:
-    """A dataset of images in folders ``train`` and ``test`` with one subfolder per class.
-
-    Without ``test``, ``test_size`` is held out. ``held`` has the validation images, if they are
-    in a folder of their own.
+    """A dataset of images in folders, or lists, of the parts.
 
     Raises:
-        ValueError: There are fewer than two classes, a class of ``test`` or ``held`` is unknown,
+        ValueError: There are fewer than two classes, a class of another part is not in training,
             images differ in size, are unreadable, or do not fit into memory.
     """
-    found = _find(train)
-    if len(found.classes) < 2:
-        raise ValueError(
-            f"root={getattr(train, 'file', train)} has images of {found.classes[0]!r} only; two "
-            "classes are needed"
-        )
-    parts = [found, *(_find(each, found.classes) for each in (test, held) if each is not None)]
-    images, bad = read_images([part.files for part in parts], common)
-    return build_dataset(
-        name,
-        images,
-        [part.labels for part in parts],
-        found.classes,
-        bad=bad,
-        own_validation=held is not None,
-        common=common,
+    found = {split: _find(place) for split, place in places.items()}
+    classes = tuple(sorted(set(found["train"].names)))
+    if len(classes) < 2:
+        shown = getattr(places["train"], "file", places["train"])
+        raise ValueError(f"root={shown} has images of {classes[0]!r} only; two classes are needed")
+    numbers = {name: number for number, name in enumerate(classes)}
+    parts = {}
+    for split, part in found.items():
+        if unknown := [each for each in part.names if each not in numbers]:
+            raise ValueError(
+                f"{part.where} has class {unknown[0]!r}, which the training images have not; "
+                f"known: {few(classes)}"
+            )
+        labels = np.array([numbers[each] for each in part.names], dtype=np.int64)
+        parts[split] = Part(part.files, Targets(labels))
+    about = About(
+        name=name,
+        classes=classes,
         measure=partial(Images.measured, augmentation=augmentation),
-        notes=(*notes, *(note for part in parts for note in part.notes)),
+        notes=(*notes, *(note for part in found.values() for note in part.notes)),
     )
+    return build_dataset(read_images(parts, common), about, common)
 
 
-def read_images(
-    files: list[list[Path]], common: CommonOptions
-) -> tuple[list[Stored], list[BadSamples]]:
-    """The images of one or two lists of files, and the unusable ones; see :func:`hold_images`."""
-    bad = [BadSamples(len(part), partial(_name_file, part)) for part in files]
-    return hold_images([image_part(*each) for each in zip(files, bad, strict=True)], common), bad
+def read_images(parts: Mapping[str, Part], common: CommonOptions) -> dict[str, Part]:
+    """The parts with images, given those with files; see :func:`hold_images`."""
+    bad = [BadSamples(len(part.raw), partial(_name_file, part.raw)) for part in parts.values()]
+    sources = [image_part(part.raw, own) for part, own in zip(parts.values(), bad, strict=True)]
+    held = zip(parts.items(), hold_images(sources, common), bad, strict=True)
+    return {split: Part(own, part.targets, faults) for (split, part), own, faults in held}
 
 
 def _name_file(files: list[Path], index: int) -> str:
@@ -200,57 +191,42 @@ def _name_file(files: list[Path], index: int) -> str:
 
 @dataclass(frozen=True)
 class _Found:
-    """The images of a split, and what to say about its folders."""
+    """The images of a part at a place, their classes by name, and what to say about folders."""
 
+    where: Path
     files: list[Path]
-    labels: Labels
-    classes: tuple[str, ...]
-    notes: list[str]
+    names: list[str]
+    notes: Sequence[str] = ()
 
 
-def _find(folder: Path | _List, known: tuple[str, ...] | None = None) -> _Found:
-    """The images in a folder of classes, which are ``known``, or all that have an image."""
-    if isinstance(folder, _List):
-        return _find_listed(folder, known)
-    everything = {place: images_below(place) for place in _folders(folder)}
-    if not (images := {place: found for place, found in everything.items() if found}):
-        raise ValueError(f"{folder} has no folder of images; known suffixes: {', '.join(SUFFIXES)}")
-    notes = [f"{place} has no image and is left out" for place in everything if place not in images]
-    classes = known or tuple(place.name for place in images)
-    if unknown := [place.name for place in images if place.name not in classes]:
-        raise ValueError(
-            f"{folder} has class {unknown[0]!r}, which the training images have not; "
-            f"known: {', '.join(classes)}"
-        )
-    nested = [place for place, found in images.items() if place not in {f.parent for f in found}]
+def _find(place: Path | _List) -> _Found:
+    """The images in a folder of classes, or in a list."""
+    if isinstance(place, _List):
+        return _find_listed(place)
+    everything = {folder: images_below(folder) for folder in _folders(place)}
+    if not (images := {folder: found for folder, found in everything.items() if found}):
+        raise ValueError(f"{place} has no folder of images; known suffixes: {', '.join(SUFFIXES)}")
+    notes = [f"{empty} has no image and is left out" for empty in everything if empty not in images]
+    nested = [folder for folder, found in images.items() if folder not in {f.parent for f in found}]
     if nested:
         inside = sorted({found.relative_to(nested[0]).parts[0] for found in images[nested[0]]})
         notes.append(
-            f"{folder}: {len(nested)} of {len(images)} class folders contain only folders "
+            f"{place}: {len(nested)} of {len(images)} class folders contain only folders "
             f"({nested[0].name} contains {few(inside)}); their names are not used, so check that "
             "the classes are the outer ones"
         )
-    labels = [classes.index(place.name) for place, found in images.items() for _ in found]
-    files = [file for found in images.values() for file in found]
-    return _Found(files, np.array(labels, dtype=np.int64), classes, notes)
+    names = [folder.name for folder, found in images.items() for _ in found]
+    return _Found(place, [file for found in images.values() for file in found], names, notes)
 
 
-def _find_listed(part: _List, known: tuple[str, ...] | None) -> _Found:
+def _find_listed(part: _List) -> _Found:
     try:
         lines = part.file.read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError) as error:
         raise ValueError(f"{part.file} cannot be read ({error}); it lists images") from None
     if not (files := [part.root / line.split()[0] for line in lines if line.strip()]):
         raise ValueError(f"{part.file} lists no image")
-    classes = known or tuple(sorted({file.parent.name for file in files}))
-    if unknown := [file for file in files if file.parent.name not in classes]:
-        raise ValueError(
-            f"{part.file} has {unknown[0]}, whose class the training images have not; "
-            f"known: {few(classes)}"
-        )
-    numbers = {name: number for number, name in enumerate(classes)}
-    labels = np.array([numbers[file.parent.name] for file in files], dtype=np.int64)
-    return _Found(files, labels, classes, [])
+    return _Found(part.file, files, [file.parent.name for file in files])
 
 
 def _folders(place: Path) -> list[Path]:

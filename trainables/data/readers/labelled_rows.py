@@ -10,13 +10,14 @@ import pyarrow.compute as pc
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Dataset, Targets
 from trainables.data.core.options import OF_IMAGES, CommonOptions, with_options
-from trainables.data.core.splits import build_dataset, size_and_path
+from trainables.data.core.splits import About, Part, build_dataset, size_and_path
 from trainables.data.kinds.encode import as_numbers
 from trainables.data.labelling.targets import Values, check_weights, index_parts
 from trainables.data.readers.divided_rows import DividedBy, groups_of, read_division
 from trainables.data.readers.files import Form
-from trainables.data.readers.row_kinds import RowsOptions, kind_of_rows
-from trainables.data.readers.table_columns import Names, convert_each, numbers_of
+from trainables.data.readers.row_kinds import kind_of_rows
+from trainables.data.readers.row_options import Names, RowsOptions
+from trainables.data.readers.table_columns import convert_each, numbers_of
 from trainables.data.readers.tabular import Content, TabularFiles, open_tabular
 from trainables.data.readers.tabular_file import File
 
@@ -74,36 +75,30 @@ def _load(form: Form, *, options: RowsOptions, common: CommonOptions) -> Dataset
         text_form: ``weighted_words`` for bags of words with TF-IDF weights, or ``sequence`` for
             sequences of words. By default the form that the model of the sweep needs.
     """
-    parts = [open_tabular("train", options.train, form)]
-    if options.test is not None:
-        parts.append(open_tabular("test", options.test, form))
     size, held = size_and_path(options.validation)
-    if held is not None:
-        parts.append(open_tabular("validation", held, form))
+    places = {"train": options.train, "test": options.test, "validation": held}
+    given = {option: path for option, path in places.items() if path is not None}
+    parts = [open_tabular(option, path, form) for option, path in given.items()]
     by = DividedBy(options.split, options.group, options.time)
     by = by.found_in(parts, [*options.kept, *(options.exclude or ())])
     kind = kind_of_rows(parts, options, common, by)
     bad = [BadSamples(part.count, part.where) for part in parts]
-    of_parts, classes = _targets(parts, bad, options)
-    raw = kind.held([kind.read(*each) for each in zip(parts, bad, strict=True)], common)
+    targets, classes = _targets(parts, bad, options)
+    raw = kind.hold([kind.read(*each) for each in zip(parts, bad, strict=True)], common)
     division, divided = read_division(parts, bad, by)
     if by.group is not None and not by.together_if_equal(parts):
-        of_parts = [
-            replace(targets, groups=groups_of(part, by.group))
-            for targets, part in zip(of_parts, parts, strict=True)
-        ]
-    return build_dataset(
-        form,
-        raw,
-        of_parts,
-        classes,
-        bad=bad,
-        own_validation=held is not None,
-        common=replace(common, validation=size),
+        groups = [groups_of(part, by.group) for part in parts]
+        targets = [replace(each, groups=own) for each, own in zip(targets, groups, strict=True)]
+    about = About(
+        name=form,
+        classes=classes,
         measure=kind.measure,
         division=division,
-        remarks=(*divided, *kind.remarks(parts[0], raw[0], bad[0], of_parts[0])),
+        remarks=(*divided, *kind.remarks(parts[0], raw[0], bad[0], targets[0])),
     )
+    found = map(Part, raw, targets, bad)
+    common = replace(common, validation=size)
+    return build_dataset(dict(zip(given, found, strict=True)), about, common)
 
 
 load_csv = _load.of("csv")

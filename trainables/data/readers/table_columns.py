@@ -1,7 +1,8 @@
 """The columns of a table: which are features, and their values as numbers, dates and categories."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +21,9 @@ from trainables.data.kinds.encode import (
 )
 from trainables.data.kinds.table import Columns
 from trainables.data.readers.index_columns import index_columns, is_index
+from trainables.data.readers.row_options import RowsOptions
 from trainables.data.readers.tabular import Content, TabularFiles
 from trainables.plugins.arguments import few
-
-Names: TypeAlias = tuple[str, ...] | None
 
 _MANY_LEVELS: Final = 100
 _MOSTLY: Final = 0.9
@@ -35,25 +35,33 @@ _MARKED_NUMBER: Final = (
 """A number, maybe with decimal comma, thousands separators, currency or percent sign."""
 
 
+@dataclass(frozen=True)
+class Features:
+    """The numeric and the categorical features of a table.
+
+    ``flags`` are the numeric ones that are true or false in training.
+    """
+
+    numeric: Sequence[str]
+    categorical: Sequence[str]
+    flags: Sequence[str] = ()
+
+
 def choose_features(
-    parts: list[TabularFiles],
-    targets: set[str | None],
-    features: Names,
-    exclude: Names,
-    dates: Names,
-    categorical: Names,
-) -> tuple[list[str], list[str]]:
-    """The numeric and the categorical features; one error lists all columns that are neither.
+    parts: list[TabularFiles], targets: set[str | None], options: RowsOptions
+) -> Features:
+    """The features; one error lists all columns that cannot be any.
 
     By default all columns are features except ``targets`` and indexes. Columns of dates have
     numeric features of their own. The first of ``parts``, the training part, decides what a column
     is.
     """
-    names = _feature_names(parts[0], features, exclude, targets, dates or ())
-    for name in categorical or ():
-        if name not in names:
-            raise ValueError(f"categorical names {name!r}, which is none of the features: {names}")
-    words, faults = set(categorical or ()), {}
+    names, dates = _feature_names(parts[0], targets, options), options.dates or ()
+    words, faults = set(options.categorical or ()), {}
+    if unknown := [name for name in options.categorical or () if name not in names]:
+        raise ValueError(
+            f"categorical names {unknown[0]!r}, which is none of the features: {names}"
+        )
     for name in names:
         try:
             if name in words or not _are_words(name, parts):
@@ -65,26 +73,18 @@ def choose_features(
         if fault := _other_notation(parts[0], name):
             faults[name] = fault
     _refuse_columns(faults)
-    for name in dates or ():
+    for name in dates:
         parts[0].content(name, "dates")  # it exists
     numbers = [name for name in names if name not in words]
-    numbers += [feature for name in dates or () for feature in date_features(name)]
-    return numbers, [name for name in names if name in words]
-
-
-def flags_of(rows: TabularFiles, names: Sequence[str]) -> tuple[str, ...]:
-    """The numeric features that are true or false in the training part."""
-    own = [name for name in names if name in rows.names]
-    return tuple(name for name in own if rows.content(name, "features") == "truth")
+    flags = [name for name in numbers if parts[0].content(name, "features") == "truth"]
+    numbers += [feature for name in dates for feature in date_features(name)]
+    return Features(numbers, [name for name in names if name in words], flags)
 
 
 def read_columns(
     rows: TabularFiles,
     bad: BadSamples,
-    *,
-    numeric: Sequence[str],
-    categorical: Sequence[str],
-    flags: Sequence[str] = (),
+    features: Features,
     levels: Mapping[str, Sequence[str]] | None = None,
 ) -> Columns:
     """The features of rows: for training, for tests, and of new rows.
@@ -97,23 +97,22 @@ def read_columns(
         ValueError: A column is missing, or its type cannot be that of the feature.
     """
     known = set(rows.names)
-    wanted = [date_column(name, known) or name for name in (*numeric, *categorical)]
+    names = (*features.numeric, *features.categorical)
+    wanted = [date_column(name, known) or name for name in names]
     if missing := [name for name in dict.fromkeys(wanted) if name not in known]:
         raise ValueError(
             f"{rows.named(rows.files[0])}: no column {', '.join(missing)}; its columns: "
             f"{', '.join(rows.names)}"
         )
-    columns = {name: _numbers(rows, name, bad, is_flag=name in flags) for name in numeric}
-    known_levels = levels or {}
-    columns |= {
-        name: rows.column(name, pa.string(), known_levels.get(name, ())) for name in categorical
+    columns = {
+        name: _numbers(rows, name, bad, is_flag=name in features.flags) for name in features.numeric
     }
+    for name in features.categorical:
+        columns[name] = rows.column(name, pa.string(), (levels or {}).get(name, ()))
     return Columns(pa.table(columns))
 
 
-def remarks_on_columns(
-    rows: TabularFiles, columns: Columns, numeric: Sequence[str], categorical: Sequence[str]
-) -> list[str]:
+def remarks_on_columns(rows: TabularFiles, columns: Columns, features: Features) -> list[str]:
     """Sentences about training columns: left out, misread, constant, or like row numbers.
 
     Raises ``ValueError`` about columns of texts, identifiers or numbers in another notation, which
@@ -122,14 +121,15 @@ def remarks_on_columns(
     out = [repr(name) if name else "without a name" for name in index_columns(rows.names)]
     remarks = [f"left out, as it numbers the rows: the column {', '.join(out)}"] if out else []
     faults = {}
-    for name in categorical:
+    for name in features.categorical:
         if fault := _no_category(rows, columns.table[name], name):
             faults[name] = fault
         elif remark := _mostly_numbers(columns.table[name], name):
             remarks.append(remark)
     _refuse_columns(faults)
-    numbers = [name for name in numeric if name in rows.names]
-    same = [name for name in (*numbers, *categorical) if len(columns.table[name].unique()) == 1]
+    numbers = [name for name in features.numeric if name in rows.names]
+    names = (*numbers, *features.categorical)
+    same = [name for name in names if len(columns.table[name].unique()) == 1]
     if same:
         remarks.append(
             "nothing can be learned from columns with one value, or none, in training; exclude "
@@ -145,13 +145,8 @@ _POSITION: Final = (
 )
 
 
-def _feature_names(
-    rows: TabularFiles,
-    features: Names,
-    exclude: Names,
-    targets: set[str | None],
-    dates: tuple[str, ...],
-) -> list[str]:
+def _feature_names(rows: TabularFiles, targets: set[str | None], options: RowsOptions) -> list[str]:
+    features, exclude, dates = options.features, options.exclude, options.dates or ()
     if features and exclude:
         raise ValueError("features and exclude are given; give one of them")
     if unknown := [name for name in exclude or () if name not in rows.names]:

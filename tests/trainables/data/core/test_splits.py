@@ -3,8 +3,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainables.data.core.base import Targets
 from trainables.data.core.options import CommonOptions
-from trainables.data.core.splits import build_dataset
+from trainables.data.core.splits import About, Part, build_dataset
 from trainables.data.core.stratified import long_tailed, stratified_sample, stratified_split
 from trainables.data.core.types import Labels
 from trainables.data.kinds.arrays import Images
@@ -114,12 +115,12 @@ def test_build_dataset_keeps_images_with_their_labels(train_samples: int | None)
     images = labels.astype(np.uint8).reshape(-1, 1, 1, 1)
     inputs = np.broadcast_to(images, (90, 1, 2, 2))
     dataset = build_dataset(
-        "made",
-        [inputs, inputs[:6]],
-        [labels, labels[:6]],
-        ("a", "b", "c"),
-        measure=Images.measured,
-        common=CommonOptions(validation=30, train_samples=train_samples, seed=3),
+        {
+            "train": Part(inputs, Targets(labels)),
+            "test": Part(inputs[:6], Targets(labels[:6])),
+        },
+        About(name="made", classes=("a", "b", "c"), measure=Images.measured),
+        CommonOptions(validation=30, train_samples=train_samples, seed=3),
     )
     assert [len(dataset.train), len(dataset.validation)] == [train_samples or 60, 30]
     for split in (dataset.train, dataset.validation, dataset.test):
