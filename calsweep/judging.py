@@ -71,7 +71,7 @@ class Judgement:
         """Writes the page to a file; ``UserError`` if that fails."""
         from sweeps.messages.files import write_text
 
-        write_text(self.html(), os.fspath(path), "")
+        write_text(self.html(), os.fspath(path))
 
     def __repr__(self) -> str:
         """The main findings."""

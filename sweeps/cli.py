@@ -64,7 +64,7 @@ def main() -> None:
     try:
         sys.exit(_code())
     except UserError as error:
-        _fail(str(error), 2)
+        _fail(error.in_shell, 2)
     except SweepFailedError as error:
         _fail(str(error), 1)
     except SweepInterruptedError as error:

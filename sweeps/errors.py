@@ -20,7 +20,17 @@ class CommandError(Exception):
 
 
 class UserError(CommandError):
-    """The user's input is wrong: one clear message, exit code 2, nothing is left behind."""
+    """The user's input is wrong: one clear message, exit code 2, nothing is left behind.
+
+    `key` names the argument that is wrong, and `value` is what was given for it, if the message
+    needs it. Python reads ``trial = 7: …``; a command shows `in_shell`: ``--trial 7: …``.
+    """
+
+    def __init__(self, message: str, key: str = "", value: object = None) -> None:
+        found = "" if value is None else f" = {value}"
+        super().__init__(f"{key}{found}: {message}" if key else message)
+        option = f"--{key.replace('_', '-')}{found.replace(' = ', ' ', 1)}"
+        self.in_shell = redact(f"{option}: {message}" if key else message)
 
 
 class NameTakenError(UserError):

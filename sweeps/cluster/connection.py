@@ -145,13 +145,15 @@ def _join(address: str) -> None:
         ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
     except ray.exceptions.AuthenticationError:
         raise UserError(
-            f"--address = {address!r}: the cluster asks for a token, and yours is missing or "
-            "wrong; set RAY_AUTH_MODE=token and the token in RAY_AUTH_TOKEN, in the file that "
-            "RAY_AUTH_TOKEN_PATH names, or in ~/.ray/auth_token"
+            "the cluster asks for a token, and yours is missing or wrong; set "
+            "RAY_AUTH_MODE=token and the token in RAY_AUTH_TOKEN, in the file that "
+            "RAY_AUTH_TOKEN_PATH names, or in ~/.ray/auth_token",
+            "address",
+            address,
         ) from None
     except (ConnectionError, ValueError, RuntimeError) as error:
         if (differs := driver_mismatch(str(error))) is not None:
-            raise UserError(f"--address = {address!r}: {differs}") from None
+            raise UserError(differs, "address", address) from None
         raise _no_cluster(address, error) from None
 
 
@@ -172,8 +174,10 @@ def _check_answers(address: str) -> bool:
 
 def _no_cluster(address: str, error: Exception) -> UserError:
     return UserError(
-        f"--address = {address!r}: no Ray cluster answers there ({first_line(error)}); allowed: "
-        "the host:port that `ray start --head` printed, or 'auto'"
+        f"no Ray cluster answers there ({first_line(error)}); allowed: the host:port that `ray "
+        "start --head` printed, or 'auto'",
+        "address",
+        address,
     )
 
 

@@ -53,7 +53,7 @@ def export(
     wanted = Wanted(selected, loss, trial, ensemble, reference)
     if register and wanted not in (RECOMMENDED, Wanted(reference=True)):
         raise UserError(
-            f"{wanted}: with --register it is not allowed; MLflow gets the recommended classifier"
+            f"--{wanted}: with --register it is not allowed; MLflow gets the recommended classifier"
         )
     if register and onnx:
         raise UserError("--onnx: with --register it is not allowed; MLflow gets PyTorch's program")

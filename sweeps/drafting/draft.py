@@ -226,8 +226,10 @@ def _by_name(name: str) -> Draft:
     known = available_datasets()
     if name not in known:
         raise UserError(
-            f"--data {name}: there is no such file or folder, nor a dataset of that name"
-            f"{did_you_mean(name, known)}; by name there are: {', '.join(known)}"
+            "there is no such file or folder, nor a dataset of that name"
+            f"{did_you_mean(name, known)}; by name there are: {', '.join(known)}",
+            "data",
+            name,
         )
     known_options = dataset_options(name)
     options = {key: f"./{key}" for key, value in known_options.items() if value is REQUIRED}
@@ -246,7 +248,7 @@ def _torchvision(path: Path) -> Draft | None:
     found = find_torchvision(path.absolute())
     if len(found) > 1:
         raise UserError(
-            f"--data {path}: holds several datasets ({', '.join(found)}); give the folder of one"
+            f"holds several datasets ({', '.join(found)}); give the folder of one", "data", path
         )
     for name, root in found.items():
         seen = f"Seen: the dataset {name}, as torchvision stores it."
@@ -293,7 +295,7 @@ def _image_folder(path: Path) -> Draft:
     try:
         trees = find_trees(path)
     except (OSError, ValueError) as error:
-        raise UserError(f"--data {path}: {error}") from None
+        raise UserError(str(error), "data", path) from None
     classes = sorted(d for d in trees.train.iterdir() if d.is_dir() and not d.name.startswith("."))
     found = {
         folder.name: [file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES]
@@ -302,9 +304,11 @@ def _image_folder(path: Path) -> Draft:
     found = {name: files for name, files in found.items() if files}
     if len(found) < 2:
         raise UserError(
-            f"--data {path}: not understood; allowed: a folder with a folder of images for each "
-            "class (also under train/ and test/), in the form of PASCAL VOC, of a dataset of "
-            "torchvision, or with CSV, Parquet or npz files, or such a file"
+            "not understood; allowed: a folder with a folder of images for each class (also under "
+            "train/ and test/), in the form of PASCAL VOC, of a dataset of torchvision, or with "
+            "CSV, Parquet or npz files, or such a file",
+            "data",
+            path,
         )
     count = sum(map(len, found.values()))
     options: dict[str, object] = {"name": "image_folder", "root": str(path)}
@@ -339,7 +343,7 @@ def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
     elif form is not None:
         found = _rows(read_rows(whole or path, form, beside))
     else:
-        raise UserError(f"--data {path}: not understood; allowed: {TABLES_SHOWN}, or .npz")
+        raise UserError(f"not understood; allowed: {TABLES_SHOWN}, or .npz", "data", path)
     options = {"name": form or "npz", "train": str(whole or path), **found.options}
     if whole is None and not {"split", "validation"} & options.keys():
         options |= _validation(found.count, held_out="test" not in options)
@@ -360,7 +364,7 @@ def _arrays(path: Path, test: Path | None) -> _Seen:
     from trainables.data.kinds.arrays import Images
     from trainables.data.readers.arrays import array_in, as_arrays, load_arrays
 
-    where = f"--data {path}"
+    where = f"data = {path}"
     with load_arrays(where, path) as file:
         arrays = {name: array_in(where, file, name) for name in file.files}
     label = _called(arrays, LABELS)
@@ -410,7 +414,7 @@ def _rows(rows: TrainingRows) -> _Seen:
     unusable = {name: reason for name, reason in unusable.items() if name not in dates}
     if not (usable or dates):
         reasons = ", ".join(f"{name} ({reason})" for name, reason in unusable.items())
-        raise UserError(f"--data {rows.path}: none of its columns can be a feature: {reasons}")
+        raise UserError(f"none of its columns can be a feature: {reasons}", "data", rows.path)
     features = Columns(table.select([*usable, *dates]))
     divided, more = _together(divided, features, _values(table[label]), tested=tested)
     options = {**given, **divided}

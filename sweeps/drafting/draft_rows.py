@@ -88,7 +88,7 @@ def read_rows(path: Path, form: Form, beside: Mapping[str, Path]) -> TrainingRow
 
     from trainables.data.readers.tabular import open_tabular
 
-    files = open_tabular("--data", path, form)
+    files = open_tabular("data", path, form)
     names = [name for name in files.names if not is_index(name)]
     lacking = {
         name: f"is not in {Path(file.path).name}"
@@ -99,15 +99,17 @@ def read_rows(path: Path, form: Form, beside: Mapping[str, Path]) -> TrainingRow
     table = pa.table({name: _column(files, name) for name in names if name not in lacking})
     if (label := label_column(table)) is None:
         raise UserError(
-            f"--data {path}: none of its columns ({few(names)}) looks like a label; call one "
-            f"{LABELS[0]}, or write the sweep file by hand"
+            f"none of its columns ({few(names)}) looks like a label; call one {LABELS[0]}, or "
+            "write the sweep file by hand",
+            "data",
+            path,
         )
     comments = []
     if empty := table[label].null_count:
         comments.append(f"{counted(empty, 'row')} without {label}: skipped")
     kept = {}
     for option, place in beside.items():
-        others = open_tabular(f"--data {option}", place, form)
+        others = open_tabular(option, place, form)
         if _has_labels(others, label):
             kept[option] = place
             own = others.names

@@ -27,7 +27,7 @@ def write_new_sweep_file(draft: Draft, name: str, trials: int, file: str) -> str
         raise UserError(f"{file}: already exists; name another file, or delete it")
     text = sweep_file_text(draft, name, trials)
     check_sweep(read_sweep(text, file))
-    return os.path.relpath(write_text(text, file, ""))
+    return os.path.relpath(write_text(text, file))
 
 
 def write_batch_script(file: str) -> str:
@@ -42,5 +42,5 @@ def write_batch_script(file: str) -> str:
     script = str(Path(file).with_suffix(".sbatch"))
     if os.path.lexists(script):
         raise UserError(f"{script}: already exists; delete it, or give the sweep file another name")
-    write_text(batch_script(sweep.name, os.path.relpath(file)), script, "")
+    write_text(batch_script(sweep.name, os.path.relpath(file)), script)
     return os.path.relpath(script)

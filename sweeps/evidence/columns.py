@@ -50,13 +50,14 @@ class Column:
             return cls(text, text)
         methods = (*available_posthoc(), TRAINING_TEMPERATURE)
         if at and method not in methods:
-            raise UserError(f"--metrics {text}: after @ allowed: {', '.join(methods)}")
+            raise UserError(f"after @ allowed: {', '.join(methods)}", "metrics", text)
         if metric.split or metric.metric not in METRICS or (at and metric.scaled):
             raise UserError(
-                f"--metrics: found {text!r}; allowed: {', '.join(METRICS)}, each with _scaled for "
-                "its value after temperature scaling, @METHOD after another scaling, or "
-                f"_gap@METHOD for what that takes away; {', '.join(_TEMPERATURES)}; and the "
-                "metrics of sets of evaluation, such as ood_svhn_auroc"
+                f"found {text!r}; allowed: {', '.join(METRICS)}, each with _scaled for its value "
+                "after temperature scaling, @METHOD after another scaling, or _gap@METHOD for "
+                f"what that takes away; {', '.join(_TEMPERATURES)}; and the metrics of sets of "
+                "evaluation, such as ood_svhn_auroc",
+                "metrics",
             )
         return cls(text, metric.metric, method, gap=at != "" and name.endswith("_gap"))
 

@@ -30,13 +30,16 @@ def dashboard_url(address: str | None) -> str:
 
     By default ``RAY_API_SERVER_ADDRESS``, else ``RAY_ADDRESS``, else that of this machine.
     """
-    source, given = _find_address(address)
+    variable, given = ("", address) if address else _address_in_environment()
     url = given if "://" in given else f"http://{given}"
     if not _is_allowed(url):
-        raise UserError(
-            f"{source} = {given!r} is not allowed; allowed: the URL of the cluster's dashboard, "
-            f"such as {_DEFAULT_URL} or https://ray.example.org (by default {API_SERVER})"
+        allowed = (
+            "is not allowed; allowed: the URL of the cluster's dashboard, such as "
+            f"{_DEFAULT_URL} or https://ray.example.org (by default {API_SERVER})"
         )
+        if variable:
+            raise UserError(f"{variable} = {given!r} {allowed}")
+        raise UserError(allowed, "address", given)
     return url.rstrip("/")
 
 
@@ -50,10 +53,8 @@ def names_cluster(address: str | None) -> bool:
     return bool(address or {API_SERVER, "RAY_ADDRESS"} & os.environ.keys())
 
 
-def _find_address(address: str | None) -> tuple[str, str]:
-    """The option or variable that gives the address, and the address."""
-    if address:
-        return "--address", address
+def _address_in_environment() -> tuple[str, str]:
+    """The variable that gives the address, and the address."""
     if given := os.environ.get(API_SERVER):
         return API_SERVER, given
     given = os.environ.get("RAY_ADDRESS", "auto")
@@ -158,7 +159,7 @@ def connected_client(address: str | None) -> Iterator[JobSubmissionClient]:
 
 def _no_answer(url: str, error: Exception) -> str:
     return (
-        f"{url}: no Ray dashboard answers there ({_reason(error)}); give --address, and start "
+        f"{url}: no Ray dashboard answers there ({_reason(error)}); give its address, and start "
         "the cluster's head with ray[default] installed, or open a tunnel to it: `ray dashboard "
         "cluster.yaml`"
     )

@@ -18,7 +18,7 @@ from sweeps.cluster.versions import check_jobs_version
 from sweeps.errors import NameTakenError, SweepFailedError, UserError, first_line
 from sweeps.jobs.client import ask, connected_client, dashboard_url
 from sweeps.messages.events import split_events
-from sweeps.messages.formatting import SUBMITTED_TO
+from sweeps.messages.formatting import SUBMITTED_TO, resume_command
 from sweeps.store.journal import SUBMITTED_BY, by_this_user
 from trainables.plugins.arguments import did_you_mean
 
@@ -98,10 +98,10 @@ def _check_free(name: str, storage: str, address: str | None) -> None:
     if exists is None:  # this machine cannot read the storage
         exists = any(has_begun(job, address) for job in _jobs_of(name, storage, address))
     if exists:
-        place = f"--storage {shlex.quote(storage)} --address {dashboard_url(address)}"
         raise NameTakenError(
-            f"name = {name!r}: a sweep of this name exists in {storage}; `calsweep resume {name} "
-            f"{place}` or --or-resume continues it, --name gives another name"
+            f"name = {name!r}: a sweep of this name exists in {storage}; "
+            f"{resume_command(name, storage, dashboard_url(address))} continues it, or choose "
+            "another name"
         )
 
 
@@ -255,12 +255,12 @@ def logs(
 
 
 def _connection_lost(job: Job, address: str | None, error: Exception) -> SweepFailedError:
-    place = f"--storage {shlex.quote(job.storage)} --address {dashboard_url(address)}"
+    url = dashboard_url(address)
     return SweepFailedError(
-        f"the connection to {dashboard_url(address)} was lost ({first_line(error)}). The job may "
-        f"still run: `calsweep logs {job.id} --follow --address {dashboard_url(address)}` follows "
-        f"it when the cluster answers. If the cluster has gone, `calsweep resume {job.sweep} "
-        f"{place}` continues the sweep on a new one"
+        f"the connection to {url} was lost ({first_line(error)}). The job may still run: "
+        f"`calsweep logs {job.id} --follow --address {url}` follows it when the cluster answers. "
+        f"If the cluster has gone, {resume_command(job.sweep, job.storage, url)} continues the "
+        "sweep on a new one"
     )
 
 

@@ -183,7 +183,7 @@ def write_probabilities(path: Path, probs: Tensor, model: Predicted, *, labelled
         stream = io.BytesIO()
         arrays = {"probs": probs.numpy(), "classes": classes}
         np.savez(stream, **(arrays | ({"labels": labels} if labelled else {})))
-        write_bytes(stream.getvalue(), str(path), "")
+        write_bytes(stream.getvalue(), str(path))
     elif path.suffix == ".csv":
         text = io.StringIO(newline="")
         rows: list[list[object]] = [[f"p({each})" for each in model.classes], *probs.tolist()]
@@ -191,6 +191,6 @@ def write_probabilities(path: Path, probs: Tensor, model: Predicted, *, labelled
             last = ["label", *labels.tolist()]
             rows = [[*row, label] for row, label in zip(rows, last, strict=True)]
         csv.writer(text).writerows(rows)
-        write_text(text.getvalue(), str(path), "")
+        write_text(text.getvalue(), str(path))
     else:
         raise UserError(f"{path}: allowed endings: .npz, .csv")

@@ -7,15 +7,15 @@ from pathlib import Path
 from sweeps.errors import UserError
 
 
-def write_text(text: str, output: str, option: str = "--output ") -> str:
+def write_text(text: str, output: str) -> str:
     """Write a text to a file, completely or not at all; returns the path.
 
-    A UserError about a file that cannot be written names `option`.
+    Raises a UserError if that fails.
     """
-    return write_bytes(text.encode(), output, option)
+    return write_bytes(text.encode(), output)
 
 
-def write_bytes(data: bytes, output: str, option: str = "--output ") -> str:
+def write_bytes(data: bytes, output: str) -> str:
     """See :func:`write_text`."""
     path = Path(output).absolute()
     temporary = path.with_name(f".{path.name}.tmp")
@@ -23,5 +23,5 @@ def write_bytes(data: bytes, output: str, option: str = "--output ") -> str:
         temporary.write_bytes(data)
         temporary.replace(path)
     except OSError as error:
-        raise UserError(f"{option}{path}: cannot be written: {error.strerror}") from None
+        raise UserError(f"{path}: cannot be written: {error.strerror}") from None
     return str(path)

@@ -158,7 +158,7 @@ def results_table(values: Sequence[Value], rows: Key, columns: Key, form: Form) 
         UserError: Rows and columns are the same, or two values belong in one cell.
     """
     if rows == columns:
-        raise UserError(f"--rows {rows} --columns {columns}: they must differ")
+        raise UserError("rows and columns must differ", "rows", rows)
     if form == "json":
         return json.dumps([finite(vars(each)) for each in values], indent=1) + "\n"
     cells = _cells(values, rows, columns)
@@ -195,9 +195,9 @@ def _cells(values: Sequence[Value], rows: Key, columns: Key) -> _Cells:
         if place in cells:
             first = cells[place]
             raise UserError(
-                f"--rows {rows} --columns {columns}: {first.loss} of sweep {first.sweep} and "
-                f"{each.loss} of sweep {each.sweep} are both in the cell {place[0]}, {place[1]}; "
-                "choose other rows and columns: loss, dataset, model or sweep"
+                f"{first.loss} of sweep {first.sweep} and {each.loss} of sweep {each.sweep} are "
+                f"both in the cell {place[0]}, {place[1]}; choose other rows and columns: loss, "
+                "dataset, model or sweep"
             )
         cells[place] = each
     return cells

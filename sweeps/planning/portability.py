@@ -39,7 +39,7 @@ def check_reachable(storage: str, sweep: SweepFile | None = None) -> None:
         raise UserError(
             f"storage = {storage!r} is a folder of this machine; allowed for a cluster: a URI such "
             "as s3://bucket/calsweep, or the absolute path of a folder that all nodes share "
-            "(set by --storage or CALSWEEP_STORAGE)"
+            "(the variable CALSWEEP_STORAGE sets it, too)"
         )
     if sweep is None:
         return
@@ -76,7 +76,7 @@ def _check_tracking(uri: str | None) -> None:
         raise UserError(
             f"tracking.uri = {uri!r} is a file of this machine; allowed for a cluster: the address "
             "of an MLflow server, or sqlite://// and the absolute path of a file on a folder that "
-            "all nodes share (set in the sweep file, by --set or MLFLOW_TRACKING_URI)"
+            "all nodes share (the variable MLFLOW_TRACKING_URI sets it, too)"
         )
 
 

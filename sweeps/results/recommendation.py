@@ -197,7 +197,8 @@ def _several_would(ensemble: EnsembleEvidence | None, nll: float | None) -> str:
     return (
         f"The mean of {counted(seeds.networks, 'seed')} of cross-entropy has a test NLL of "
         f"{seeds.nll:.4f}, this network {nll:.4f}; a prediction then costs "
-        f"{counted(seeds.networks, 'network')} (selection.ensemble, `export --ensemble`)."
+        f"{counted(seeds.networks, 'network')} (selection.ensemble, `calsweep export NAME "
+        "--ensemble`)."
     )
 
 

@@ -49,7 +49,8 @@ def advice(found: Comparison | None) -> str:
     ours, ends = found.ours.setting, f"[{-found.high:.4f}, {-found.low:.4f}]"
     return (
         f"{ours[0].upper()}{ours[1:]} is better than {found.theirs.setting} by "
-        f"{-found.value:.4f} NLL {ends} on the test split: use it (export --reference)."
+        f"{-found.value:.4f} NLL {ends} on the test split: use it (`calsweep export NAME "
+        "--reference`)."
     )
 
 

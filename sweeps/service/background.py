@@ -42,7 +42,7 @@ def start_detached(name: str, storage: str, arguments: Sequence[str]) -> tuple[i
                 start_new_session=True,  # closing the terminal does not reach it
             )
     except OSError as error:
-        raise UserError(f"--detach: {log.absolute()}: {error.strerror}") from None
+        raise UserError(f"{log.absolute()}: {error.strerror}", "detach") from None
     while process.poll() is None and not _runs(store, process.pid):
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     if process.returncode:
@@ -72,7 +72,7 @@ def stop_here(name: str, storage: str) -> bool:
     if not is_held(store):
         raise UserError(
             f"sweep {name!r} in {store.storage} does not run: it is {state_of(store)}; to stop a "
-            "job of a cluster, give its --address"
+            "job of a cluster, give the cluster's address"
         )
     ask(store.folder, Request("stop", by=by_this_user()))
     until = time.monotonic() + _SECONDS_TO_STOP

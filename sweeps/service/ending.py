@@ -214,10 +214,12 @@ def _on_untried(untried: Sequence[Untried], name: str, storage: str) -> str | No
     if not (losses := [each.setting.loss for each in untried]):
         return None
     named = ", ".join(losses)
-    other = f"run FILE --name {name}-more --set {shlex.quote(f'losses=[{named}]')}"
+    other = calsweep_command(
+        f"run FILE --name {name}-more --set {shlex.quote(f'losses=[{named}]')}", storage
+    )
     return (
-        f"Not tried: {', '.join(map(format_loss, losses))}. {calsweep_command(other, storage)}, "
-        f"with the sweep file of {name}, tries them."
+        f"Not tried: {', '.join(map(format_loss, losses))}. {other}, with the sweep file of "
+        f"{name}, tries them."
     )
 
 

@@ -70,12 +70,13 @@ def _backend(options: RunOptions, workers: int) -> Backend:
         return RayTune(address, options.get("keep_ray", False))
     if address is not None:
         raise UserError(
-            f"--address = {address!r} is not allowed with --debug, which trains in this process; "
-            "leave one of them out"
+            "is not allowed with debug, which trains in this process; leave one of them out",
+            "address",
+            address,
         )
     if workers > 1:
         raise UserError(
-            f"scaling.num_workers = {workers} is not allowed with --debug, which trains in one "
+            f"scaling.num_workers = {workers} is not allowed with debug, which trains in one "
             "process; allowed: 1"
         )
     return InProcess()

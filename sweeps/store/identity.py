@@ -118,7 +118,7 @@ def changes_since_start(name: str, folder: Folder, identity: Identity) -> list[s
             f"{_data_in_words(before)}; found {_data_in_words(identity)}.{besides} Its trials "
             "could not be compared with new ones, and cut-off ones would train on what was "
             "validation data: put the data back as they were, or begin a new sweep with another "
-            "--name"
+            "name"
         )
     resumed = environment.get("resumed", [])
     if other and present not in map(versions_in, resumed):

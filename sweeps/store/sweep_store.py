@@ -165,7 +165,7 @@ class SweepStore:
             resume = resume_command(self.name, self.storage)
             raise NameTakenError(
                 f"name = {self.name!r}: a sweep of this name exists in {self.storage}; continue "
-                f"it with {resume}, or choose another by --name"
+                f"it with {resume}, or choose another name"
             )
         self._check_own()
 
@@ -175,7 +175,7 @@ class SweepStore:
         if others and not self.is_left():
             raise NameTakenError(
                 f"name = {self.name!r}: {self.folder.uri} holds other files ({few(others)}); move "
-                "them, or choose another name by --name"
+                "them, or choose another name"
             )
 
     def change(self, sweep: SweepFile) -> None:
@@ -572,8 +572,8 @@ def check_storage(storage: str) -> None:
 
 
 _ALLOWED = (
-    "; allowed: a folder that can be written, or a URI such as s3://bucket/prefix (set by "
-    "--storage or CALSWEEP_STORAGE)"
+    "; allowed: a folder that can be written, or a URI such as s3://bucket/prefix (the "
+    "variable CALSWEEP_STORAGE sets it, too)"
 )
 
 

@@ -98,15 +98,15 @@ def override_sweep(
             found = _moved(found, _replace(tree, key.split("."), value, origin), origin)
     else:
         for override in overrides:
-            found = _moved(found, _apply(tree, override), f"--set {override}")
+            found = _moved(found, _apply(tree, override), f"set {override}")
     if name is not None:
         tree["name"] = name
-        found[("name",)] = "name" if isinstance(overrides, Mapping) else "--name"
+        found[("name",)] = "name"
     return parse_sweep(tree, found, default_origin)
 
 
 def with_comparison(sweep: SweepFile, losses: str | None, seeds: int | None) -> SweepFile:
-    """A sweep that compares the best settings of some losses in pairs: ``--compare``, ``--seeds``.
+    """A sweep that compares the best settings of some losses in pairs.
 
     `losses` are names, separated by commas, to which cross-entropy is added; None leaves the sweep
     unchanged. `seeds` is the number of fresh seeds of each; None for the sweep's, or the default
@@ -120,8 +120,9 @@ def with_comparison(sweep: SweepFile, losses: str | None, seeds: int | None) -> 
         named = [loss_name(name.strip()) for name in losses.split(",") if name.strip()]
         if not (wanted := [name for name in dict.fromkeys(named) if name != BASELINE_LOSS]):
             raise UserError(
-                f"--compare: found {losses!r}; allowed: one loss or more besides {BASELINE_LOSS}, "
-                "separated by commas, such as focal,dual_focal"
+                f"found {losses!r}; allowed: one loss or more besides {BASELINE_LOSS}, separated "
+                "by commas, such as focal,dual_focal",
+                "compare",
             )
         given = {each.name: each.model_dump(mode="json") for each in sweep.losses}
         values["losses"] = [given.get(name, name) for name in wanted]
@@ -173,7 +174,7 @@ def budgets_asked(asked: SweepFile, begun: SweepFile, given: SweepFile) -> dict[
     if found:
         raise UserError(
             f"name = {begun.name!r}: a sweep of this name exists, and was started with another "
-            f"{', '.join(found)}; put the sweep file back, or choose another name by --name"
+            f"{', '.join(found)}; put the sweep file back, or choose another name"
         )
     return budgets
 
@@ -208,9 +209,10 @@ def check_budgets(overrides: Sequence[str]) -> None:
         key, _, value = override.partition("=")
         if key not in [f"search.{name}" for name in CHANGEABLE] or not _NUMBER.fullmatch(value):
             raise UserError(
-                f"--set {shortened(key)}=... is not allowed: of a sweep that was started, only "
-                "budgets can be changed; allowed: "
-                + ", ".join(f"search.{name}=NUMBER" for name in CHANGEABLE)
+                "is not allowed: of a sweep that was started, only budgets can be changed; "
+                "allowed: " + ", ".join(f"search.{name}=NUMBER" for name in CHANGEABLE),
+                "set",
+                f"{shortened(key)}=...",
             )
 
 
@@ -328,9 +330,9 @@ def _apply(tree: dict[str, object], override: str) -> Location:
     dotted, separator, text = override.partition("=")
     keys = dotted.strip().split(".")
     if not separator or not all(keys):
-        raise UserError(f"--set {override}: write KEY=VALUE, such as training.epochs=5")
-    value, _ = _parse(text, f"--set {override}")
-    return _replace(tree, keys, value, f"--set {override}")
+        raise UserError("write KEY=VALUE, such as training.epochs=5", "set", override)
+    value, _ = _parse(text, f"set {override}")
+    return _replace(tree, keys, value, f"set {override}")
 
 
 def _moved(origins: Mapping[Location, str], replaced: Location, origin: str) -> dict[Location, str]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -308,17 +307,15 @@ def render_best(
 
 def _only(entries: Sequence[BestEntry]) -> BestEntry:
     if len(entries) > 1:
-        options = ["dataset", "model"]
+        keys = ["dataset", "model"]
         if len({entry.objective for entry in entries}) > 1:
-            options.append("objective")
-        listed = "\n".join(
-            "  "
-            + " ".join(f"--{option} {shlex.quote(getattr(entry, option))}" for option in options)
-            for entry in entries
-        )
+            keys.append("objective")
+        listed = (", ".join(f"{key} {getattr(entry, key)}" for key in keys) for entry in entries)
         raise UserError(
-            f"--format yaml writes one sweep file, and there are {len(entries)} answers; "
-            f"choose one by --{' and --'.join(options)}:\n{listed}"
+            f"it is one sweep file, and there are {len(entries)} answers; choose one by "
+            f"{' and '.join(keys)}:\n  " + "\n  ".join(listed),
+            "format",
+            "yaml",
         )
     return entries[0]
 

@@ -86,8 +86,9 @@ def _check_free(host: str, port: int) -> None:
             probe.bind((host, port))
         except OSError as error:
             raise UserError(
-                f"--host {host} --port {port}: cannot listen there ({error.strerror}); "
-                "choose another port by --port"
+                f"cannot listen there on {host} ({error.strerror}); choose another port",
+                "port",
+                port,
             ) from None
 
 

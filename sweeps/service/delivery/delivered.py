@@ -52,14 +52,14 @@ class Wanted:
             raise UserError(f"{' and '.join(self._given)}: allowed: one of them")
 
     def __str__(self) -> str:
-        """The option that asks for it, such as ``--trial 7``; empty for the recommended one."""
+        """What asks for it, such as ``trial 7``; empty for the recommended one."""
         return " ".join(self._given)
 
     @property
     def _given(self) -> list[str]:
         values = ((each.name, getattr(self, each.name)) for each in fields(self))
         return [
-            f"--{name}" if value is True else f"--{name} {value}"
+            name if value is True else f"{name} {value}"
             for name, value in values
             if value is not None and value is not False
         ]
@@ -109,20 +109,21 @@ def deliver(sweep: StoredSweep, wanted: Wanted = RECOMMENDED) -> Delivered:
         why = f"{recommended.better_reference} {recommended.why}".lstrip()
         return Delivered(networks, True, why)
     instead = "" if recommended is None else f" {recommended.text}"
-    return Delivered(networks, False, f"Asked for by {wanted}.{instead}")
+    return Delivered(networks, False, f"Asked for: {wanted}.{instead}")
 
 
 def _reference(result: SweepResult) -> Delivered:
     found, name = deliverable(result.evidence.references), result.sweep
     if found is None:
         raise UserError(
-            f"--reference: sweep {name!r} has no reference model; they are fitted at the end of a "
-            "sweep, unless reference is none or its kind of data has none"
+            f"sweep {name!r} has no reference model; they are fitted at the end of a sweep, unless "
+            "reference is none or its kind of data has none",
+            "reference",
         )
     if better := result.evidence.better_reference:
         return Delivered(found.record, True, better)
     instead = "" if result.recommended is None else f" {result.recommended.text}"
-    return Delivered(found.record, False, f"Asked for by --reference.{instead}")
+    return Delivered(found.record, False, f"Asked for: reference.{instead}")
 
 
 def load_delivered(
@@ -159,7 +160,7 @@ def predicted_on_test(name: str, storage: str) -> Predicted:
     sweep = StoredSweep.read(name, storage)
     rows = read_on_test(sweep, deliver(sweep))
     if rows is None or rows.per_sample > 1:
-        raise UserError(f"--against {name}: its predictions on the test split cannot be judged")
+        raise UserError("its predictions on the test split cannot be judged", "against", name)
     classes, _ = class_and_label_names(sweep.store)
     return predicted_of_rows(name, rows, classes)
 
@@ -189,8 +190,10 @@ def _of_number(sweep: StoredSweep, number: int) -> TrialRecord:
     known = {r.number: r for r in finished if "temperature" in r.outcome}
     if number not in known:
         raise UserError(
-            f"--trial {number}: no finished classifier of sweep {sweep.plan.name!r}; allowed: "
-            f"{_listed(known) or 'none yet'}"
+            f"no finished classifier of sweep {sweep.plan.name!r}; allowed: "
+            f"{_listed(known) or 'none yet'}",
+            "trial",
+            number,
         )
     return known[number]
 
@@ -201,8 +204,10 @@ def best_of_loss(sweep: StoredSweep, loss: str) -> TrialRecord:
     asked = format_loss(loss_name(loss))
     if asked not in best:
         raise UserError(
-            f"--loss {loss}: no trial of it has finished in sweep {sweep.plan.name!r}"
-            f"{did_you_mean(loss, best)}; allowed: {_listed(best) or 'none yet'}"
+            f"no trial of it has finished in sweep {sweep.plan.name!r}"
+            f"{did_you_mean(loss, best)}; allowed: {_listed(best) or 'none yet'}",
+            "loss",
+            loss,
         )
     return best[asked].judged[0]
 

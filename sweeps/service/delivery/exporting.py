@@ -71,7 +71,7 @@ def export_model(
     """
     folder = Path(output or f"{name}-model").absolute()
     if os.path.lexists(folder):
-        raise UserError(f"--output {folder}: already exists; name another folder, or delete it")
+        raise UserError("already exists; name another folder, or delete it", "output", folder)
     if onnx:
         _check_onnx_is_there()
     sweep = StoredSweep.read(name, storage)
@@ -89,7 +89,7 @@ def export_model(
                 (made / file).write_bytes(data)
             made.replace(folder)
     except OSError as error:
-        raise UserError(f"--output {folder}: cannot be written: {error.strerror}") from None
+        raise UserError(f"cannot be written: {error.strerror}", "output", folder) from None
     return str(folder), _in_words(built.about, finished=sweep.has_ended)
 
 
@@ -240,7 +240,7 @@ class Builder:
         try:
             data = export_onnx(built.classifier, rows)
         except ValueError as error:
-            raise UserError(f"--onnx: {error}") from None
+            raise UserError(str(error), "onnx") from None
         with torch.no_grad():
             expected = built.program.module()(torch.from_numpy(rows))
         _compare("model.onnx", torch.from_numpy(run_onnx(data, rows)), expected)
@@ -324,7 +324,7 @@ def _compare(who: str, found: Tensor, expected: Tensor) -> None:
 
 def _check_onnx_is_there() -> None:
     try:
-        require_extra("--onnx", "onnx", "onnx", "onnxscript", "onnxruntime")
+        require_extra("onnx", "onnx", "onnx", "onnxscript", "onnxruntime")
     except ValueError as error:
         raise UserError(str(error)) from None
 

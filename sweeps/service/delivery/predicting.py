@@ -49,8 +49,9 @@ class Asked:
     def __post_init__(self) -> None:
         if self.coverage is not None and (self.scaling or self.prior):
             raise UserError(
-                "--coverage: with --scaling or --prior it is not allowed: prediction sets are "
-                "those of the classifier's own probabilities"
+                "with scaling or prior it is not allowed: prediction sets are those of the "
+                "classifier's own probabilities",
+                "coverage",
             )
 
 
@@ -128,7 +129,7 @@ def _adjusted(
 
     classes, frequencies, decision = about.classes, about.frequencies, None
     if about.several:
-        raise UserError("--scaling and --prior need one class for each sample")
+        raise UserError("scaling and prior need one class for each sample")
     notes = []
     if asked.scaling is not None:
         named = NamedScaling.read(Path(asked.scaling))
@@ -183,14 +184,16 @@ def _threshold(about: Exported, coverage: float, asked: Asked) -> float | list[f
     """The threshold of the prediction sets; UserError if there are none of this coverage."""
     if not (sets := about.prediction_sets.get(asked.method)):
         raise UserError(
-            f"--coverage {coverage:g}: this classifier has no prediction sets; they need one class "
-            "per sample, enough validation samples, and an export by this version of calsweep"
+            "this classifier has no prediction sets; they need one class per sample, enough "
+            "validation samples, and an export by this version of calsweep",
+            "coverage",
+            coverage,
         )
     if f"{coverage:g}" not in sets:
-        raise UserError(f"--coverage {coverage:g}: allowed: {', '.join(sets)}")
+        raise UserError(f"allowed: {', '.join(sets)}", "coverage", coverage)
     found = sets[f"{coverage:g}"]
     if asked.sets == "all":
         return float(found["threshold"])
     if "class_thresholds" not in found:
-        raise UserError("--sets per_class: this classifier has none; export it again")
+        raise UserError("this classifier has none; export it again", "sets", asked.sets)
     return [float("inf") if each is None else each for each in found["class_thresholds"]]

@@ -85,7 +85,7 @@ def write_figures(
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"--output {folder}: cannot be written: {error.strerror}") from None
+        raise UserError(f"{folder}: cannot be written: {error.strerror}") from None
     return [write_bytes(data, str(folder / f"{kind}.{form}")) for kind, data in found.items()]
 
 

@@ -155,7 +155,7 @@ class SearchSection(Section, frozen=True):
         max_hours: Hours after which nothing continues, including time spent before a resume.
         max_gpu_hours: The same in GPU hours: half an hour on half a GPU is a quarter.
         max_minutes_per_trial: Minutes after which a trial fails and its process is ended, if it is
-            not done; with ``--debug`` after the epoch. Time before a resume counts, before a retry
+            not done; without Ray after the epoch. Time before a resume counts, before a retry
             it does not.
         max_failures: The sweep ends when this many trials in a row have failed, because a broken
             node or a bug fails all of them; null never ends it.

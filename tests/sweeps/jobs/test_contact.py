@@ -143,8 +143,8 @@ def test_a_taken_name_is_refused_before_a_job_starts(tmp_path: Path) -> None:
     new_store(tmp_path, sweep)
     with pytest.raises(UserError) as refused:
         jobs.submit(sweep, str(tmp_path), "http://127.0.0.1:9", said.append)
-    place = f"--storage {tmp_path} --address http://127.0.0.1:9"
-    assert f"`calsweep resume birds {place}` or --or-resume continues it" in str(refused.value)
+    place = f"--address http://127.0.0.1:9 --storage {tmp_path}"
+    assert f"`calsweep resume birds {place}` continues it, or choose" in str(refused.value)
     with pytest.raises(UserError, match="no Ray dashboard answers"):
         jobs.submit(sweep, str(tmp_path), "http://127.0.0.1:9", said.append, or_resume=True)
 

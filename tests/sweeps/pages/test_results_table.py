@@ -159,11 +159,11 @@ def test_duplicates_and_losses_that_were_not_tried_have_rows(tmp_path: Path) -> 
 @pytest.mark.parametrize(
     ("names", "rows", "columns", "metrics", "message"),
     [
-        (["one"], "loss", "loss", "nll", "they must differ"),
+        (["one"], "loss", "loss", "nll", "rows and columns must differ"),
         (["one", "two"], "loss", "model", "nll", "are both in the cell cross_entropy, small_cnn"),
-        (["one"], "loss", "dataset", "acc", "--metrics: found 'acc'; allowed: ece,"),
+        (["one"], "loss", "dataset", "acc", "metrics: found 'acc'; allowed: ece,"),
         (["one"], "loss", "dataset", "ece@platt", "after @ allowed: temperature, vector"),
-        (["one"], "loss", "dataset", "ece,,nll", "--metrics: found ''"),
+        (["one"], "loss", "dataset", "ece,,nll", "metrics: found ''"),
     ],
 )
 def test_bad_input_is_reported(

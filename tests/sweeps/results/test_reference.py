@@ -39,7 +39,8 @@ def test_a_reference_is_said_first_if_it_is_shown_to_be_better() -> None:
     assert found is not None
     assert found.text.startswith(
         "Gradient boosting is better than cross-entropy with a temperature by 0.0500 NLL [0.0300, "
-        "0.0700] on the test split: use it (export --reference). Of the networks: cross-entropy"
+        "0.0700] on the test split: use it (`calsweep export NAME --reference`). Of the networks: "
+        "cross-entropy"
     )
     unclear = compared(-0.11, 0.01, "not supported")
     found = result_of(ranking(0.2), plan, Evidence(against_reference=unclear)).recommended

@@ -72,7 +72,10 @@ def test_the_better_reference_is_said_first(store: SweepStore) -> None:
     first = f"{-compared.value:.4f} NLL [{-compared.high:.4f}, {-compared.low:.4f}]"
     assert found.recommended is not None
     assert found.recommended.text.startswith(FIRST)
-    assert f"{first} on the test split: use it (export --reference)." in found.recommended.text
+    assert (
+        f"{first} on the test split: use it (`calsweep export NAME --reference`)."
+        in found.recommended.text
+    )
     assert found.to_json()["recommended"]["better_reference"].startswith(FIRST)
     (entry,) = best_settings(stored_sweeps(store.storage))
     assert str(entry.better_reference).startswith(FIRST)
@@ -120,6 +123,6 @@ def test_there_may_be_no_reference(store: SweepStore) -> None:
     kept = store.load_answer()
     assert kept is not None
     store.save_answer({**kept, "references": []})
-    with pytest.raises(UserError, match="--reference: sweep 'table' has no reference model"):
+    with pytest.raises(UserError, match="reference: sweep 'table' has no reference model"):
         deliver(sweep, Wanted(reference=True))
     store.save_answer(kept)

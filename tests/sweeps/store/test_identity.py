@@ -58,7 +58,7 @@ def test_changed_data_are_refused(folder: Folder) -> None:
     assert "sweep 'birds' was started with" in message
     assert "expected 4 train, 2 validation, 2 test samples, 10 classes, digest d1" in message
     assert "found 5 train, 2 validation, 2 test samples, 10 classes, digest d2" in message
-    assert "put the data back as they were, or begin a new sweep with another --name" in message
+    assert "put the data back as they were, or begin a new sweep with another name" in message
     assert read_identity(folder) == IDENTITY
 
 

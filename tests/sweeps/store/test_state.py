@@ -68,7 +68,9 @@ def test_an_error_makes_it_failed_until_it_runs_again(store: SweepStore) -> None
 
 def test_a_sweep_is_stopped_by_the_process_that_holds_it(store: SweepStore) -> None:
     assert not stop_here("another", store.storage)
-    with pytest.raises(UserError, match=r"'birds' .* does not run: it is stopped; .* --address"):
+    with pytest.raises(
+        UserError, match=r"'birds' .* does not run: it is stopped; .* cluster's address"
+    ):
         stop_here("birds", store.storage)
     begun, stopped = threading.Event(), threading.Event()
 

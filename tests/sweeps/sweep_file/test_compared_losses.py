@@ -32,5 +32,5 @@ def test_without_options_nothing_changes() -> None:
 
 @pytest.mark.parametrize("losses", [" , ", "cross_entropy"])
 def test_a_list_without_a_loss_to_search_is_refused(losses: str) -> None:
-    with pytest.raises(UserError, match=f"--compare: found '{losses}'; allowed: one loss or more"):
+    with pytest.raises(UserError, match=f"compare: found '{losses}'; allowed: one loss or more"):
         with_comparison(make_sweep(), losses, None)

@@ -119,7 +119,7 @@ def test_a_loss_has_its_usual_name_whatever_paper_it_is_from(tmp_path: Path) -> 
 def test_a_replaced_value_is_not_blamed_on_the_line_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "sweep.yaml"
     path.write_text(MINIMAL)
-    message = r"^--set losses=.*: unknown key 'gamma' .*did you mean hyperparameters: {gamma: 3}"
+    message = r"^set losses=.*: unknown key 'gamma' .*did you mean hyperparameters: {gamma: 3}"
     with pytest.raises(UserError, match=message):
         load_sweep(str(path), ["losses=[{name: focal, gamma: 3}]"])
 
@@ -154,7 +154,7 @@ def test_overrides_and_name(tmp_path: Path) -> None:
     ("override", "message"),
     [
         ("training.epochs", "write KEY=VALUE"),
-        ("training.epochs=x", r"--set training.epochs=x: training.epochs = 'x'"),
+        ("training.epochs=x", r"set training.epochs=x: training.epochs = 'x'"),
         ("training.lr.x=1", r"training.lr"),
         ("foo=1", "unknown key 'foo'"),
     ],

@@ -328,10 +328,10 @@ def test_a_path_that_cannot_be_is_reported_as_missing(source: str) -> None:
     [
         ("=5", "write KEY=VALUE"),
         ("training..epochs=5", "write KEY=VALUE"),
-        ("losses.0.name=mmce", r"--set losses.0.name=mmce: losses has no keys inside"),
-        ("losses=[focal", r"--set losses=\[focal, line 1: not valid YAML"),
-        ("training={epochs: 3, epoks: 4}", r"--set .*: unknown key 'epoks'.*'epochs'"),
-        ("training.epochs=", r"--set training.epochs=: training.epochs = None"),
+        ("losses.0.name=mmce", r"set losses.0.name=mmce: losses has no keys inside"),
+        ("losses=[focal", r"set losses=\[focal, line 1: not valid YAML"),
+        ("training={epochs: 3, epoks: 4}", r"set .*: unknown key 'epoks'.*'epochs'"),
+        ("training.epochs=", r"set training.epochs=: training.epochs = None"),
     ],
 )
 def test_overrides_that_do_not_fit(tmp_path: Path, override: str, message: str) -> None:

@@ -85,10 +85,10 @@ def test_a_sweep_file_is_written_of_one_answer_only(
     with pytest.raises(UserError) as caught:
         render_best(entries, "yaml", lambda entry: read_sweep_file(uri, entry.parent_run_id))
     assert str(caught.value).splitlines()[1:] == [
-        "  --dataset cifar10 --model small_cnn",
-        "  --dataset digits --model small_cnn",
+        "  dataset cifar10, model small_cnn",
+        "  dataset digits, model small_cnn",
     ]
-    assert "--format yaml writes one sweep file, and there are 2 answers" in str(caught.value)
+    assert "--format yaml: it is one sweep file, and there are 2 answers" in caught.value.in_shell
     render_best(entries[1:], "yaml", lambda entry: read_sweep_file(uri, entry.parent_run_id))
     printed = YAML(typ="safe").load(capsys.readouterr().out)
     assert parse_sweep(printed).losses[0].name == "cross_entropy"  # what is recommended

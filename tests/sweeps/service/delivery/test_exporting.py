@@ -167,17 +167,17 @@ def test_others_are_delivered_by_request(judged: SweepStore, wanted: Wanted, num
     sweep = StoredSweep.read("judged", judged.storage)
     found = deliver(sweep, wanted)
     assert (found.number, found.recommended) == (str(number), False)
-    assert found.why.startswith(f"Asked for by {wanted}. Recommended: cross-entropy with a")
+    assert found.why.startswith(f"Asked for: {wanted}. Recommended: cross-entropy with a")
     assert deliver(sweep, Wanted(trial=0)).recommended
 
 
 def test_requests_that_cannot_be_met_are_reported(judged: SweepStore) -> None:
     result = load_result(judged.storage, "judged")
-    with pytest.raises(UserError, match=r"--selected and --trial 1: allowed: one of them"):
+    with pytest.raises(UserError, match=r"selected and trial 1: allowed: one of them"):
         result.model(selected=True, trial=1)
-    with pytest.raises(UserError, match=r"--trial 7: no finished .* allowed: 0, 1$"):
+    with pytest.raises(UserError, match=r"trial = 7: no finished .* allowed: 0, 1$"):
         result.model(trial=7)
-    with pytest.raises(UserError, match=r"--loss mmce: .* allowed: \S*, \S*$"):
+    with pytest.raises(UserError, match=r"loss = mmce: .* allowed: \S*, \S*$"):
         result.model(loss="mmce")
 
 
@@ -449,7 +449,7 @@ def test_predictions_follow_a_scaling_a_prior_and_thresholds(
     for asked, message in (("10=.5", "write `estimate`"), ("1=2", "write `estimate`")):
         with pytest.raises(UserError, match=message):
             probs_of(Asked(prior=asked))
-    with pytest.raises(UserError, match="--scaling or --prior"):
+    with pytest.raises(UserError, match="coverage: with scaling or prior"):
         Asked(coverage=0.9, prior="estimate")
     thresholds = json.loads((folder / "model.json").read_text())["prediction_sets"]["lac"]["0.8"]
     _, rows, _ = probs_of(Asked(coverage=0.8, sets="per_class"))
