@@ -60,7 +60,7 @@ def test_a_log_whose_cluster_is_gone_says_how_to_go_on(monkeypatch: pytest.Monke
         following(monkeypatch, "a\n", None)
     place = "--address http://head:8265"
     assert f"`calsweep logs birds-1 --follow {place}` follows it" in str(lost.value)
-    assert f"`calsweep resume birds --storage s3://b/store {place}` cont" in str(lost.value)
+    assert f"`calsweep resume birds {place} --storage s3://b/store` cont" in str(lost.value)
 
 
 def output_of_a_job(

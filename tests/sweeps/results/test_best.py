@@ -132,9 +132,9 @@ def test_only_what_is_comparable_is_ranked() -> None:
         ("digits-aaaaaa", "small_cnn,width=64", "val_ece", "wide"),
         ("digits-bbbbbb", "small_cnn", "val_ece", "other_split"),
     ]
-    with pytest.raises(UserError, match="choose one by --dataset and --model and --objective") as e:
+    with pytest.raises(UserError, match="choose one by dataset and model and objective") as e:
         render_best(found, "yaml", str)
-    assert "  --dataset digits-aaaaaa --model small_cnn --objective val_nll" in str(e.value)
+    assert "  dataset digits-aaaaaa, model small_cnn, objective val_nll" in str(e.value)
 
 
 def test_the_same_data_by_two_names_are_ranked_together() -> None:
