@@ -18,7 +18,7 @@ from scipy.special import expit, logit
 
 from sweeps.judging.applied import NamedScaling
 from sweeps.judging.events import event_found
-from sweeps.judging.inputs import Predicted, check_predicted
+from sweeps.judging.inputs import Predicted, Scores, check_predicted
 from sweeps.judging.later import prior_shift
 from sweeps.judging.thresholds import CostThreshold, cost_threshold
 from trainables.metrics.inference.influence import proportion_interval
@@ -110,7 +110,7 @@ def of_shifts(samples: int, draws: int) -> None:
         if math.isnan(rise):
             score = 1.7 * score + 1
         both = np.stack([expit(-score), expit(score)], axis=1)
-        return check_predicted("file", both, event.astype(int), classes=names)
+        return check_predicted("file", Scores(both, classes=names), event.astype(int))
 
     for name, (before, now, rise) in SHIFTS.items():
         said = dict.fromkeys(("prior", "either", "odds", "shape"), 0)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sweeps.judging.facts import Compared
-from sweeps.judging.inputs import check_predicted
+from sweeps.judging.inputs import Scores, check_predicted
 from sweeps.judging.judgement import COMPARED, compared, verdicts
 from trainables.export.prediction_sets import Labelled, fit_prediction_sets
 from trainables.posthoc.ensembles import cross_fitted_ensemble, fit_ensemble
@@ -37,7 +37,7 @@ def any_verdict(samples: int, seed: int) -> tuple[bool, bool]:
     """Whether two networks get any verdict, corrected and uncorrected."""
     logits, labels = networks(2, samples, torch.Generator().manual_seed(seed))
     ours, theirs = (
-        check_predicted(name, each, labels, logits=True)
+        check_predicted(name, Scores(each, logits=True), labels)
         for name, each in zip("ab", logits, strict=True)
     )
     single = [compared(metric, ours, theirs, 0.95) for metric in COMPARED]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sweeps.judging.events import share_of
 from sweeps.judging.gaps import gap_of
-from sweeps.judging.inputs import check_predicted
+from sweeps.judging.inputs import Scores, check_predicted
 from sweeps.judging.judgement import compared
 from sweeps.judging.thresholds import accepted_share
 from sweeps.results.verdicts import error_of
@@ -96,8 +96,8 @@ def _beats_itself(logits: Array, change: Callable[[Array], Array], random: Rando
     probs = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     draws = random.random((len(probs), 1))
     labels = np.minimum((probs.cumsum(axis=1) < draws).sum(axis=1), probs.shape[1] - 1)
-    full = check_predicted("full", probs, labels)
-    rounded = check_predicted("rounded", change(probs), labels)
+    full = check_predicted("full", Scores(probs), labels)
+    rounded = check_predicted("rounded", Scores(change(probs)), labels)
     return compared("nll", rounded, full, LEVEL).verdict != "not supported"
 
 

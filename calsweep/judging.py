@@ -10,7 +10,13 @@ import numpy as np
 
 from sweeps.errors import UserError
 from sweeps.judging.facts import plain
-from sweeps.judging.inputs import Predicted, aligned, check_predicted, check_unlabelled
+from sweeps.judging.inputs import (
+    Predicted,
+    Scores,
+    aligned,
+    check_predicted,
+    check_unlabelled,
+)
 from sweeps.judging.judgement import judge as judge_models
 from sweeps.judging.names import kind_and_class
 from sweeps.judging.sentences import comparison_rows, read_lines, summary, use_line
@@ -49,14 +55,8 @@ class Judgement:
         first = self._models[0]
         named = NamedScaling.recommended(first, self._found.models[0])
         columns = frame_classes(probs)
-        given = check_unlabelled(
-            "predictions",
-            probs,
-            logits=logits,
-            classes=columns or first.classes,
-            named=bool(columns),
-        )
-        return named.probabilities(given).numpy()
+        scores = Scores(probs, logits, columns or first.classes, named=bool(columns))
+        return named.probabilities(check_unlabelled("predictions", scores)).numpy()
 
     def html(self) -> str:
         """The page that ``calsweep judge --format html`` writes; needs ``calsweep[judge]``."""
@@ -132,18 +132,8 @@ def judge(
         _check_order(what, each, labels, "labels.loc[predictions.index]")
         advice = f"{name}.loc[{first}.index]"
         _check_order(f"predictions of {name} and {first}", each, given[first], advice)
-        models.append(
-            check_predicted(
-                str(name),
-                each,
-                labels,
-                logits=logits,
-                classes=classes or columns,
-                named=bool(columns),
-                groups=groups,
-                clusters=clusters,
-            )
-        )
+        scores = Scores(each, logits, classes or columns, named=bool(columns))
+        models.append(check_predicted(str(name), scores, labels, groups, clusters))
     return Judgement(aligned(models), event, also)
 
 

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from sweeps.errors import UserError
 from sweeps.judging.classes import places
 from sweeps.judging.deciding import decided
 from sweeps.judging.facts import Judged
-from sweeps.judging.inputs import Predicted, check_unlabelled
+from sweeps.judging.inputs import Predicted, Scores, check_unlabelled
 from sweeps.judging.names import shortened
-from sweeps.judging.proposals import Labels, Scores, Source
+from sweeps.judging.proposals import Labels, Source
 from sweeps.judging.tables import Asked, open_table
 from sweeps.judging.thresholds import Decided
 from sweeps.messages.files import write_bytes, write_text
@@ -156,7 +156,7 @@ def read_unlabelled(path: Path, classes: Sequence[str]) -> Predicted:
 
     def found(labels: npt.NDArray[Any]) -> Scores:
         source = Source(table, Labels.of("", np.resize(labels, count)))
-        return decided([source], Asked()).scores()
+        return decided([source], Asked()).scores
 
     try:
         scores = found(np.array(classes))  # names of columns or classes, if the file has any
@@ -165,10 +165,7 @@ def read_unlabelled(path: Path, classes: Sequence[str]) -> Predicted:
             scores = found(np.arange(len(classes)))
         except UserError:
             raise error from None
-    own = scores.classes or classes
-    return check_unlabelled(
-        path.stem, scores.values, logits=scores.logits, classes=own, named=scores.named
-    )
+    return check_unlabelled(path.stem, replace(scores, classes=scores.classes or classes))
 
 
 def write_probabilities(path: Path, probs: Tensor, model: Predicted, *, labelled: bool) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sweeps.errors import UserError
 from sweeps.judging.facts import Judged
 from trainables.metrics import METRICS
-from trainables.plugins.arguments import did_you_mean
+from trainables.plugins.arguments import did_you_mean, is_number
 
 
 @dataclass(frozen=True)
@@ -23,12 +23,8 @@ class Condition:
     @classmethod
     def parse(cls, text: str) -> Condition:
         """Parse ``ece > .05``; UserError if it has another form or no such metric."""
-        match = re.fullmatch(r"\s*(\w+)\s*([<>])\s*([-+.\deE]+)\s*", text)
-        try:
-            bound = float(match[3]) if match else math.nan
-        except ValueError:
-            bound = math.nan
-        if match is None or math.isnan(bound):
+        match = re.fullmatch(r"\s*(\w+)\s*([<>])\s*(\S+)\s*", text)
+        if match is None or not is_number(match[3]) or not math.isfinite(float(match[3])):
             raise UserError(
                 f"--fail-if {text!r}: write a metric, < or >, and a number: 'ece > .05'"
             )
@@ -37,7 +33,7 @@ class Condition:
                 f"--fail-if {text!r}: there is no metric {match[1]!r}"
                 f"{did_you_mean(match[1], METRICS)}"
             )
-        return cls(match[1], match[2] == ">", bound)
+        return cls(match[1], match[2] == ">", float(match[3]))
 
     def __str__(self) -> str:
         return f"{self.metric} {'>' if self.above else '<'} {self.bound:g}"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,11 +13,11 @@ from scipy.special import expit, softmax
 from sweeps.errors import UserError
 from sweeps.judging import names
 from sweeps.judging.classes import canonical, places, texts
-from sweeps.judging.inputs import are_probabilities
+from sweeps.judging.inputs import Scores, are_probabilities
 from sweeps.judging.long_format import long_format
-from sweeps.judging.proposals import Reading, Scores, Source
+from sweeps.judging.proposals import Objection, Proposal, Reading, Source
 from sweeps.judging.scores import affixed_classes, all_classes, called_as_classes
-from sweeps.judging.single import single_of, without_single
+from sweeps.judging.single import OF_ONE_SCORE, single_of, without_single
 from sweeps.judging.tables import Asked
 
 Array = npt.NDArray[Any]
@@ -35,29 +36,29 @@ def decided(sources: Sequence[Source], asked: Asked) -> Reading:
     """
     objections: list[str] = []
     for proposed in _proposed(sources, asked):
-        if left := [each for each in proposed if not each.objection]:
+        if left := [each for each in proposed if isinstance(each, Reading)]:
             return _only(left)
-        objections += [each.objection for each in proposed]
+        objections += [each.reason for each in proposed if isinstance(each, Objection)]
     if not objections:
         raise without_single(sources[0], asked)
     raise UserError(f"{sources[0].table.path}: {'; '.join(dict.fromkeys(objections))}")
 
 
-def _proposed(sources: Sequence[Source], asked: Asked) -> Iterator[list[Reading]]:
+_OF_ALL_CLASSES: tuple[Callable[[Source, Asked], Iterator[Proposal]], ...] = (
+    partial(all_classes, kinds=names.PROBS_OR_LOGITS),
+    partial(all_classes, kinds=names.SCORES),
+    called_as_classes,
+    affixed_classes,
+)
+
+
+def _proposed(sources: Sequence[Source], asked: Asked) -> Iterator[list[Proposal]]:
     """The readings of each kind."""
-    yield [each for source in sources for each in long_format(source, asked)]
-    if not asked.confidence:
-        for kinds in (names.PROBS_OR_LOGITS, names.SCORES):
-            yield [each for source in sources for each in all_classes(source, asked, kinds)]
-        for called in (called_as_classes, affixed_classes):
-            yield [each for source in sources for each in called(source, asked)]
+    for proposals in (long_format, *(() if asked.confidence else _OF_ALL_CLASSES)):
+        yield [each for source in sources for each in proposals(source, asked)]
     singles = [single_of(each, asked) for each in sources if each.labels.values.ndim == 1]
-    yield [each for single in singles for each in single.of_one_class()]
-    yield [each for single in singles for each in single.of_confidences()]
-    yield [each for single in singles for each in single.of_margins()]
-    for kind in ((*names.LOGITS, *names.PROBS), names.SCORES):
-        yield [each for single in singles for each in single.of_kinds(kind)]
-    yield [each for single in singles for each in single.of_submissions()]
+    for of_single in OF_ONE_SCORE:
+        yield [each for single in singles for each in of_single(single)]
 
 
 def _only(left: Sequence[Reading]) -> Reading:
@@ -73,10 +74,10 @@ def _only(left: Sequence[Reading]) -> Reading:
             f"{path}: {both} differ, and each could be the true labels; say which: --label NAME"
         )
     left = [each for each in left if each.source.labels.origin == unlike[0].source.labels.origin]
-    whole = [each for each in left if not each.scores().top_label_only] or left
-    first = next((each for each in left if each.scores().logits), whole[0])
+    whole = [each for each in left if not each.scores.top_label_only] or left
+    first = next((each for each in left if each.scores.logits), whole[0])
     for other in left:
-        if other is not first and not _agree(first.scores(), other.scores()):
+        if other is not first and not _agree(first.scores, other.scores):
             options = " or ".join(dict.fromkeys((first.option, other.option)))
             raise UserError(
                 f"{path}: {first.meaning} and {other.meaning} differ, and each could be the "
@@ -96,11 +97,9 @@ def _unlike_labels(left: Sequence[Reading]) -> list[Reading]:
 
 
 def _guesses(reading: Reading) -> Array:
-    scores = reading.scores()
-    if scores.values.ndim == 1:
-        return np.array([])
-    winners = scores.values.argmax(axis=1)
-    return np.asarray(np.array(scores.classes)[winners] if scores.classes else winners)
+    values, classes = reading.scores.values, reading.scores.classes
+    winners = values.argmax(axis=1) if values.ndim > 1 else np.array([])
+    return np.asarray(np.array(classes)[winners] if values.ndim > 1 and classes else winners)
 
 
 def _same(one: Array, other: Array) -> bool:

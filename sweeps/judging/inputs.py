@@ -30,6 +30,32 @@ _COARSE = 1e-3  # probability that the classes of a sample may lack by rounding
 
 
 @dataclass(frozen=True)
+class Scores:
+    """Scores of a model, from a file or from memory.
+
+    Attributes:
+        values: (N, K), or (N,) for one score per sample.
+        logits: Whether they are logits; None if it is not said.
+        classes: Names of the classes; empty if they have none.
+        named: Whether these are names of columns: then an integer label is a name, otherwise it may
+            be a position.
+        columns: The columns that they come from.
+        beside: Further columns that were used.
+        what: What they are, if it is not probabilities or logits of all classes.
+        top_label_only: See :class:`Predicted`.
+    """
+
+    values: Any
+    logits: bool | None = False
+    classes: Sequence[str] = ()
+    named: bool = False
+    columns: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    what: str = ""
+    top_label_only: bool = False
+
+
+@dataclass(frozen=True)
 class Read:
     """What was read as what: the kind of scores, and of what.
 
@@ -125,74 +151,71 @@ def predicted_of_rows(name: str, rows: Rows, classes: Sequence[str]) -> Predicte
     Labels of `rows` are places of classes, also where the names of classes are numbers.
     """
     labels = np.array(classes)[rows.labels] if classes else rows.labels
-    return check_predicted(
-        name, rows.logits, labels, logits=True, classes=classes, clusters=rows.groups
-    )
+    scores = Scores(rows.logits, logits=True, classes=classes)
+    return check_predicted(name, scores, labels, clusters=rows.groups)
 
 
-def check_unlabelled(
-    name: str, scores: Any, *, logits: bool | None, classes: Sequence[str], named: bool
-) -> Predicted:
+def check_unlabelled(name: str, scores: Scores) -> Predicted:
     """Like `check_predicted`, for predictions whose labels are unknown: they are arbitrary."""
-    labels = np.resize(np.array(classes), len(scores))
-    return check_predicted(name, scores, labels, logits=logits, classes=classes, named=named)
+    return check_predicted(name, scores, np.resize(np.array(scores.classes), len(scores.values)))
 
 
 def check_predicted(
-    name: str,
-    scores: Any,
-    labels: Any,
-    *,
-    logits: bool | None = False,
-    classes: Sequence[str] = (),
-    named: bool = False,
-    groups: Any = None,
-    clusters: Any = None,
+    name: str, scores: Scores, labels: Any, groups: Any = None, clusters: Any = None
 ) -> Predicted:
     """Check the predictions of a model and convert them; the arguments are those of `judge`.
 
-    `name` is the model's in messages and tables. Scores may also be (N, 1). `logits` of None infers
-    from the values whether they are logits. `named` says that `classes` are names of columns: then
-    an integer label is a name; otherwise it may be a position.
+    `name` is the model's in messages and tables. Values of scores may also be (N, 1). Without a
+    word on whether they are logits, the values decide.
 
     Raises:
         UserError: Scores or labels are not as above. The message says what is wrong and what to do.
     """
-    table = _floats(name, scores)
+    table = given = _floats(name, scores.values)
+    logits = bool(table.min() < 0) if scores.logits is None else scores.logits
     single, count = table.ndim == 1, len(table)
-    names = _names(name, classes, 2 if single else table.shape[1])
+    names = _names(name, scores.classes, 2 if single else table.shape[1])
     rows = _labels(name, labels, count, len(names))
     if not single and are_decisions(rows):
-        return _of_decisions(name, table, rows, names, logits=logits, units=(groups, clusters))
-    if logits is None:
-        logits = _look_like_logits(name, table)
+        scores = replace(scores, values=table, logits=logits, classes=names)
+        return _of_decisions(name, scores, rows, groups, clusters)
     if single:
         table = np.stack([np.zeros_like(table) if logits else 1 - table, table], axis=1)
+    if fault := _fault_of_logits(given) if logits else fault_of_probabilities(table):
+        raise UserError(f"{name}: {fault}")
     soft = _shares(name, rows) if rows.ndim == 2 else None
     targets = torch.from_numpy(
-        class_indices(name, rows, names, named=named) if soft is None else rows.argmax(axis=1)
+        class_indices(name, rows, names, named=scores.named)
+        if soft is None
+        else rows.argmax(axis=1)
     )
     groups = None if groups is None else _groups(name, groups, count, soft)
     ids = None if clusters is None else _clusters(name, clusters, count)
     kind = "logits" if logits else "probabilities"
     what = f"{kind} of class {names[1]} of 2" if single else f"{kind} of {len(names)} classes"
-    read = Read(what, "", "", count, ("soft labels",) if soft is not None else ())
+    soft_note = ("soft labels",) if soft is not None else ()
+    read = Read(scores.what or what, shortened(scores.columns, 6), "", count, soft_note)
     if logits:
-        if not single and are_probabilities(table):
-            raise UserError(
-                f"{name}: these logits look like probabilities (each row sums to one); pass them "
-                "as probabilities"
-            )
-        if not single and are_percent(table):
-            raise UserError(f"{name}: {PERCENT}")
-        given = torch.from_numpy(_without_infinity(name, table, targets if soft is None else soft))
-        probs, floor = probabilities(given), None
+        known = targets if soft is None else soft
+        as_logits = torch.from_numpy(_without_infinity(name, table, known))
+        probs, floor = probabilities(as_logits), None
     else:
-        _check_probabilities(name, table)
         probs = _summing_to_one(torch.from_numpy(np.clip(table, 0, None)))
         floor = max(probability_floor(probs), TINY)
-        given = probs.clamp(min=floor).log()
-    return Predicted(name, given, probs, targets, names, read, groups, ids, soft=soft, floor=floor)
+        as_logits = probs.clamp(min=floor).log()
+    return Predicted(
+        name,
+        as_logits,
+        probs,
+        targets,
+        names,
+        read,
+        groups,
+        ids,
+        scores.top_label_only,
+        soft,
+        floor,
+    )
 
 
 def _summing_to_one(probs: Tensor) -> Tensor:
@@ -209,36 +232,25 @@ def are_decisions(labels: Array) -> bool:
     return labels.ndim == 2 and bool(((labels == 0) | (labels == 1)).all())
 
 
-def _of_decisions(
-    name: str,
-    table: Array,
-    rows: Array,
-    classes: tuple[str, ...],
-    *,
-    logits: bool | None,
-    units: tuple[Any, Any],
-) -> Predicted:
+def _of_decisions(name: str, scores: Scores, rows: Array, groups: Any, clusters: Any) -> Predicted:
     """Several labels of each sample: every one is a decision of its own between 0 and 1."""
-    (count, each), (groups, clusters) = rows.shape, units
-    logits = bool(table.min() < 0) if logits is None else logits
-    if not logits and are_probabilities(table):
+    table, (count, each) = scores.values, rows.shape
+    if not scores.logits and are_probabilities(table):
         raise UserError(
             f"{name}: rows of the labels have other numbers of 1 than one, so samples have several "
             "labels; but each row of the predictions sums to one, as for classes that exclude one "
             "another"
         )
-    samples = np.arange(count) if clusters is None else np.asarray(clusters)
     found = check_predicted(
         name,
-        table.reshape(-1),
+        Scores(table.reshape(-1), scores.logits, columns=scores.columns),
         rows.reshape(-1).astype(np.int64),
-        logits=logits,
-        groups=np.tile(classes, count) if groups is None else np.repeat(groups, each),
-        clusters=np.repeat(samples, each),
+        np.tile(scores.classes, count) if groups is None else np.repeat(groups, each),
+        np.repeat(np.arange(count) if clusters is None else np.asarray(clusters), each),
     )
-    kind = "logits" if logits else "probabilities"
+    what = scores.what or f"{'logits' if scores.logits else 'probabilities'} of {each} labels"
     note = f"{each} labels of each sample, every one a decision of its own"
-    return replace(found, read=Read(f"{kind} of {each} labels", "", "", count, (note,)))
+    return replace(found, read=replace(found.read, what=what, samples=count, notes=(note,)))
 
 
 def log_losses_alike(ours: Predicted, theirs: Predicted) -> tuple[tuple[Tensor, Tensor], bool]:
@@ -382,18 +394,6 @@ def _refuse_rows(name: str, bad: Array) -> None:
     )
 
 
-def _look_like_logits(name: str, table: Array) -> bool:
-    if table.ndim == 1:
-        if table.min() >= 0 and table.max() > 1:
-            _check_probabilities(name, np.stack([1 - table, table], axis=1))
-        return bool(table.min() < 0)
-    if are_probabilities(table):
-        return False
-    if table.min() >= 0:
-        _check_probabilities(name, table)  # more likely these are faulty probabilities
-    return True
-
-
 def _without_infinity(name: str, logits: Array, labels: Tensor) -> Array:
     """Logits whose masked classes (-inf) have a probability of 0 at every temperature up to 100.
 
@@ -460,6 +460,16 @@ def are_probabilities(table: Array) -> bool:
     )
 
 
+def _fault_of_logits(table: Array) -> str:
+    """Why logits (N, K) are none; empty if they may be, and for one score per sample, (N,)."""
+    if table.ndim == 2 and are_probabilities(table):
+        return (
+            "these logits look like probabilities (each row sums to one); pass them as "
+            "probabilities"
+        )
+    return PERCENT if table.ndim == 2 and are_percent(table) else ""
+
+
 def fault_of_probabilities(table: Array) -> str:
     """Why the rows of a table cannot be probabilities; empty if they can."""
     low, high, sums = float(table.min()), float(table.max()), table.sum(axis=1)
@@ -479,8 +489,3 @@ def fault_of_probabilities(table: Array) -> str:
             "NAME,NAME,…"
         )
     return ""
-
-
-def _check_probabilities(name: str, table: Array) -> None:
-    if fault := fault_of_probabilities(table):
-        raise UserError(f"{name}: {fault}")

@@ -19,7 +19,8 @@ import numpy.typing as npt
 from scipy.special import softmax
 
 from sweeps.errors import UserError, first_line
-from sweeps.judging.proposals import AllClasses, Labels, Scores, Source
+from sweeps.judging.inputs import Scores
+from sweeps.judging.proposals import Labels, Reading, Source
 from sweeps.judging.tables import Table
 
 Array = npt.NDArray[Any]
@@ -59,7 +60,7 @@ class Question:
         return known and self.right in (None, self.chosen == self.gold)
 
 
-def log_reading(path: Path) -> AllClasses | None:
+def log_reading(path: Path) -> Reading | None:
     """The content of a log; None if the file is none.
 
     Raises:
@@ -81,7 +82,7 @@ def log_reading(path: Path) -> AllClasses | None:
     return _reading(path, kept, note)
 
 
-def _reading(path: Path, questions: Sequence[Question], notes: tuple[str, ...]) -> AllClasses:
+def _reading(path: Path, questions: Sequence[Question], notes: tuple[str, ...]) -> Reading:
     names = {name: None for each in questions for name in each.about}
 
     def read(name: str) -> Array:
@@ -111,8 +112,8 @@ def _reading(path: Path, questions: Sequence[Question], notes: tuple[str, ...]) 
         several = f"{fewest}" if fewest == most else f"{fewest} to {most}"
         what = f"probabilities of the chosen one of {several} options"
     labels = Labels("the log", np.array(gold))
-    scores = Scores((), values, whole, classes, named=True, what=what, top_label_only=not whole)
-    return AllClasses(Source(Table(path, tuple(names), read), labels, notes), scores, certain=True)
+    scores = Scores(values, whole, classes, named=True, what=what, top_label_only=not whole)
+    return Reading(Source(Table(path, tuple(names), read), labels, notes), scores)
 
 
 def _true(question: Question, classes: Sequence[str]) -> str:

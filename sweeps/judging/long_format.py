@@ -12,8 +12,15 @@ import numpy.typing as npt
 from sweeps.errors import UserError
 from sweeps.judging import names
 from sweeps.judging.classes import canonical, texts
-from sweeps.judging.inputs import are_probabilities
-from sweeps.judging.proposals import AllClasses, Labels, Scores, Source, are_classes, is_binary
+from sweeps.judging.inputs import Scores, are_probabilities
+from sweeps.judging.proposals import (
+    Labels,
+    Proposal,
+    Source,
+    are_classes,
+    is_binary,
+    of_all_classes,
+)
 from sweeps.judging.tables import Asked, Table
 
 Array = npt.NDArray[Any]
@@ -21,7 +28,7 @@ Array = npt.NDArray[Any]
 _CONSECUTIVE = "consecutive rows"
 
 
-def long_format(source: Source, asked: Asked) -> Iterator[AllClasses]:
+def long_format(source: Source, asked: Asked) -> Iterator[Proposal]:
     """Scores of all classes from ``image, class, prob, label``, one row for each class.
 
     A file is long if every class occurs once in the rows of every sample, with the same label in
@@ -47,11 +54,11 @@ def long_format(source: Source, asked: Asked) -> Iterator[AllClasses]:
         if logits or are_probabilities(values):
             note = f"one row for each class in {column}, samples are {key}"
             scores = Scores(
-                (score,),
                 values,
                 logits,
-                tuple(str(each) for each in classes),
+                tuple(classes.tolist()),
                 named=True,
+                columns=(score,),
                 beside=(column, key),
                 what=f"{'logits' if logits else 'probabilities'} of {len(classes)} classes",
             )
@@ -59,7 +66,7 @@ def long_format(source: Source, asked: Asked) -> Iterator[AllClasses]:
             if not same:
                 true = classes[_ones(labels)[rows].argmax(axis=1)]
                 sample = replace(sample, labels=replace(sample.labels, values=true))
-            yield AllClasses(sample, scores, asked.logits, certain=True)
+            yield of_all_classes(sample, scores, certain=True)
         elif key != _CONSECUTIVE and same:
             raise UserError(
                 f"{table.path}: has one row for each class in {column}, but {score} does not sum "

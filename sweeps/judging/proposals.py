@@ -1,20 +1,20 @@
 """Readings of a file: names propose them, values object.
 
-A reading says which columns are the scores, and of what. Its ``objection`` is the first consequence
-that the values contradict; it is empty if there is none.
+A reading says which columns are the scores, and of what. An objection is its first consequence that
+the values contradict.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from sweeps.judging.classes import canonical, in_one_form, matched, places, texts, unknown
-from sweeps.judging.inputs import are_decisions, fault_of_probabilities
+from sweeps.judging.inputs import Scores, are_decisions, fault_of_probabilities
 from sweeps.judging.names import ABSTAINED, MARGINS, has_name, shortened
 from sweeps.judging.tables import Table
 
@@ -24,31 +24,6 @@ _FEWEST_SORTED = 10  # rows of three scores fall by chance in 1 of 6
 _AGREE = 0.9  # share of the file's predictions that a class in a column's name explains
 _ROUNDING = 1e-3  # files often have three decimals
 _MOST_CLASSES = 10_000  # a predicted class has a probability of at least one over their number
-
-
-@dataclass(frozen=True)
-class Scores:
-    """Scores of a file.
-
-    Attributes:
-        columns: The columns that they come from.
-        values: (N, K), or (N,) for one score per sample.
-        logits: Whether the name says that they are logits; None if it does not say.
-        classes: Names of the classes; empty if they have none.
-        named: Whether these are names of columns.
-        beside: Further columns that were used.
-        what: What they are, if it is not probabilities or logits of all classes.
-        top_label_only: See :class:`~sweeps.judging.inputs.Predicted`.
-    """
-
-    columns: tuple[str, ...]
-    values: Array
-    logits: bool | None
-    classes: tuple[str, ...] = ()
-    named: bool = False
-    beside: tuple[str, ...] = ()
-    what: str = ""
-    top_label_only: bool = False
 
 
 @dataclass(frozen=True)
@@ -124,204 +99,143 @@ def rows_of(table: Table, rows: Array, count: int) -> Table:
     return Table(table.path, table.names, read)
 
 
-class Reading(Protocol):
-    """What columns mean, also in words; ``option`` decides for it."""
+@dataclass(frozen=True)
+class Reading:
+    """What columns mean, also in words; the `option` decides for it."""
 
-    @property
-    def source(self) -> Source: ...
-    @property
-    def option(self) -> str: ...
-    @property
-    def meaning(self) -> str: ...
-    @property
-    def objection(self) -> str: ...
-    def scores(self) -> Scores: ...
+    source: Source
+    scores: Scores
+    option: str = ""
+    meaning: str = ""
 
 
 @dataclass(frozen=True)
-class AllClasses:
-    """Scores of all classes; a reading that the user chose is `certain`."""
+class Objection:
+    """Why the values contradict a reading."""
 
-    source: Source
-    found: Scores
-    logits: bool = False
-    certain: bool = False
+    reason: str
 
-    @property
-    def option(self) -> str:
-        return "--scores NAME, or --scores NAME,NAME,…"
 
-    @cached_property
-    def objection(self) -> str:
-        values, labels = self.found.values, self.source.labels.values
-        if values.ndim != 2 or values.shape[1] < 2:
-            return ""
-        classes = self.found.classes or tuple(map(str, range(values.shape[1])))
-        if labels.ndim == 1 and matched(labels, classes, named=self.found.named) is None:
-            return unknown(labels, classes)
-        free = self.logits or self.found.logits is not False or are_decisions(labels)
-        if not free and (fault := fault_of_probabilities(values)):
-            return fault
-        if self.certain or not _fall(values):
-            return ""
-        return (
-            f"{shortened(self.found.columns, 6)} fall from the first to the last in every row, so "
+Proposal = Reading | Objection
+
+
+def of_all_classes(source: Source, scores: Scores, *, certain: bool = False) -> Proposal:
+    """Scores of all classes, (N, K); a reading that the user chose is `certain`."""
+    values, labels = scores.values, source.labels.values
+    classes = scores.classes or tuple(map(str, range(values.shape[-1])))
+    several = values.ndim == 2 and values.shape[1] > 1
+    if several and labels.ndim == 1 and matched(labels, classes, named=scores.named) is None:
+        return Objection(unknown(labels, classes))
+    bound = several and scores.logits is False and not are_decisions(labels)
+    if bound and (fault := fault_of_probabilities(values)):
+        return Objection(fault)
+    option = "--scores NAME, or --scores NAME,NAME,…"
+    if not certain and _fall(values):
+        return Objection(
+            f"{shortened(scores.columns, 6)} fall from the first to the last in every row, so "
             "they are the largest scores of each sample and not those of fixed classes; write "
-            f"those of all classes, or say that they are: {self.option}"
+            f"those of all classes, or say that they are: {option}"
         )
-
-    @property
-    def meaning(self) -> str:
-        return shortened(self.found.columns, 4)
-
-    def scores(self) -> Scores:
-        return self.found
+    return Reading(source, scores, option, shortened(scores.columns, 4))
 
 
 def _fall(values: Array) -> bool:
     """Whether no row rises anywhere, in a table whose rows differ."""
-    if len(values) < _FEWEST_SORTED or values.shape[1] < 3 or (values == values[:1]).all():
+    if values.ndim != 2 or len(values) < _FEWEST_SORTED or values.shape[1] < 3:
         return False
-    return bool((np.diff(values, axis=1) <= 0).all())
+    return bool((np.diff(values, axis=1) <= 0).all() and (values != values[:1]).any())
 
 
-@dataclass(frozen=True)
-class OneClass:
-    """Scores of one class of two, (N,); `named` says that the column has its name."""
-
-    source: Source
-    column: str
-    values: Array
-    logits: bool
-    classes: tuple[str, str]  # the other one, and this
-    predictions: Predictions | None = None
-    named: bool = False
-    certain: bool = False
-
-    @property
-    def option(self) -> str:
-        return f"--scores {self.column}"
-
-    @property
-    def meaning(self) -> str:
-        return f"{self.column} as the score of class {self.classes[1]}"
-
-    @cached_property
-    def objection(self) -> str:
-        """The file's own predictions must rise with the score."""
-        if self.certain or self.values.size == 0:
-            return ""
-        if self.logits and has_name(self.column, MARGINS) and self.values.min() >= 0:
-            return (
-                f"{self.column} is never negative, so it is no logit of class {self.classes[1]} "
-                f"({self.option})"
+def of_one_class(
+    source: Source, scores: Scores, predictions: Predictions | None = None, *, certain: bool = False
+) -> Proposal:
+    """Scores (N,) of the second of two classes; they rise with the file's own predictions."""
+    [column], (other, name), values = scores.columns, scores.classes, scores.values
+    option = f"--scores {column}"
+    if not certain and values.size:
+        if scores.logits and has_name(column, MARGINS) and values.min() >= 0:
+            return Objection(
+                f"{column} is never negative, so it is no logit of class {name} ({option})"
             )
-        if self.predictions is None or self._explain(self.predictions):
-            return ""
-        return (
-            f"{self.predictions.column} does not follow the probability of class "
-            f"{self.classes[1]} in {self.column} ({self.option})"
+        if predictions is not None and not _explains(scores, predictions.are(name)):
+            return Objection(
+                f"{predictions.column} does not follow the probability of class {name} in "
+                f"{column} ({option})"
+            )
+    of_other = 0 * values if scores.logits else 1 - values
+    both, classes = [of_other, values], (other, name)
+    if name == "0":
+        both, classes = both[::-1], (name, other)
+    whole = replace(
+        scores,
+        values=np.stack(both, axis=1),
+        classes=classes,
+        named=True,
+        what=f"{'logits' if scores.logits else 'probabilities'} of class {name} of 2",
+    )
+    return Reading(source, whole, option, f"{column} as the score of class {name}")
+
+
+def _explains(scores: Scores, own: Array) -> bool:
+    """Whether scores (N,) of a class explain where it is predicted, (N,)."""
+    values, half = scores.values, 0.0 if scores.logits else 0.5
+    ahead = values >= half
+    if ((ahead | ~own) & ((values <= half) | own)).all():
+        return True
+    if scores.named and (ahead == own).mean() >= _AGREE:
+        return True
+    if ahead.all():
+        return False
+    if own.all() or not own.any():
+        return scores.classes[1] == "1"  # a threshold outside of all values
+    return bool(values[~own].max() <= values[own].min())  # another threshold
+
+
+def of_prediction(
+    source: Source, column: str, values: Array, predictions: Predictions, *, certain: bool = False
+) -> Proposal:
+    """Probabilities (N,) of the predicted class; the other classes share the rest."""
+    option = f"--confidence {column}"
+    least, most = float(values.min(initial=1.0)), float(values.max(initial=0.0))
+    if not (least > 1 / _MOST_CLASSES and most <= 1):
+        return Objection(
+            f"{column} runs from {least:.4g} to {most:.4g}; the probability of a predicted class "
+            "is above 0 and at most 1"
         )
-
-    def _explain(self, predictions: Predictions) -> bool:
-        own = predictions.are(self.classes[1])
-        half = 0.0 if self.logits else 0.5
-        ahead = self.values >= half
-        if ((ahead | ~own) & ((self.values <= half) | own)).all():
-            return True
-        if self.named and (ahead == own).mean() >= _AGREE:
-            return True
-        if ahead.all():
-            return False
-        if own.all() or not own.any():
-            return self.classes[1] == "1"  # a threshold outside of all values
-        return bool(self.values[~own].max() <= self.values[own].min())  # another threshold
-
-    def scores(self) -> Scores:
-        values, (other, name) = self.values, self.classes
-        pair = [0 * values if self.logits else 1 - values, values]
-        order = (1, 0) if name == "0" else (0, 1)
-        kind = "logits" if self.logits else "probabilities"
-        return Scores(
-            (self.column,),
-            np.stack([pair[place] for place in order], axis=1),
-            self.logits,
-            tuple((other, name)[place] for place in order),
-            named=True,
-            what=f"{kind} of class {name} of 2",
+    guesses, true = (each.tolist() for each in in_one_form(predictions.words, source.labels.words))
+    words = {*guesses} | {*true}
+    if len(words) == len({*guesses}) + len({*true}):
+        return Objection(
+            f"predictions in {predictions.column} are {shortened(sorted({*guesses}), 4)}, labels "
+            f"are {shortened(sorted({*true}), 4)}: no class is in both. Write both alike, or name "
+            "another column of labels: --label NAME"
         )
-
-
-@dataclass(frozen=True)
-class Confidence:
-    """Probabilities of the predicted class, (N,)."""
-
-    source: Source
-    column: str
-    values: Array
-    predictions: Predictions
-    certain: bool = False
-
-    @property
-    def option(self) -> str:
-        return f"--confidence {self.column}"
-
-    @property
-    def meaning(self) -> str:
-        return f"{self.column} as the confidence of {self.predictions.column}"
-
-    @cached_property
-    def objection(self) -> str:
-        least, most = self._ends
-        if not (least > 1 / _MOST_CLASSES and most <= 1):
-            return (
-                f"{self.column} runs from {least:.4g} to {most:.4g}; the probability of a "
-                "predicted class is above 0 and at most 1"
-            )
-        guesses, true = (np.unique(each).tolist() for each in self._words)
-        if not {*guesses} & {*true}:
-            return (
-                f"predictions in {self.predictions.column} are {shortened(guesses, 4)}, labels "
-                f"are {shortened(true, 4)}: no class is in both. Write both alike, or name another "
-                "column of labels: --label NAME"
-            )
-        known = max(2, len({*guesses, *true}))
-        if self.certain or least >= 1 / known - _ROUNDING:
-            return ""
-        return (
-            f"{self.column} is {least:.4g} in row {int(self.values.argmin())} (from 0), while the "
+    known = max(2, len(words))
+    if not certain and least < 1 / known - _ROUNDING:
+        return Objection(
+            f"{column} is {least:.4g} in row {int(values.argmin())} (from 0), while the "
             f"probability of the most likely of {known} classes, as those of "
-            f"{self.predictions.column}, is at least {1 / known:.4g} ({self.option})"
+            f"{predictions.column}, is at least {1 / known:.4g} ({option})"
         )
+    number = max(known, int(1 / least) + 1)  # the predicted one is the largest
+    place = {word: index for index, word in enumerate(sorted(words, key=_by_number))}
+    table = np.repeat(((1 - values) / (number - 1))[:, None], number, axis=1)
+    table[np.arange(len(table)), [place[each] for each in guesses]] = values
+    scores = Scores(
+        table,
+        False,
+        (*place, *[f"other {index + 1}" for index in range(number - len(place))]),
+        named=True,
+        columns=(column,),
+        beside=(predictions.column,),
+        what=f"probabilities of the predicted class, in {predictions.column},",
+        top_label_only=True,
+    )
+    return Reading(source, scores, option, f"{column} as the confidence of {predictions.column}")
 
-    @cached_property
-    def _words(self) -> list[Array]:
-        """Predictions and labels in one form."""
-        return in_one_form(self.predictions.words, self.source.labels.words)
 
-    @property
-    def _ends(self) -> tuple[float, float]:
-        return float(self.values.min(initial=1.0)), float(self.values.max(initial=0.0))
-
-    def scores(self) -> Scores:
-        """Scores whose largest is that of the predicted class; the others share the rest."""
-        words = [*{*np.concatenate(self._words).tolist()}]
-        words.sort(key=lambda each: (len(each), each) if each.isdecimal() else (0, each))
-        number = max(2, len(words), int(1 / self._ends[0]) + 1)  # the predicted one is the largest
-        table = np.repeat(((1 - self.values) / (number - 1))[:, None], number, axis=1)
-        place = {word: index for index, word in enumerate(words)}
-        guesses = [place[each] for each in self._words[0].tolist()]
-        table[np.arange(len(table)), guesses] = self.values
-        return Scores(
-            (self.column,),
-            table,
-            False,
-            (*words, *[f"other {index + 1}" for index in range(number - len(words))]),
-            named=True,
-            beside=(self.predictions.column,),
-            what=f"probabilities of the predicted class, in {self.predictions.column},",
-            top_label_only=True,
-        )
+def _by_number(word: str) -> tuple[int, str]:
+    return (len(word) if word.isdecimal() else 0, word)
 
 
 def other_class(name: str, words: list[str]) -> str | None:

@@ -8,7 +8,7 @@ decides. Rows of two files are matched by their ids, if they have any.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ from sweeps.judging import names
 from sweeps.judging.classes import IGNORED, canonical, places, texts
 from sweeps.judging.deciding import decided
 from sweeps.judging.ids import Rows, repeated_ids, rows_by_id
-from sweeps.judging.inputs import Predicted, aligned, check_predicted, taken
+from sweeps.judging.inputs import Predicted, Scores, aligned, check_predicted, taken
 from sweeps.judging.logs import log_reading
-from sweeps.judging.proposals import Labels, Reading, Scores, Source, rows_of
+from sweeps.judging.proposals import Labels, Reading, Source, rows_of
 from sweeps.judging.scores import without_count, without_header
 from sweeps.judging.single import predictions_of
 from sweeps.judging.tables import ARRAY, Asked, Table, open_table
@@ -33,14 +33,6 @@ Array = npt.NDArray[Any]
 _NEAR = 1e-2  # a prediction within rounding of the most likely class does not differ from it
 
 
-@dataclass(frozen=True)
-class Shared:
-    """Labels from a file of their own."""
-
-    table: Table
-    labels: tuple[Labels, ...]
-
-
 def read_predictions(files: Sequence[str], asked: Asked | None = None) -> list[Predicted]:
     """The predictions of all models in these files; a model is named after its file, or a column.
 
@@ -48,7 +40,7 @@ def read_predictions(files: Sequence[str], asked: Asked | None = None) -> list[P
         UserError: A file cannot be read, or its content cannot be judged. The message says why.
     """
     asked = asked or Asked()
-    shared = None if asked.labels is None else _shared_labels(Path(asked.labels), asked)
+    shared = [] if asked.labels is None else _shared_labels(Path(asked.labels), asked)
     found = [each for file in files for each in _models(Path(file), asked, shared)]
     first, rows = found[0]
     return aligned([first, *(_in_rows_of(rows, each, asked.id) for each in found[1:])])
@@ -65,69 +57,59 @@ def _in_rows_of(first: Rows, other: tuple[Predicted, Rows], asked: str | None) -
     return replace(taken(model, torch.from_numpy(order)), read=read)
 
 
-def _models(path: Path, asked: Asked, shared: Shared | None) -> Iterator[tuple[Predicted, Rows]]:
+def _models(path: Path, asked: Asked, shared: Sequence[Source]) -> Iterator[tuple[Predicted, Rows]]:
     reading = log_reading(path) or _reading(path, asked, shared)
-    source, scores = reading.source, reading.scores()
+    source, scores = reading.source, reading.scores
     groups = None if asked.group is None else source.table.column(asked.group)
     clusters = source.table.column(asked.cluster) if asked.cluster else None
-    labels = source.labels
+    labels, count = source.labels, len(scores.values)
     for what, each in (("labels", labels.values), ("groups", groups), ("clusters", clusters)):
-        if each is not None and each.shape[:1] != scores.values.shape[:1]:
-            header = (
-                "; is the first line of a file no header?"
-                if abs(len(each) - len(scores.values)) == 1
-                else ""
-            )
+        if each is not None and len(each) != count:
+            near = abs(len(each) - count) == 1
+            header = "; is the first line of a file no header?" if near else ""
             raise UserError(
-                f"{path.stem}: {what} have shape {each.shape}; ({len(scores.values)},) is needed, "
-                f"one for each row of the predictions{header}"
+                f"{path.stem}: {what} have shape {each.shape}; ({count},) is needed, one for each "
+                f"row of the predictions{header}"
             )
     split_by, notes = _split_by(source, asked)
-    used = {*scores.columns, *scores.beside, labels.origin, asked.group, asked.cluster, split_by}
+    of_samples = {*scores.columns, *scores.beside, labels.origin}
+    used = of_samples | {asked.group, asked.cluster, split_by}
     others = source.table.names if scores.columns else ()  # a log has no other scores
-    ignored = tuple(each or '""' for each in others if each not in used)
     first = _contradiction(source, scores, asked) if scores.columns else ""
     for name, own in _by_model(source, split_by):
-        part = rows_of(source.table, own, len(labels.values))
-        rows = Rows(part, len(own), frozenset({*scores.columns, *scores.beside, labels.origin}))
-        repeated = repeated_ids(rows) if asked.cluster is None else None
-        model = check_predicted(
-            name,
-            scores.values[own],
-            labels.values[own],
-            logits=True if asked.logits else scores.logits,
-            classes=scores.classes,
-            named=scores.named,
-            groups=None if groups is None else groups[own],
-            clusters=clusters[own] if clusters is not None else repeated and repeated[1],
-        )
-        unseen = () if scores.top_label_only else _unseen(model)
-        unit = (f"clusters are the values of {repeated[0]}",) if repeated else ()
+        rows = Rows(rows_of(source.table, own, count), len(own), frozenset(of_samples))
+        unit, ids = None, None if clusters is None else clusters[own]
+        if asked.cluster is None and (repeated := repeated_ids(rows)):
+            unit, ids = repeated
+        logits = asked.logits or scores.logits
+        part = replace(scores, values=scores.values[own], logits=logits)
+        own_groups = None if groups is None else groups[own]
+        model = check_predicted(name, part, labels.values[own], own_groups, ids)
+        known = (*model.read.notes, *source.notes, *_unseen(model))
         read = replace(
             model.read,
-            what=scores.what or model.read.what,
-            scores=names.shortened(scores.columns, 6),
             labels=labels.origin,
-            notes=(*model.read.notes, *source.notes, *unseen, *unit, *notes),
-            ignored=tuple(each for each in ignored if not repeated or each != repeated[0]),
+            notes=(
+                *known,
+                *(() if unit is None else (f"clusters are the values of {unit}",)),
+                *notes,
+            ),
+            ignored=tuple(each or '""' for each in others if each not in {*used, unit}),
             first=first,
         )
-        yield replace(model, read=read, top_label_only=scores.top_label_only), rows
+        yield replace(model, read=read), rows
 
 
-def _reading(path: Path, asked: Asked, shared: Shared | None) -> Reading:
-    return decided(_sources(open_table(path, asked.words), asked, shared), asked)
-
-
-def _sources(table: Table, asked: Asked, shared: Shared | None) -> list[Source]:
-    """The file with each column that may be its labels."""
-    if shared is not None:
-        labels = [_joined(table, shared, each, asked.id) for each in shared.labels]
+def _reading(path: Path, asked: Asked, shared: Sequence[Source]) -> Reading:
+    """The reading of a file, which is tried with each column that may be its labels."""
+    table = open_table(path, asked.words)
+    if shared:
+        labels = [_joined(table, each, asked.id) for each in shared]
     elif asked.label is not None:
         labels = [Labels.of(asked.label, table.column(asked.label))]
     else:
         labels = _labels_by_name(table, asked)
-    return [_without_ignored(Source(table, each), asked) for each in labels]
+    return decided([_without_ignored(Source(table, each), asked) for each in labels], asked)
 
 
 def _labels_by_name(table: Table, asked: Asked) -> list[Labels]:
@@ -160,24 +142,24 @@ def _without_ignored(source: Source, asked: Asked) -> Source:
     return source.taken(kept, f"{left_out:,} with label {ignored} left out")
 
 
-def _shared_labels(path: Path, asked: Asked) -> Shared:
+def _shared_labels(path: Path, asked: Asked) -> list[Source]:
     """Labels from a file of their own: an array, columns with usual names, or the only column."""
     table = open_table(path, asked.words)
+    others = [each for each in table.visible if not names.is_id(each)]
+    known = table.called((*names.TRUE_LABELS, *names.LABELS))
     if len(table.visible) == 1:
         values = table.column(table.visible[0])
         values = without_count(values) if table.names == (ARRAY,) else values
-        return Shared(table, (Labels.of(path.name, values),))
-    if asked.label is None and len(columns := without_header(table)) == 1:
-        return Shared(table, (Labels.of(path.name, columns[0]),))
-    others = [each for each in table.visible if not names.is_id(each)]
-    named = table.called((*names.TRUE_LABELS, *names.LABELS)) or asked.label in table.names
-    if not named and (alone := _without_name(table, others)):
-        return Shared(table, (alone,))
-    if asked.label in table.names:
+        found = [Labels.of(path.name, values)]
+    elif asked.label is None and len(columns := without_header(table)) == 1:
+        found = [Labels.of(path.name, columns[0])]
+    elif asked.label in table.names:
         found = [Labels.of(str(asked.label), table.column(str(asked.label)))]
+    elif not known and (alone := _without_name(table, others)):
+        found = [alone]
     else:
         found = _labels_by_name(table, asked)
-    return Shared(table, tuple(found))
+    return [Source(table, each) for each in found]
 
 
 def _without_name(table: Table, others: Sequence[str]) -> Labels | None:
@@ -193,11 +175,11 @@ def _without_name(table: Table, others: Sequence[str]) -> Labels | None:
     return Labels("columns of 0 and 1", np.array(others)[ones.argmax(axis=1)])
 
 
-def _joined(table: Table, shared: Shared, labels: Labels, asked: str | None) -> Labels:
+def _joined(table: Table, shared: Source, asked: str | None) -> Labels:
     """Labels of another file in the order of the table's rows."""
-    count, file = len(labels.values), shared.table.path.name
+    labels, file = shared.labels, shared.table.path.name
     origin = labels.origin if labels.origin == file else f"{labels.origin} of {file}"
-    theirs = Rows(shared.table, count, frozenset({labels.origin}))
+    theirs = Rows(shared.table, len(labels.values), frozenset({labels.origin}))
     if (matched := rows_by_id(Rows(table), theirs, asked, repeated=True)) is None:
         return Labels(origin, labels.values, inside=False)
     name, rows = matched
@@ -280,12 +262,10 @@ def _contradiction(source: Source, scores: Scores, asked: Asked) -> str:
 
 def _unseen(model: Predicted) -> tuple[str, ...]:
     """Classes that no label has."""
-    if model.soft is not None:
+    if model.soft is not None or model.top_label_only:
         return ()
-    seen = {*np.unique(model.labels.numpy()).tolist()}
-    unseen = [each for place, each in enumerate(model.classes) if place not in seen]
-    if not unseen:
-        return ()
+    counts = model.labels.bincount(minlength=len(model.classes)).tolist()
+    unseen = [each for each, count in zip(model.classes, counts, strict=True) if not count]
     if len(unseen) > 3:
         return (f"{len(unseen):,} of {len(model.classes):,} classes have no label",)
-    return (f"no label is {' or '.join(unseen)}",)
+    return (f"no label is {' or '.join(unseen)}",) if unseen else ()

@@ -13,8 +13,8 @@ import numpy.typing as npt
 from sweeps.errors import UserError
 from sweeps.judging import names
 from sweeps.judging.classes import places, texts, without_common
-from sweeps.judging.inputs import PERCENT, are_percent, are_probabilities
-from sweeps.judging.proposals import AllClasses, Scores, Source, is_count
+from sweeps.judging.inputs import PERCENT, Scores, are_percent, are_probabilities
+from sweeps.judging.proposals import Proposal, Source, is_count, of_all_classes
 from sweeps.judging.tables import ARRAY, Asked, Table
 
 Array = npt.NDArray[Any]
@@ -23,20 +23,21 @@ _CLOSER = 4  # a column is no class if the sums of rows are closer to one withou
 _SCALAR = re.compile(r"np\.\w+\(([^()]*)\)")  # np.float64(0.1), as NumPy 2 writes it in lists
 
 
-def all_classes(source: Source, asked: Asked, kinds: Sequence[str]) -> Iterator[AllClasses]:
+def all_classes(source: Source, asked: Asked, kinds: Sequence[str]) -> Iterator[Proposal]:
     """Scores of all classes, by the names of the columns."""
     table = source.table
     if table.names == (ARRAY,):
-        found = [Scores((ARRAY,), without_count(table.column(ARRAY)), None)]
+        found = [Scores(without_count(table.column(ARRAY)), None, columns=(ARRAY,))]
     elif not asked.scores and (columns := without_header(table)):
-        found = [Scores((ARRAY,), np.stack(columns, axis=1), None)]
+        found = [Scores(np.stack(columns, axis=1), None, columns=(ARRAY,))]
     elif asked.scores:
         found = [*_asked_scores(source, asked.scores)]
     else:
         found = [*_matrices(table, kinds), *_families(source, kinds)]
     for each in found:
         if source.labels.origin not in each.columns:
-            yield AllClasses(source, each, asked.logits, certain=bool(asked.scores))
+            scores = replace(each, logits=True) if asked.logits else each
+            yield of_all_classes(source, scores, certain=bool(asked.scores))
 
 
 def without_header(table: Table) -> list[Array]:
@@ -78,7 +79,7 @@ def _asked_scores(source: Source, asked: Sequence[str]) -> Iterator[Scores]:
         in_order = words and places(words, numbers) is not None
         classes = without_common(asked, words) or (numbers if in_order else classes)
     logits = names.means_logits(kinds.pop()) if alike else None
-    yield Scores(tuple(asked), _stack(table, asked), logits, classes, named=True)
+    yield Scores(_stack(table, asked), logits, classes, named=True, columns=tuple(asked))
 
 
 def _matrices(table: Table, kinds: Sequence[str]) -> list[Scores]:
@@ -117,7 +118,7 @@ def _matrix(table: Table, name: str, values: Array) -> Scores:
         own = table.readable(rank)
         if own is not None and own.shape == values.shape and _are_ranks(rank, own):
             raise UserError(_ranked(table, (name,), rank))
-    scores = Scores((name,), values, names.means_logits(name))
+    scores = Scores(values, names.means_logits(name), columns=(name,))
     for key in table.called(names.CLASS_NAMES) if table.path.suffix == ".npz" else ():
         words = table.column(key)
         if words.shape == values.shape[1:]:
@@ -160,15 +161,16 @@ def family(table: Table, kind: str, members: Sequence[str]) -> Scores:
             raise UserError(f"{table.path}: {by_class[of_class]} and {column} are one class")
         by_class[of_class] = column
     if not by_class:
-        return Scores((), np.empty((0, 0)), None)
+        return Scores(np.empty((0, 0)), None)
     numbered = all(each.isdecimal() for each in by_class)
     classes = tuple(sorted(by_class, key=int) if numbered else by_class)
     columns = tuple(by_class[each] for each in classes)
     values, logits = _stack(table, columns), names.means_logits(kind)
+    scores = Scores(values, logits, classes, named=True, columns=columns)
     falls = numbered and len(columns) > 1 and bool((np.diff(values, axis=1) <= 0).all())
     if falls and (ranks := ranked_classes(table, classes)):
-        return _of_ranks(table, columns, ranks, values, logits=logits)
-    return Scores(columns, values, logits, classes, named=True)
+        return _of_ranks(table, scores, ranks)
+    return scores
 
 
 def ranked_classes(table: Table, numbers: Sequence[str]) -> list[str]:
@@ -182,9 +184,7 @@ def ranked_classes(table: Table, numbers: Sequence[str]) -> list[str]:
     return []
 
 
-def _of_ranks(
-    table: Table, columns: tuple[str, ...], ranks: list[str], values: Array, *, logits: bool | None
-) -> Scores:
+def _of_ranks(table: Table, scores: Scores, ranks: Sequence[str]) -> Scores:
     """Scores in the order of their size, with the classes beside; all classes are needed.
 
     Raises:
@@ -193,12 +193,12 @@ def _of_ranks(
     words = np.stack([texts(table.column(each)) for each in ranks], axis=1)
     classes, place = np.unique(words, return_inverse=True)
     place = place.reshape(words.shape)
-    if len(classes) != len(columns) or (np.sort(place, axis=1) != np.arange(len(classes))).any():
-        raise UserError(_ranked(table, columns, ranks[0]))
-    ordered = np.empty_like(values)
-    np.put_along_axis(ordered, place, values, axis=1)
-    names_of = tuple(str(each) for each in classes)
-    return Scores(columns, ordered, logits, names_of, named=True, beside=tuple(ranks))
+    every = np.arange(len(scores.columns))
+    if len(classes) != len(every) or (np.sort(place, axis=1) != every).any():
+        raise UserError(_ranked(table, scores.columns, ranks[0]))
+    ordered = np.empty_like(scores.values)
+    np.put_along_axis(ordered, place, scores.values, axis=1)
+    return replace(scores, values=ordered, classes=tuple(classes.tolist()), beside=tuple(ranks))
 
 
 def _ranked(table: Table, columns: Sequence[str], rank: str) -> str:
@@ -254,7 +254,7 @@ def _stack(table: Table, columns: Sequence[str]) -> Array:
     return np.stack([table.figures(each) for each in columns], axis=1)
 
 
-def called_as_classes(source: Source, asked: Asked) -> Iterator[AllClasses]:
+def called_as_classes(source: Source, asked: Asked) -> Iterator[Proposal]:
     """Scores in columns that are called as the classes: ``cat, dog, label``.
 
     Columns of classes that no sample has are recognised because rows then sum to one.
@@ -279,21 +279,22 @@ def called_as_classes(source: Source, asked: Asked) -> Iterator[AllClasses]:
                 table.figures(each)  # refuses percent
         return
     for chosen in (floats, [each for each in columns if each in own]):
-        if len(chosen) > 1 and are_percent(_stack(table, chosen)):
+        values = _stack(table, chosen)
+        if len(chosen) > 1 and are_percent(values):
             raise UserError(f"{table.path}: {names.shortened(chosen, 4)}: {PERCENT}")
-        if len(chosen) > 1 and (asked.logits or are_probabilities(_stack(table, chosen))):
+        if len(chosen) > 1 and (asked.logits or are_probabilities(values)):
             if asked.logits and len(chosen) > len(own):
                 raise UserError(
                     f"{table.path}: {names.shortened([*{*chosen} - {*own}])} may be logits of "
                     "further classes, or no scores; say which: --scores NAME,NAME,…"
                 )
-            values = _stack(table, chosen)
-            scores = Scores(tuple(chosen), values, asked.logits, tuple(chosen), named=True)
-            yield AllClasses(source, of_labels(scores, source), asked.logits)
+            classes = tuple(chosen)
+            scores = Scores(values, asked.logits, classes, named=True, columns=classes)
+            yield of_all_classes(source, of_labels(scores, source))
             return
 
 
-def affixed_classes(source: Source, asked: Asked) -> Iterator[AllClasses]:
+def affixed_classes(source: Source, asked: Asked) -> Iterator[Proposal]:
     """Scores in columns called as the classes and something that all have: ``Forest (cat)``."""
     table, words = source.table, source.labels.classes
     if asked.scores or len(words) < 2:
@@ -316,7 +317,8 @@ def affixed_classes(source: Source, asked: Asked) -> Iterator[AllClasses]:
             continue
         values = _stack(table, chosen)
         if are_probabilities(values) and not {*words} - {*classes}:
-            yield AllClasses(source, Scores(tuple(chosen), values, False, classes, named=True))
+            scores = Scores(values, False, classes, named=True, columns=tuple(chosen))
+            yield of_all_classes(source, scores)
 
 
 def _is_float(table: Table, name: str) -> bool:

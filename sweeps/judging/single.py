@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -14,16 +16,17 @@ from scipy.special import entr
 from sweeps.errors import UserError
 from sweeps.judging import names
 from sweeps.judging.classes import canonical, places, texts
+from sweeps.judging.inputs import Scores
 from sweeps.judging.proposals import (
-    Confidence,
     Labels,
-    OneClass,
     Predictions,
-    Reading,
+    Proposal,
     Source,
     are_classes,
     is_binary,
     is_count,
+    of_one_class,
+    of_prediction,
     other_class,
 )
 from sweeps.judging.scores import families, family
@@ -45,81 +48,97 @@ class Single:
     asked: Asked
     predictions: tuple[Predictions, ...]
 
-    def of_one_class(self) -> Iterator[Reading]:
-        """Scores of a class that the column names: ``prob_1``, ``p(cat)``."""
-        if self.asked.scores or self.asked.confidence:
-            return
-        source, kinds = self.source, (*names.PROBS_OR_LOGITS, *names.SCORES)
-        for kind, members in families(source.table, kinds).items():
-            each = family(source.table, kind, members)
-            if len(each.columns) != 1:
-                continue
-            [column], [name], values = each.columns, each.classes, each.values[:, 0]
-            if (other := other_class(name, source.labels.classes)) is not None:
-                negative = each.logits is None and values.min() < 0
-                is_logits = bool(self.asked.logits or each.logits or negative)
-                for guesses in self.predictions or (None,):
-                    yield OneClass(
-                        source, column, values, is_logits, (other, name), guesses, named=True
-                    )
 
-    def of_confidences(self) -> Iterator[Reading]:
-        """Scores whose name says that they are of the prediction; their values may contradict."""
-        table, asked = self.source.table, self.asked
-        if asked.scores:
-            return
-        for column in [asked.confidence] if asked.confidence else table.called(names.CONFIDENCES):
-            yield from self._meanings(column, table.figures(column))
+def _of_named_class(single: Single) -> Iterator[Proposal]:
+    """Scores of a class that the column names: ``prob_1``, ``p(cat)``."""
+    source, asked = single.source, single.asked
+    kinds = () if asked.scores or asked.confidence else (*names.PROBS_OR_LOGITS, *names.SCORES)
+    for kind, members in families(source.table, kinds).items():
+        each = family(source.table, kind, members)
+        if len(each.columns) != 1:
+            continue
+        if (other := other_class(each.classes[0], source.labels.classes)) is not None:
+            values = each.values[:, 0]
+            negative = each.logits is None and values.min() < 0
+            logits = bool(asked.logits or each.logits or negative)
+            scores = replace(each, values=values, logits=logits, classes=(other, *each.classes))
+            for guesses in single.predictions or (None,):
+                yield of_one_class(source, scores, guesses)
 
-    def of_margins(self) -> Iterator[Reading]:
-        """Two classes' difference of probabilities, if the entropy beside it confirms that."""
-        table = self.source.table
-        for column in table.called(names.MARGINS):
-            for beside in table.called(names.ENTROPIES):
-                margin, entropy = table.numbers(column), table.numbers(beside)
-                if margin is not None and entropy is not None and margin.shape == entropy.shape:
-                    confidence = (1 + margin) / 2
-                    nats = entr(confidence) + entr(1 - confidence)
-                    if any(np.abs(nats / unit - entropy).max() < 1e-3 for unit in (1, _BIT)):
-                        for guesses in self.predictions:
-                            yield Confidence(self.source, column, confidence, guesses)
 
-    def of_kinds(self, kinds: Sequence[str]) -> Iterator[Reading]:
-        """Scores whose name does not say of which class."""
-        table, asked = self.source.table, self.asked
-        for column in asked.scores or table.called(kinds):
-            taken = (self.source.labels.origin, *(each.column for each in self.predictions))
-            if asked.scores or (column not in taken and _is_score(table.numbers(column), column)):
-                yield from self._meanings(column, table.figures(column))
+def _of_confidences(single: Single) -> Iterator[Proposal]:
+    """Scores whose name says that they are of the prediction; their values may contradict."""
+    table, asked = single.source.table, single.asked
+    columns = [asked.confidence] if asked.confidence else table.called(names.CONFIDENCES)
+    for column in () if asked.scores else columns:
+        yield from _meanings(single, column, table.figures(column))
 
-    def of_submissions(self) -> Iterator[Reading]:
-        """Scores that have the name of the labels, which are in another file, as on Kaggle."""
-        table = self.source.table
-        for column in () if self.source.labels.inside else table.called(names.LABELS):
-            try:
-                values = table.figures(column)  # a CSV file has labels as text
-            except UserError:
-                continue
-            if not are_classes(values) and _is_score(values, column):
-                yield from self._meanings(column, values)
 
-    def _meanings(self, column: str, values: Array) -> Iterator[Reading]:
-        source, asked = self.source, self.asked
-        values = values.astype(np.float64).reshape(len(values), -1)[:, 0]
-        logits = bool(asked.logits or names.means_logits(column))
-        within = values.size > 0 and values.min() >= 0 and values.max() <= 1
-        is_logits = logits or (names.means_logits(column) is None and not within)
-        certain = column in asked.scores
-        for guesses in () if logits or certain or not within else self.predictions:
-            yield Confidence(source, column, values, guesses, certain=column == asked.confidence)
-        if column == asked.confidence:
-            return
-        for guesses in self.predictions:
-            for pair in _pairs(source.labels, guesses, certain=certain):
-                yield OneClass(source, column, values, is_logits, pair, guesses, certain=certain)
-        is_confidence = names.has_name(column, names.CONFIDENCES)
-        if not self.predictions and is_binary(source.labels) and (certain or not is_confidence):
-            yield OneClass(source, column, values, is_logits, ("0", "1"), certain=certain)
+def _of_margins(single: Single) -> Iterator[Proposal]:
+    """Two classes' difference of probabilities, if the entropy beside it confirms that."""
+    table = single.source.table
+    for column, beside in product(table.called(names.MARGINS), table.called(names.ENTROPIES)):
+        margin, entropy = table.numbers(column), table.numbers(beside)
+        if margin is not None and entropy is not None and margin.shape == entropy.shape:
+            confidence = (1 + margin) / 2
+            nats = entr(confidence) + entr(1 - confidence)
+            if any(np.abs(nats / unit - entropy).max() < 1e-3 for unit in (1, _BIT)):
+                for guesses in single.predictions:
+                    yield of_prediction(single.source, column, confidence, guesses)
+
+
+def _of_kinds(single: Single, kinds: Sequence[str]) -> Iterator[Proposal]:
+    """Scores whose name does not say of which class."""
+    table, asked = single.source.table, single.asked
+    taken = (single.source.labels.origin, *(each.column for each in single.predictions))
+    for column in asked.scores or table.called(kinds):
+        if asked.scores or (column not in taken and _is_score(table.numbers(column), column)):
+            yield from _meanings(single, column, table.figures(column))
+
+
+def _of_submissions(single: Single) -> Iterator[Proposal]:
+    """Scores that have the name of the labels, which are in another file, as on Kaggle."""
+    table = single.source.table
+    for column in () if single.source.labels.inside else table.called(names.LABELS):
+        try:
+            values = table.figures(column)  # a CSV file has labels as text
+        except UserError:
+            continue
+        if not are_classes(values) and _is_score(values, column):
+            yield from _meanings(single, column, values)
+
+
+OF_ONE_SCORE: tuple[Callable[[Single], Iterator[Proposal]], ...] = (
+    _of_named_class,
+    _of_confidences,
+    _of_margins,
+    partial(_of_kinds, kinds=(*names.LOGITS, *names.PROBS)),
+    partial(_of_kinds, kinds=names.SCORES),
+    _of_submissions,
+)
+"""Proposals for files with one score per sample, in the order of how much they say."""
+
+
+def _meanings(single: Single, column: str, values: Array) -> Iterator[Proposal]:
+    """What scores of one column may be: of the prediction, or of either class."""
+    source, asked = single.source, single.asked
+    values = values.astype(np.float64).reshape(len(values), -1)[:, 0]
+    within = values.size > 0 and values.min() >= 0 and values.max() <= 1
+    by_name = True if asked.logits else names.means_logits(column)
+    asked_for, certain = column == asked.confidence, column in asked.scores
+    if within and not by_name and not certain:
+        for guesses in single.predictions:
+            yield of_prediction(source, column, values, guesses, certain=asked_for)
+    if asked_for:
+        return
+    is_logits = bool(by_name or (by_name is None and not within))
+    scores = Scores(values, is_logits, columns=(column,))
+    for guesses in single.predictions:
+        for pair in _pairs(source.labels, guesses, certain=certain):
+            yield of_one_class(source, replace(scores, classes=pair), guesses, certain=certain)
+    is_confidence = names.has_name(column, names.CONFIDENCES)
+    if not single.predictions and is_binary(source.labels) and (certain or not is_confidence):
+        yield of_one_class(source, replace(scores, classes=("0", "1")), certain=certain)
 
 
 def _pairs(labels: Labels, guesses: Predictions, *, certain: bool) -> list[tuple[str, str]]:

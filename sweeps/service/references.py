@@ -60,13 +60,8 @@ def _outcome(reference: Reference, plan: Plan) -> dict[str, float]:
     from trainables.trials.outcome import Extent, summarise
 
     validation, test = reference.validation, reference.test
-    found = summarise(
-        validation.tensors(),
-        test.tensors(),
-        extent=Extent.whole(plan.rule.objectives),
-        clusters=(validation.clusters(), test.clusters()),
-        criterion=plan.rule.scaling.criterion,
-    )
+    extent, criterion = Extent.whole(plan.rule.objectives), plan.rule.scaling.criterion
+    found = summarise(validation, test, extent=extent, criterion=criterion)
     if test.num_groups is not None:
         found[groups_name("test")] = float(test.num_groups)
     return found

@@ -34,7 +34,7 @@ def complete(records: Iterable[TrialRecord], plan: Plan, read: ReadRows) -> Iter
             rows = read("validation", record.number), read("test", record.number)
             own = own_metrics(sweep.search.own_metrics)
             extent = replace(Extent.whole(deciding, own), references=())  # only finalists have them
-            found = completed(record.outcome, *rows, extent, own, criterion)
+            found = completed(record.outcome, *rows, extent, criterion)
         except Exception as error:  # a custom metric may raise anything
             logger.warning("trial %d has few metrics: %s", record.number, first_line(error))
         else:

@@ -18,7 +18,7 @@ import calsweep
 from calsweep.judging import frame_classes
 from sweeps.cli import app
 from sweeps.errors import UserError
-from sweeps.judging.inputs import check_predicted
+from sweeps.judging.inputs import Scores, check_predicted
 from sweeps.judging.reading import read_predictions
 from sweeps.judging.tables import Asked
 from trainables import metrics as M
@@ -146,7 +146,7 @@ def test_npy_with_labels_beside_it(tmp_path: Path) -> None:
 
 
 def test_two_classes_may_have_one_column() -> None:
-    one = check_predicted("x", PROBS[:, 0], (LABELS == 0).astype(int))
+    one = check_predicted("x", Scores(PROBS[:, 0]), (LABELS == 0).astype(int))
     assert one.probs.shape == (600, 2)
     torch.testing.assert_close(one.probs[:, 1], torch.from_numpy(PROBS[:, 0]))
 
@@ -320,7 +320,7 @@ def test_truth_values_are_matched_by_name() -> None:
         for reordered in (frame, frame[names], frame[names].add_prefix("prob_"), arrow):
             for labels in (right, right.astype(int), right.astype(float)):
                 classes = frame_classes(reordered)
-                model = check_predicted("x", reordered, labels, classes=classes, named=True)
+                model = check_predicted("x", Scores(reordered, classes=classes, named=True), labels)
                 assert M.evaluate(model.logits, model.labels)["error"] == expected
 
 
@@ -372,9 +372,9 @@ def test_one_score_per_sample(columns: Any, tmp_path: Path) -> None:
 
 def test_one_logit_in_memory() -> None:
     for scores in (LOGIT, LOGIT[:, None]):
-        found = check_predicted("x", scores, BINARY, logits=True)
+        found = check_predicted("x", Scores(scores, logits=True), BINARY)
         torch.testing.assert_close(found.probs[:, 1], torch.from_numpy(SIGMOID))
-    signs = check_predicted("x", SIGMOID, 2 * BINARY - 1)
+    signs = check_predicted("x", Scores(SIGMOID), 2 * BINARY - 1)
     assert torch.equal(signs.labels, torch.from_numpy(BINARY))
 
 

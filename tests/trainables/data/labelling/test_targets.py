@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sweeps.judging.inputs import check_predicted
+from sweeps.judging.inputs import Scores, check_predicted
 from trainables.data import Dataset, Split, dataset_from_arrays, load_dataset
 
 COUNT, CLASSES = 300, 3
@@ -125,7 +125,7 @@ def test_rounded_shares_and_votes_are_soft_labels_at_both_doors(rows: np.ndarray
     split = dataset_from_arrays("made", (points(), rows), seed=0).train
     assert split.soft is not None
     np.testing.assert_allclose(split.soft, right[rows_of(split) % 2], rtol=1e-6)
-    judged = check_predicted("ours", probabilities(), rows)
+    judged = check_predicted("ours", Scores(probabilities()), rows)
     assert judged.soft is not None
     np.testing.assert_allclose(judged.soft[:2], right, rtol=1e-12)
 
