@@ -1,5 +1,6 @@
 """Segmentation: losses, metrics and intervals over the pixels that are not ignored."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from trainables.contract.config import TrainingConfig
 from trainables.data import Dataset, SegmentedImages, Split
 from trainables.data.core.tasks import IGNORED, EachPixel, at_places
 from trainables.engine.training import Trainer
+from trainables.files.rows import Rows
 from trainables.losses import CalibrationLoss, available_losses, loss_class, make_loss
 from trainables.models import make_model
 from trainables.posthoc import cross_fitted
@@ -162,13 +164,11 @@ def test_temperatures_are_fitted_on_other_images() -> None:
 def test_outcomes_have_intervals_by_image() -> None:
     predictions = clustered(40, 10)
     names = ("ece", "error", "auroc")
-    arguments: dict[str, Any] = {
-        "extent": Extent(names, (*names, "own"), ("smooth_ece",)),
-        "own": {"own": M.error_rate},
-    }
-    by_image = (images(40, 10),) * 2
-    found = summarise(predictions, predictions, clusters=by_image, **arguments)
-    independent = summarise(predictions, predictions, **arguments)
+    extent = Extent(names, (*names, "own"), ("smooth_ece",), {"own": M.error_rate})
+    rows = Rows(*(each.numpy() for each in predictions))
+    by_image = replace(rows, groups=images(40, 10).numpy())
+    found = summarise(by_image, by_image, extent=extent)
+    independent = summarise(rows, rows, extent=extent)
     for name in ("error", "own"):
         width = found[f"test_{name}_high"] - found[f"test_{name}_low"]
         assert width > 2 * (independent[f"test_{name}_high"] - independent[f"test_{name}_low"])

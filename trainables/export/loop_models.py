@@ -72,8 +72,16 @@ def _trial(dataset: Data, config: TrialConfig, own: Path) -> Trial:
 
     setting = config.setting
     loss = make_loss(setting.loss, num_classes=dataset.num_classes, **setting.hyperparameters)
-    host = Host(report, lambda _: False, lambda logits, labels: (logits, labels), 0)
-    return Trial(config, dataset, loss, 0, own, torch.device("cpu"), host)
+    host = Host(
+        report,
+        needs_test=lambda _: False,
+        adapts=lambda logits, labels: (logits, labels),
+        epochs=0,
+        epochs_known=0,
+        folder=own,
+        device=torch.device("cpu"),
+    )
+    return Trial(config, dataset, loss, host)
 
 
 def _checked(network: object, load: str, inputs: Tensor, data: Data) -> nn.Module:

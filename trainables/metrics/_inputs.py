@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from numbers import Integral
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -153,12 +154,8 @@ def _row_sum_tolerance(dtype: torch.dtype) -> float:
 
 
 def _check_pair(name: str, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    if not isinstance(scores, Tensor) or not scores.is_floating_point():
-        found = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
-        raise TypeError(f"{name} must be a tensor of floats, got {found}")
-    if not isinstance(labels, Tensor) or not is_integer(labels):
-        found = labels.dtype if isinstance(labels, Tensor) else type(labels).__name__
-        raise TypeError(f"labels must be a tensor of integers, got {found}")
+    check_numbers(name, scores, "floats")
+    check_numbers("labels", labels, "integers")
     if scores.ndim != 2 or scores.shape[1] < 2:
         raise ValueError(
             f"{name} must have shape (N, K) with K of at least 2, got {tuple(scores.shape)}"
@@ -183,6 +180,10 @@ def _check_pair(name: str, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tens
     return scores if scores.dtype == torch.float64 else scores.float(), targets
 
 
-def is_integer(labels: Tensor) -> bool:
-    """Whether the dtype is one of integers; bool is not."""
-    return not (labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool)
+def check_numbers(name: str, values: object, kind: Literal["floats", "integers"]) -> None:
+    """Raise TypeError unless `values` are a tensor of floats, or of integers; bool is neither."""
+    given = values.dtype if isinstance(values, Tensor) else None
+    floats = given is not None and given.is_floating_point
+    other = given is None or floats or given.is_complex or given == torch.bool
+    if other if kind == "integers" else not floats:
+        raise TypeError(f"{name} must be a tensor of {kind}, got {given or type(values).__name__}")

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from trainables.metrics._inputs import check_probs
+from trainables.metrics._inputs import check_numbers, check_probs
 from trainables.metrics._ranked import (
     Confidence,
     confidence_scores,
@@ -156,9 +156,7 @@ def _average_precision(hits: Tensor, false_alarms: Tensor) -> Tensor:
 
 
 def _check(name: str, scores: Tensor) -> Tensor:
-    if not isinstance(scores, Tensor) or not scores.is_floating_point():
-        found = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
-        raise TypeError(f"{name} must be a tensor of floats, got {found}")
+    check_numbers(name, scores, "floats")
     if scores.ndim != 1 or len(scores) == 0:
         raise ValueError(f"{name} must have shape (N,) with N > 0, got {tuple(scores.shape)}")
     if not scores.isfinite().all():

@@ -7,6 +7,7 @@ from functools import cache, lru_cache
 
 import torch
 from torch import Tensor
+from torch.nn.functional import interpolate, pad
 
 from trainables.metrics._inputs import check_probs
 from trainables.metrics._ranked import top_label
@@ -62,7 +63,8 @@ def _error_at(spectrum: Callable[[int], Tensor], sigma: float, device: torch.dev
     start = size - 1 + size // 2
     product = spectrum(size) * _kernel_spectrum(size, sigma, device)
     smoothed = torch.fft.irfft(product, _length(size))[:, start : start + size]
-    error, density = _interpolate(smoothed, max(round(10 / sigma), _MIN_EVALUATION_POINTS))
+    points = max(round(10 / sigma), _MIN_EVALUATION_POINTS)
+    error, density = interpolate(smoothed[None], points, mode="linear", align_corners=True)[0]
     return float(error.abs().sum() / (density + _DENSITY_OFFSET).sum())
 
 
@@ -80,9 +82,9 @@ def _round_to_grid(position: Tensor, weights: Tensor, size: int) -> Tensor:
 
 def _reflected_spectrum(values: Tensor) -> Tensor:
     """The Fourier transform of rows on a grid (2, size), with values reflected at both ends."""
-    mirrored = values.flip(1)
-    extended = torch.cat([mirrored[:, :-1], values, mirrored[:, 1:]], dim=1)
-    spectrum: Tensor = torch.fft.rfft(extended, _length(values.shape[1]))
+    size = values.shape[1]
+    extended = pad(values[None], (size - 1, size - 1), mode="reflect")[0]
+    spectrum: Tensor = torch.fft.rfft(extended, _length(size))
     return spectrum
 
 
@@ -98,12 +100,3 @@ def _kernel_spectrum(size: int, sigma: float, device: torch.device) -> Tensor:
 def _length(size: int) -> int:
     """Of the transforms of a reflected grid: a circular wrap stays outside the slice."""
     return 1 << (3 * size - 3).bit_length()
-
-
-def _interpolate(values: Tensor, num_points: int) -> Tensor:
-    """Interpolate rows of `values` from their grid over [0, 1] to `num_points` even points."""
-    cells = values.shape[1] - 1
-    points = torch.linspace(0, 1, num_points, dtype=values.dtype, device=values.device)
-    left = (points * cells).long().clamp_(0, cells - 1)
-    fraction = points * cells - left
-    return values[:, left] * (1 - fraction) + values[:, left + 1] * fraction

@@ -65,21 +65,26 @@ def cross_fitted_scaling(
     candidate: Candidate, logits: Tensor, labels: Tensor, clusters: Tensor | None = None
 ) -> Tensor:
     """Logits (N, K) of each half of the samples, by this map fitted on the other half."""
-    return _crossed((candidate,), *check_logits(logits, labels), clusters, 2)[candidate]
+    logits, labels = check_logits(logits, labels)
+    return _crossed((candidate,), logits, labels, _folds(labels, clusters, 2))[candidate]
+
+
+def _folds(labels: Tensor, clusters: Tensor | None, most: int = _NUM_FOLDS) -> Tensor:
+    """The fold of each row (N,), on the device of the labels."""
+    units = len(labels if clusters is None else clusters.unique())
+    return random_folds(len(labels), min(most, units), clusters=clusters).to(labels.device)
 
 
 def _crossed(
     maps: Sequence[Candidate],
     logits: Tensor,
     labels: Tensor,
-    clusters: Tensor | None,
-    num_folds: int,
+    folds: Tensor,
     criterion: Criterion = "nll",
 ) -> dict[Candidate, Tensor]:
+    """Logits (N, K) of each fold, by these maps fitted on the others."""
     crossed = {each: torch.empty_like(logits) for each in maps}
-    units = len(labels if clusters is None else set(clusters.tolist()))
-    folds = random_folds(len(labels), min(num_folds, units), clusters=clusters)
-    for part in each_fold(folds.to(labels.device)):
+    for part in each_fold(folds):
         for each, scaling in fitted(maps, logits[~part], labels[~part], criterion).items():
             crossed[each][part] = in_blocks(scaling, logits[part])
     return crossed
@@ -213,7 +218,7 @@ def choose(
     """
     logits, labels = check_logits(logits, labels)
     maps = candidates(len(logits), logits.shape[1], inverse)
-    crossed = _crossed(maps, logits, labels, clusters, _NUM_FOLDS)
+    crossed = _crossed(maps, logits, labels, _folds(labels, clusters))
     losses = {each: log_losses_of_logits(found, labels) for each, found in crossed.items()}
     units = clusters_of(clusters, len(labels))
     best = simplest_good({e: found for e, found in losses.items() if e.name != "none"}, units)
@@ -251,7 +256,8 @@ def fit_scaling(
         best, crossed = choice.handed_out, choice.logits[choice.handed_out]
     else:
         best = Candidate(way.name)
-        crossed = _crossed((best,), logits, labels, clusters, _NUM_FOLDS, way.criterion)[best]
+        folds = _folds(labels, clusters)
+        crossed = _crossed((best,), logits, labels, folds, way.criterion)[best]
     return fitted((best,), logits, labels, way.criterion)[best], crossed
 
 

@@ -80,10 +80,13 @@ class LoopRun(TrialRun):
                 report,
                 needs_test=self._may_end,
                 adapts=lambda logits, labels: self._parts(logits, labels)[1],
+                epochs=self.training.epochs,
                 epochs_known=len(self.history),
+                folder=own,
+                device=self.device,
             )
-            given = self.config, self.data, loss, self.training.epochs, own, self.device, host
-            function(trial=Trial(*given), **self.setup.model_options)
+            trial = Trial(self.config, self.data, loss, host)
+            function(trial=trial, **self.setup.model_options)
 
         self._loop = Loop(train)
 

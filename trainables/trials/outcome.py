@@ -3,7 +3,7 @@
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from statistics import fmean
 from typing import Self
@@ -21,7 +21,6 @@ from trainables.metrics.own_metric import OwnMetric
 from trainables.posthoc import Scaling, TemperatureScaling, cross_fitted
 
 Predictions = tuple[Tensor, Tensor]
-Clusters = tuple[Tensor | None, Tensor | None]
 _RESAMPLES = 200  # bootstrap resamples of custom metrics, which may be slow
 
 
@@ -34,25 +33,29 @@ class Extent:
         intervals: Those with an interval: ``ece`` wherever it is measured, ``val_ece`` only there.
             Calibration errors among them also get a reference.
         references: Further calibration errors with a reference.
+        own: Custom metrics by name; their intervals are from the bootstrap.
     """
 
     names: tuple[str, ...] | None = None
     intervals: tuple[str, ...] = ()
     references: tuple[str, ...] = ()
+    own: Mapping[str, OwnMetric] = field(default_factory=dict)
 
     @classmethod
-    def of_search(cls, deciding: Sequence[str], *, ended: bool) -> Self:
+    def of_search(
+        cls, deciding: Sequence[str], own: Mapping[str, OwnMetric], *, ended: bool
+    ) -> Self:
         """What the search reads: few metrics and, once a trial has ended, few intervals.
 
         `deciding` are the objectives and the metrics with a limit, such as ``val_ece``.
         """
-        return cls(_usual(deciding), ("val_error", *deciding) if ended else ())
+        return cls(_usual(deciding), ("val_error", *deciding) if ended else (), own=own)
 
     @classmethod
-    def whole(cls, deciding: Sequence[str], own: Iterable[str] = ()) -> Self:
+    def whole(cls, deciding: Sequence[str], own: Mapping[str, OwnMetric] | None = None) -> Self:
         """What a result shows, which takes ten times as long; `own` are custom metrics."""
-        references = tuple(name for name in M.REFERENCED_METRICS if name in M.METRIC_NAMES)
-        return cls(None, (*_usual(deciding), *own), references)
+        own, references = own or {}, tuple(e for e in M.REFERENCED_METRICS if e in M.METRIC_NAMES)
+        return cls(None, (*_usual(deciding), *own), references, own)
 
     def at(self, split: SplitName, *, scaled: bool) -> Self:
         """The extent on one split, with the intervals by the names of their metrics."""
@@ -67,32 +70,25 @@ def _usual(deciding: Sequence[str]) -> tuple[str, ...]:
 
 
 def summarise(
-    validation: Predictions,
-    test: Predictions,
+    validation: Rows,
+    test: Rows,
     adapting: Predictions | None = None,
     extent: Extent = Extent(),
-    own: Mapping[str, OwnMetric] | None = None,
-    decisions: int = 1,
-    clusters: Clusters = (None, None),
     criterion: Criterion = "nll",
 ) -> dict[str, float]:
     """The metrics of one trained classifier.
 
     The temperature is fitted on the validation split, or on the part of it that is reserved
     for this (``adapting``). On the validation split, the scaled metrics are cross-fitted: the
-    temperature of each half is fitted on the other half.
+    temperature of each half is fitted on the other half. With several decisions per sample, all
+    metrics, and the ends of intervals, are means over the decisions, as if their errors were
+    perfectly correlated.
 
     Args:
-        validation: Logits (N, K) and labels (N,) of the validation split.
-        test: Logits and labels of the test split, which is never used for selection.
+        validation: Predictions on the validation split.
+        test: Predictions on the test split, which is never used for selection.
         adapting: Logits and labels to fit the temperature on, if they are separate.
         extent: Which metrics and intervals; by default all metrics.
-        own: Custom metrics by name; their intervals are from the bootstrap.
-        decisions: Number of consecutive rows per sample that are different decisions. All metrics,
-            and the ends of intervals, are then means over the decisions, as if their errors were
-            perfectly correlated.
-        clusters: The cluster of each row of the validation and of the test split, (N,), see
-            :func:`trainables.metrics.interval`; None if samples are independent.
         criterion: How the temperature is fitted; see
             :class:`~trainables.posthoc.TemperatureScaling`.
 
@@ -104,15 +100,13 @@ def summarise(
             ``temperature_at_bound`` (1.0 if it is at an end of its range). Undefined values are
             left out.
     """
-    scaling = partial(TemperatureScaling, criterion)
-    scaler = scaling().fit(*(adapting or validation))
-    scaled = [scaler(logits) for logits, _ in (validation, test)]
-    if adapting is None:  # do not evaluate on the samples of the fit
-        scaled[0] = cross_fitted(*validation, scaling, clusters=clusters[0])
+    scaler = TemperatureScaling(criterion).fit(*(adapting or validation.tensors()))
+    # Metrics of the samples of the fit would be optimistic.
+    crossed = criterion if adapting is None else None
     return {
         "temperature": float(scaler.temperature),
         "temperature_at_bound": float(scaler.at_bound),
-        **_of_splits(validation, test, scaled, extent, own or {}, decisions, clusters),
+        **_of_splits((validation, test), extent, scaler.temperature, crossed),
     }
 
 
@@ -121,69 +115,55 @@ def completed(
     validation: Rows,
     test: Rows,
     extent: Extent,
-    own: Mapping[str, OwnMetric],
     criterion: Criterion | None,
 ) -> dict[str, float]:
     """A trial's outcome with further metrics, from its stored predictions.
 
-    What it has stays. `extent`, `own` and `criterion` are those of :func:`summarise`, the criterion
-    None if the temperature was fitted on other samples than these.
+    What it has stays. `extent` and `criterion` are those of :func:`summarise`, the criterion None
+    if the temperature was fitted on other samples than these.
     """
-    clusters = validation.clusters(), test.clusters()
-    of_val, of_test = validation.tensors(), test.tensors()
-    scaled = [logits / outcome["temperature"] for logits, _ in (of_val, of_test)]
-    if criterion is not None:
-        scaling = partial(TemperatureScaling, criterion)
-        scaled[0] = cross_fitted(*of_val, scaling, clusters=clusters[0])
-    found = _of_splits(of_val, of_test, scaled, extent, own, test.decisions, clusters)
-    return found | {**outcome}
+    return _of_splits((validation, test), extent, outcome["temperature"], criterion) | {**outcome}
 
 
 def _of_splits(
-    validation: Predictions,
-    test: Predictions,
-    scaled: Sequence[Tensor],
-    extent: Extent,
-    own: Mapping[str, OwnMetric],
-    decisions: int,
-    clusters: Clusters,
+    both: tuple[Rows, Rows], extent: Extent, temperature: float, crossed: Criterion | None
 ) -> dict[str, float]:
-    """The metrics of both splits; `scaled` are the logits of each after temperature scaling."""
+    """The metrics of validation and test split, as trained and after temperature scaling.
+
+    With a criterion, the temperature of the validation split is cross-fitted by it.
+    """
     values: dict[str, float] = {}
-    splits: tuple[tuple[SplitName, Predictions], ...] = (("val", validation), ("test", test))
-    for (split, (logits, labels)), calibrated, ids in zip(splits, scaled, clusters, strict=True):
-        for after, each in ((False, logits), (True, calibrated)):
-            found = _measured((each, labels), extent.at(split, scaled=after), own, decisions, ids)
+    splits: tuple[SplitName, ...] = ("val", "test")
+    for split, rows in zip(splits, both, strict=True):
+        logits, labels = rows.tensors()
+        scaled = logits / temperature
+        if split == "val" and crossed is not None:
+            make = partial(TemperatureScaling, crossed)
+            scaled = cross_fitted(logits, labels, make, clusters=rows.clusters())
+        for after, each in ((False, logits), (True, scaled)):
+            found = _measured((each, labels), extent.at(split, scaled=after), rows)
             values |= {
                 str(MetricName(metric, split, after, statistic)): value
                 for (metric, statistic), value in found.items()
             }
-    if "nll" in extent.at("test", scaled=False).intervals:
-        logits, labels = test
-        units = clusters[1]
-        if units is None and decisions > 1:
-            units = torch.arange(len(labels)) // decisions
-        _, *ends = M.nll_calibration(logits, scaled[1], labels, clusters=units)
-        values |= zip(("test_nll_calibration_low", "test_nll_calibration_high"), ends, strict=True)
+        if split == "test" and "nll" in extent.at("test", scaled=False).intervals:
+            _, low, high = M.nll_calibration(logits, scaled, labels, clusters=rows.units())
+            values |= {"test_nll_calibration_low": low, "test_nll_calibration_high": high}
     return {name: value for name, value in values.items() if math.isfinite(value)}
 
 
 def _measured(
-    predictions: Predictions,
-    extent: Extent,
-    own: Mapping[str, OwnMetric],
-    decisions: int,
-    clusters: Tensor | None,
+    predictions: Predictions, extent: Extent, rows: Rows
 ) -> dict[tuple[str, Statistic], float]:
-    """The values of one split by metric and statistic."""
-    logits, labels = predictions
+    """The values of the predictions of `rows` by metric and statistic."""
+    (logits, labels), decisions, clusters = predictions, rows.decisions, rows.clusters()
     found: dict[tuple[str, Statistic], float] = {}
     for name, value in evaluate(logits, labels, extent.names, decisions).items():
         found[name, ""] = value
     probs = each_label(torch.softmax(logits.double(), dim=1), decisions)
     parts = list(zip(probs, each_label(labels, decisions), strict=True))
     ids = None if clusters is None else clusters[::decisions]
-    for name, function in own.items():
+    for name, function in extent.own.items():
         found[name, ""] = _mean(float(function(*part)) for part in parts)
         if name in extent.intervals:
             _, found[name, "low"], found[name, "high"] = _means(

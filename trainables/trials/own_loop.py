@@ -81,13 +81,17 @@ class Host:
     """What a :class:`Trial` needs of the process that runs it.
 
     ``needs_test`` says whether an epoch needs predictions of the test split; ``adapts`` selects the
-    part of logits and labels that a loss adapts to; ``epochs_known`` epochs were reported before.
+    part of logits and labels that a loss adapts to; ``epochs_known`` of the ``epochs`` were
+    reported before.
     """
 
     report: Callable[[Reported], None]
     needs_test: Callable[[int], bool]
     adapts: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+    epochs: int
     epochs_known: int
+    folder: Path
+    device: torch.device
 
 
 class Trial:
@@ -112,22 +116,13 @@ class Trial:
             process group if there are several.
     """
 
-    def __init__(
-        self,
-        config: TrialConfig,
-        data: Data,
-        loss: CalibrationLoss,
-        epochs: int,
-        folder: Path,
-        device: torch.device,
-        host: Host,
-    ) -> None:
+    def __init__(self, config: TrialConfig, data: Data, loss: CalibrationLoss, host: Host) -> None:
         self.loss, self.loss_name = loss, config.setting.loss
         self.hyperparameters = dict(config.setting.hyperparameters)
-        self.seed, self.epochs = config.seed, epochs
+        self.seed, self.epochs = config.seed, host.epochs
         self.data = None if isinstance(data, OwnData) else data
         self.num_classes = data.num_classes
-        self.folder, self.device = folder, device
+        self.folder, self.device = host.folder, host.device
         self.rank, self.num_workers = rank(), world_size()
         self._host = host
         self._last: int | None = None

@@ -312,21 +312,15 @@ class TrialRun:
         found = {str(MetricName(name, "val")): value for name, value in values.items()}
         if test is None:
             return found
-        deciding = self.setup.deciding_metrics
-        own = own_metrics(self.setup.own_metrics)
+        deciding, own = self.setup.deciding_metrics, own_metrics(self.setup.own_metrics)
+        extent = Extent.of_search(deciding, own, ended=epoch >= self.training.epochs)
+        if self.config.role == "finalist":
+            extent = Extent.whole(deciding, own)
         of_splits = {"validation": validation, "test": test}
         rows = {split: self._rows(split, each) for split, each in of_splits.items()}
+        apart = adapting if self.training.adapt_share else None
         found |= summarise(
-            validation,
-            test,
-            adapting if self.training.adapt_share else None,
-            Extent.whole(deciding, own)
-            if self.config.role == "finalist"
-            else Extent.of_search(deciding, ended=epoch >= self.training.epochs),
-            own,
-            decisions=task.decisions,
-            clusters=(rows["validation"].clusters(), rows["test"].clusters()),
-            criterion=self.setup.scaling.criterion,
+            rows["validation"], rows["test"], apart, extent, self.setup.scaling.criterion
         )
         if task.decisions == 1 and has_rare_class(rows["validation"].labels):
             found[RARE_CLASS] = 1.0

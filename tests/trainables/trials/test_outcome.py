@@ -20,6 +20,11 @@ from trainables.posthoc import TemperatureScaling, cross_fitted
 from trainables.trials.outcome import Extent, summarise
 
 
+def rows_of(predictions: tuple[Tensor, Tensor]) -> Rows:
+    logits, labels = predictions
+    return Rows(logits.numpy(), labels.numpy())
+
+
 def overconfident(num_samples: int, seed: int, scale: float = 3.0) -> tuple[Tensor, Tensor]:
     """Logits that are too large by ``scale``, and labels."""
     generator = torch.Generator().manual_seed(seed)
@@ -34,13 +39,9 @@ def doubled_brier(probs: Tensor, labels: Tensor) -> float:
 
 def test_custom_metrics_are_raw_and_scaled_with_intervals_at_the_end() -> None:
     validation, test = overconfident(300, 0), overconfident(200, 1)
-    at_rung = summarise(validation, test, extent=Extent(("ece",)), own={"doubled": doubled_brier})
-    last = summarise(
-        validation,
-        test,
-        extent=Extent(intervals=("ece", "doubled")),
-        own={"doubled": doubled_brier},
-    )
+    both, own = (rows_of(validation), rows_of(test)), {"doubled": doubled_brier}
+    at_rung = summarise(*both, extent=Extent(("ece",), own=own))
+    last = summarise(*both, extent=Extent(intervals=("ece", "doubled"), own=own))
     for values in (at_rung, last):
         for split, (logits, labels) in (("val", validation), ("test", test)):
             doubled = 2 * M.brier_score(logits.softmax(dim=1), labels)
@@ -53,7 +54,7 @@ def test_custom_metrics_are_raw_and_scaled_with_intervals_at_the_end() -> None:
 
 def test_every_metric_is_there_raw_and_scaled() -> None:
     validation, test = overconfident(2000, 0), overconfident(1000, 1)
-    values = summarise(validation, test, extent=Extent(intervals=("ece", "nll")))
+    values = summarise(rows_of(validation), rows_of(test), extent=Extent(intervals=("ece", "nll")))
     for split, (logits, labels) in (("val", validation), ("test", test)):
         calibrated = (
             cross_fitted(logits, labels) if split == "val" else logits / values["temperature"]
@@ -85,7 +86,9 @@ def test_every_interval_comes_from_one_function(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(M, "intervals", intervals)
     values = summarise(
-        overconfident(80, 0), overconfident(80, 1), extent=Extent(intervals=METRIC_NAMES)
+        rows_of(overconfident(80, 0)),
+        rows_of(overconfident(80, 1)),
+        extent=Extent(intervals=METRIC_NAMES),
     )
     values = {name: value for name, value in values.items() if "nll_calibration" not in name}
     low = {value for name, value in values.items() if name.endswith("_low")}
@@ -96,7 +99,9 @@ def test_every_interval_comes_from_one_function(monkeypatch: pytest.MonkeyPatch)
 
 def test_calibration_errors_may_have_a_reference_without_an_interval() -> None:
     validation, test = overconfident(80, 0), overconfident(80, 1)
-    values = summarise(validation, test, extent=Extent(None, ("nll",), ("smooth_ece", "ece")))
+    values = summarise(
+        rows_of(validation), rows_of(test), extent=Extent(None, ("nll",), ("smooth_ece", "ece"))
+    )
     probs = torch.softmax(test[0].double(), dim=1)
     for name in ("smooth_ece", "ece"):
         mean, _, most = M.calibrated_reference(name, probs)
@@ -108,16 +113,20 @@ def test_calibration_errors_may_have_a_reference_without_an_interval() -> None:
 
 def test_what_the_temperature_is_fitted_on_may_be_apart() -> None:
     validation, test, apart = (overconfident(500, seed) for seed in range(3))
-    values = summarise(validation, test, apart)
+    values = summarise(rows_of(validation), rows_of(test), apart)
     scaled = validation[0] / values["temperature"]
     assert values["val_nll_scaled"] == pytest.approx(M.evaluate(scaled, validation[1])["nll"])
 
 
 def test_the_papers_temperature_is_that_of_the_lowest_ece() -> None:
     validation, test = overconfident(400, 0), overconfident(400, 1)
-    values = summarise(validation, test, criterion="ece_grid")
+    values = summarise(rows_of(validation), rows_of(test), criterion="ece_grid")
     scaler = TemperatureScaling("ece_grid").fit(*validation)
-    assert values["temperature"] == scaler.temperature != summarise(validation, test)["temperature"]
+    assert (
+        values["temperature"]
+        == scaler.temperature
+        != summarise(rows_of(validation), rows_of(test))["temperature"]
+    )
     scaled = evaluate(scaler(test[0]), test[1])
     assert values["test_ece_scaled"] == pytest.approx(scaled["ece"])
     assert values["test_nll_scaled"] == pytest.approx(scaled["nll"])  # reused for other metrics
@@ -128,8 +137,8 @@ def test_the_papers_temperature_is_that_of_the_lowest_ece() -> None:
 
 def test_the_test_split_is_not_used_for_the_temperature() -> None:
     validation = overconfident(500, 0)
-    one = summarise(validation, overconfident(500, 1, scale=0.1))
-    other = summarise(validation, overconfident(500, 2, scale=9.0))
+    one = summarise(rows_of(validation), rows_of(overconfident(500, 1, scale=0.1)))
+    other = summarise(rows_of(validation), rows_of(overconfident(500, 2, scale=9.0)))
     assert one["temperature"] == other["temperature"]
     validation_names = [name for name in one if name.startswith("val_")]
     assert len(validation_names) == 2 * len(METRIC_NAMES)
@@ -139,7 +148,7 @@ def test_the_test_split_is_not_used_for_the_temperature() -> None:
 def test_what_is_undefined_is_left_out() -> None:
     logits = torch.tensor([[9.0, 0.0], [8.0, 0.0], [7.0, 0.0]])
     right = (logits, torch.zeros(3, dtype=torch.int64))  # no errors, so it is undefined
-    values = summarise(right, right)
+    values = summarise(rows_of(right), rows_of(right))
     assert "val_failure_auroc" not in values
     assert values["val_error"] == 0
     assert all(math.isfinite(value) for value in values.values())

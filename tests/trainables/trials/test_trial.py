@@ -210,8 +210,8 @@ def test_a_finalists_metrics_are_those_of_its_stored_predictions(
         (outcomes[role],) = entries(run, 1)
     folder = Folder(str(tmp_path / "search")) / "00007"
     rows = Rows.read(folder, "validation"), Rows.read(folder, "test")
-    extent, criterion = Extent.whole(deciding, ["own"]), None if share else "nll"
-    found = completed(outcomes["search"], *rows, extent, {"own": own}, criterion)
+    extent, criterion = Extent.whole(deciding, {"own": own}), None if share else "nll"
+    found = completed(outcomes["search"], *rows, extent, criterion)
     assert found == outcomes["finalist"]
     names = {f"{split}_{name}" for split in ("val", "test") for name in METRIC_NAMES}
     assert names <= found.keys()

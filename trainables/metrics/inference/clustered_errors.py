@@ -7,24 +7,33 @@ import numpy as np
 from torch import Tensor
 
 from trainables.metrics.inference.clusters import Array, Clusters
-from trainables.metrics.inference.influence import Ends
+from trainables.metrics.inference.influence import NO_INTERVAL, Ends
 from trainables.metrics.inference.inversion import Cells, ErrorOfGaps, fit_curve, invert
-from trainables.metrics.inference.sampled_errors import Drawn
+from trainables.metrics.inference.sampled_errors import Drawn, invert_cells
 from trainables.metrics.inference.top_label_gaps import Problem, arrays_of
 
 _NUM_DRAWS = 1024
 _TINY = 1e-300
 
 
-def clustered_ends(
-    problem: Problem, confidence: Tensor, correct: Tensor, clusters: Clusters, level: float
+def ends_of_error(
+    problem: Problem,
+    confidence: Tensor,
+    correct: Tensor,
+    level: float,
+    clusters: Clusters | None = None,
 ) -> Ends:
     """Both ends of the interval of a calibration error, see :mod:`inversion`.
 
-    There are two lines of true gaps, each with a fallback for larger errors: those of a fitted
-    calibration curve, and equal gaps in all cells. A curve fitted to few clusters is uncertain, and
-    its gaps may cancel noise where the true ones do not, so the wider of the two intervals is used.
+    With clusters, there are two lines of true gaps, each with a fallback for larger errors: those
+    of a fitted calibration curve, and equal gaps in all cells. A curve fitted to few clusters is
+    uncertain, and its gaps may cancel noise where the true ones do not, so the wider of the two
+    intervals is used. With too few clusters, both ends are nan.
     """
+    if clusters is None:
+        return invert_cells(*problem, level)
+    if not clusters.enough:
+        return NO_INTERVAL
     cells, error = problem
     covariance, noise = clustered_noise(cells, confidence, correct, clusters)
     variance, least = float(np.trace(covariance)), len(clusters) / len(confidence)

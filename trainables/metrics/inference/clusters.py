@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from trainables.contract.metric_names import FEWEST_CLUSTERS
-from trainables.metrics._inputs import is_integer
+from trainables.metrics._inputs import check_numbers
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -147,9 +147,7 @@ def clusters_of(ids: Tensor | None, count: int) -> Clusters | None:
     """
     if ids is None:
         return None
-    if not isinstance(ids, Tensor) or not is_integer(ids):
-        found = ids.dtype if isinstance(ids, Tensor) else type(ids).__name__
-        raise TypeError(f"clusters must be a tensor of integers, got {found}")
+    check_numbers("clusters", ids, "integers")
     if ids.shape != (count,):
         raise ValueError(f"clusters must have shape ({count},), got {tuple(ids.shape)}")
     values, of_row = np.unique(ids.cpu().numpy(), return_inverse=True)

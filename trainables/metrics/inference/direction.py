@@ -8,11 +8,10 @@ from torch import Tensor
 from trainables.metrics._inputs import check_level, check_probs
 from trainables.metrics._predictions import NUM_BINS
 from trainables.metrics._ranked import equal_width_boundaries, rank_top_label, top_label
-from trainables.metrics.inference.clustered_errors import clustered_ends
+from trainables.metrics.inference.clustered_errors import ends_of_error
 from trainables.metrics.inference.clusters import Clusters, clusters_of
-from trainables.metrics.inference.influence import NO_INTERVAL, Ends, mean_interval
-from trainables.metrics.inference.inversion import Cells, ErrorOfGaps
-from trainables.metrics.inference.sampled_errors import invert_cells
+from trainables.metrics.inference.influence import Ends, mean_interval
+from trainables.metrics.inference.inversion import ErrorOfGaps
 from trainables.metrics.inference.top_label_gaps import cells_of_bins
 
 Measured = tuple[float, float, float]
@@ -58,20 +57,18 @@ def direction_of_top_label(
 ) -> Direction:
     """`direction` from the confidence of each prediction (N,) and whether it is correct (N,)."""
 
-    def ends(cells: Cells, sign: int) -> Measured:
-        error = ErrorOfGaps.of_sum(lambda gaps: np.maximum(sign * gaps, 0))
-        value = error.population(cells.gaps)
-        if clusters is None:
-            return value, *invert_cells(cells, error, confidence, 0 if sign > 0 else 1)
-        if not clusters.enough:
-            return value, *NO_INTERVAL
-        return value, *clustered_ends((cells, error), top, correct, clusters, confidence)
+    def part(sign: int) -> Measured:
+        error = ErrorOfGaps.of_sum(
+            lambda gaps: np.maximum(sign * gaps, 0), farthest_accuracy=0 if sign > 0 else 1
+        )
+        ends = ends_of_error((cells, error), top, correct, confidence, clusters)
+        return error.population(cells.gaps), *ends
 
     gaps = top.double() - correct.double()
     ranked = rank_top_label(top, correct)
     cells = cells_of_bins(ranked, equal_width_boundaries(ranked, NUM_BINS))
     gap = float(gaps.mean()), *gap_interval(top, correct, confidence, clusters)
-    return Direction(gap, ends(cells, 1), ends(cells, -1))
+    return Direction(gap, part(1), part(-1))
 
 
 def gap_interval(

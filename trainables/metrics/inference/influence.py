@@ -78,19 +78,16 @@ def proportion_interval(share: float, count: float, level: float) -> Ends:
 
 
 def auroc_interval(
-    areas: Tensor,
-    shares: Tensor,
-    influence: Tensor,
-    num_samples: int,
-    level: float,
-    clusters: Clusters | None,
+    areas: Tensor, counts: Tensor, influence: Tensor, level: float, clusters: Clusters | None
 ) -> Ends:
-    """Interval of the macro-averaged one-vs-rest AUROC of `num_samples` rows.
+    """Interval of the macro-averaged one-vs-rest AUROC.
 
-    From the area of each class (K,), nan where undefined, the share of each class (K,), and the
-    contribution of each of R rows to the sum of the areas (R,); with clusters, of all rows. A row
-    that was not seen may be ranked two thirds of the way to the worst place, or at the best one.
+    From the area of each class (K,), nan where undefined, the number of rows of each class (K,),
+    and the contribution of each of R rows to the sum of the areas (R,); with clusters, of all rows.
+    A row that was not seen may be ranked two thirds of the way to the worst place, or at the best.
     """
+    num_samples = int(counts.sum())
+    shares = counts / num_samples
     defined = ~areas.isnan()
     if not defined.any() or len(influence) < 2:
         return NO_INTERVAL
@@ -122,11 +119,9 @@ def failure_auroc_interval(
     area = influence[correct].mean()
     influence[~correct] = 1 - mid_ranks(right, confidence[~correct]) / len(right)
     share = torch.where(correct, len(right), len(wrong)) / len(correct)
-    shares = torch.tensor([len(right), len(wrong)]) / len(correct)
+    counts = torch.tensor([len(right), len(wrong)])
     # The rest has the same area, as has the other class in the AUROC of two classes.
-    return auroc_interval(
-        area.repeat(2), shares, 2 * (influence - area) / share, len(correct), level, clusters
-    )
+    return auroc_interval(area.repeat(2), counts, 2 * (influence - area) / share, level, clusters)
 
 
 def aurc_interval(

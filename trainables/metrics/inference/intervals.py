@@ -17,7 +17,7 @@ from trainables.metrics._ranked import (
     top_label,
 )
 from trainables.metrics.inference.classwise import ClassRanks, class_ranks, classwise_interval
-from trainables.metrics.inference.clustered_errors import clustered_ends
+from trainables.metrics.inference.clustered_errors import ends_of_error
 from trainables.metrics.inference.clusters import Clusters, clusters_of
 from trainables.metrics.inference.influence import (
     NO_INTERVAL,
@@ -28,7 +28,7 @@ from trainables.metrics.inference.influence import (
     mean_interval,
     share_interval,
 )
-from trainables.metrics.inference.sampled_errors import corrected_error, invert_cells
+from trainables.metrics.inference.sampled_errors import corrected_error
 from trainables.metrics.inference.top_label_gaps import (
     Problem,
     arrays_of,
@@ -129,9 +129,8 @@ class Ranked(Predictions):
 def _with_ends(name: str, predictions: Ranked, level: float) -> tuple[float, float, float]:
     method, clusters = METHODS.get(name), predictions.clusters
     enough = len(predictions.labels) >= 2 if clusters is None else clusters.enough
-    known = method is not None and enough
-    low, high = method(predictions, level) if method and known else NO_INTERVAL
-    return METRICS[name].value(predictions), low, high
+    ends = method(predictions, level) if method and enough else NO_INTERVAL
+    return METRICS[name].value(predictions), *ends
 
 
 Method = Callable[[Ranked, float], Ends]
@@ -164,9 +163,7 @@ def top_label_interval(
 ) -> Ends:
     """Both ends of the interval of a metric in `OF_GAPS`, from confidences and correctness (N,)."""
     problem = OF_GAPS[name](confidence, correct)
-    if clusters is not None:
-        return clustered_ends(problem, confidence, correct, clusters, level)
-    return invert_cells(*problem, level)
+    return ends_of_error(problem, confidence, correct, level, clusters)
 
 
 TWO_CLASSES: dict[str, str] = {
@@ -196,9 +193,8 @@ def _classwise(p: Ranked, level: float, name: str, binning: Binning) -> Ends:
 
 
 def _auroc(p: Ranked, level: float) -> Ends:
-    ranks, count = p.class_ranks, len(p.labels)
-    shares = p.labels.bincount(minlength=p.probs.shape[1]) / count
-    return auroc_interval(ranks.auroc, shares, ranks.auroc_influence, count, level, p.clusters)
+    ranks, counts = p.class_ranks, p.labels.bincount(minlength=p.probs.shape[1])
+    return auroc_interval(ranks.auroc, counts, ranks.auroc_influence, level, p.clusters)
 
 
 def _nll(p: Ranked, level: float) -> Ends:

@@ -73,6 +73,7 @@ class ErrorOfGaps:
         least: Maps observed gaps (G,) to an estimate of the error that is not too small on average
             if the gaps have one sign. With it, the upper end does not rely on the fitted curve
             alone, which may miss the gaps of a few samples.
+        farthest_accuracy: The accuracy of all cells with which the error is largest, 0 or 1.
         tail_share: The part of the nominal probability of a miss that each end may use. Below 1
             for an error whose size depends on more than the fitted curve shows.
     """
@@ -82,16 +83,23 @@ class ErrorOfGaps:
     power: int = 1
     terms: Callable[[Array], Array] | None = None
     least: Callable[[Array], float] | None = None
+    farthest_accuracy: float = 0.0
     tail_share: float = 1.0
 
     @classmethod
-    def of_sum(cls, terms: Callable[[Array], Array]) -> Self:
+    def of_sum(cls, terms: Callable[[Array], Array], farthest_accuracy: float = 0.0) -> Self:
         """The sum of the cells' `terms`, which are at least 0 and grow like the gaps."""
 
         def total(gaps: Array) -> float:
             return float(terms(gaps).sum())
 
-        return cls(lambda gaps: terms(gaps).sum(axis=1), total, terms=terms, least=total)
+        return cls(
+            lambda gaps: terms(gaps).sum(axis=1),
+            total,
+            terms=terms,
+            least=total,
+            farthest_accuracy=farthest_accuracy,
+        )
 
 
 class Model(Protocol):

@@ -35,14 +35,13 @@ _NEVER = 1e-9
 _TINY = 1e-300
 
 
-def invert_cells(
-    cells: Cells, error: ErrorOfGaps, level: float, farthest_accuracy: float = 0
-) -> tuple[float, float]:
+def invert_cells(cells: Cells, error: ErrorOfGaps, level: float) -> tuple[float, float]:
     """Both ends of the confidence interval of a calibration error, at this level in (0, 1)."""
     # Along the second direction, the largest possible error is reached.
     observed = float(error.statistic(cells.gaps[None])[0])
     level = 1 - error.tail_share * (1 - level)
-    directions = fit_curve(cells) - cells.confidence, farthest_accuracy - cells.confidence
+    farthest = error.farthest_accuracy - cells.confidence
+    directions = fit_curve(cells) - cells.confidence, farthest
     model = sampled_errors(cells, error)
     low, high = invert(model, observed, level, directions)
     if low > 0:

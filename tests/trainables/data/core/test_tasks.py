@@ -1,7 +1,6 @@
 """Multi-label data: decisions, their losses, metrics and differences."""
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from trainables import metrics as M
 from trainables.data.core.base import Dataset, Split
 from trainables.data.core.tasks import OneClass, SeveralLabels, each_label, strata
 from trainables.data.kinds.arrays import Arrays
+from trainables.files.rows import Rows
 from trainables.losses import available_losses, loss_class, make_loss
 from trainables.trials.outcome import Extent, evaluate, summarise
 
@@ -109,14 +109,14 @@ def repeated(array: Tensor) -> Tensor:
 
 def test_identical_labels_have_the_interval_of_one(drawn: tuple[Tensor, Tensor]) -> None:
     logits, labels = SeveralLabels(("a", "b")).decisions_of(*(each[:, :1] for each in drawn))
-    arguments: dict[str, Any] = {
-        "extent": Extent(("ece", "nll", "auroc"), ("ece", "nll", "auroc", "wrong"), ("ece",)),
-        "own": {"wrong": M.error_rate},
-        "criterion": "nll_unpenalised",  # three times the rows weigh more against a prior
-    }
-    alone = summarise((logits, labels), (logits, labels), (logits, labels), **arguments)
+    names, own = ("ece", "nll", "auroc"), {"wrong": M.error_rate}
+    extent = Extent(names, (*names, "wrong"), ("ece",), own)
+    # Three times the rows weigh more against a prior.
+    once = Rows(logits.numpy(), labels.numpy())
+    alone = summarise(once, once, (logits, labels), extent, "nll_unpenalised")
     thrice = (repeated(logits), repeated(labels))
-    found = summarise(thrice, thrice, thrice, **arguments, decisions=3)
+    rows = Rows(*(each.numpy() for each in thrice), decisions=3)
+    found = summarise(rows, rows, thrice, extent, "nll_unpenalised")
     # Of clusters it is Student's t, of single samples the normal distribution.
     assert found == pytest.approx(alone, rel=1e-4, abs=2e-4)
 
