@@ -97,8 +97,9 @@ def _unlike_labels(left: Sequence[Reading]) -> list[Reading]:
 
 
 def _guesses(reading: Reading) -> Array:
-    values, classes = reading.scores.values, reading.scores.classes
-    winners = values.argmax(axis=1) if values.ndim > 1 else np.array([])
+    values: Array = reading.scores.values
+    classes = reading.scores.classes
+    winners: Array = values.argmax(axis=1) if values.ndim > 1 else np.array([])
     return np.asarray(np.array(classes)[winners] if values.ndim > 1 and classes else winners)
 
 

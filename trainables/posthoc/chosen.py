@@ -71,7 +71,7 @@ def cross_fitted_scaling(
 
 def _folds(labels: Tensor, clusters: Tensor | None, most: int = _NUM_FOLDS) -> Tensor:
     """The fold of each row (N,), on the device of the labels."""
-    units = len(labels if clusters is None else clusters.unique())
+    units = len(labels if clusters is None else set(clusters.tolist()))
     return random_folds(len(labels), min(most, units), clusters=clusters).to(labels.device)
 
 
