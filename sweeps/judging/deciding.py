@@ -129,7 +129,7 @@ def _agree(one: Scores, other: Scores) -> bool:
 
 
 def _as_probabilities(scores: Scores) -> Array:
-    values = scores.values.astype(np.float64)
+    values: Array = scores.values.astype(np.float64)
     if values.ndim == 1:
         return np.asarray(expit(values)) if scores.logits else values
     if scores.logits or (scores.logits is None and not are_probabilities(values)):
