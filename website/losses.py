@@ -68,8 +68,8 @@ def _section(name: str) -> str:
             "| --- | --- | --- | --- | --- |",
         ]
         for key, default in defaults.items():
+            allowed = kind.bounds[key].interval if key in kind.bounds else "–"
             searched = describe_range(space[key]) if key in space else "–"
-            allowed = kind.bounds.get(key, "–")
             said = arguments.get(key, "").replace("|", "\\|")
             lines.append(f"| `{key}` | {said} | {format_value(default)} | {allowed} | {searched} |")
         parts.append("\n".join(lines))

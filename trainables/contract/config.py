@@ -8,7 +8,7 @@ from typing import Annotated, Final, Literal
 
 from trainables.contract.messages import TrialConfig
 from trainables.files.storage import digest_of
-from trainables.plugins.components import Range
+from trainables.plugins.arguments import Range
 
 OptimizerName = Literal["sgd", "adam", "adamw"]
 ScheduleName = Literal["constant", "step", "cosine", "plateau"]

@@ -8,7 +8,7 @@ from torch import Tensor
 from trainables.losses.base import PerSampleLoss, of_classes
 from trainables.losses.dual_focal import next_below
 from trainables.losses.focal import one_minus_p
-from trainables.plugins.arguments import Bounds
+from trainables.plugins.arguments import Range
 
 _NUM_BINS: Final = 15
 _GAMMA_RANGE: Final = (-2.0, 20.0)
@@ -37,7 +37,7 @@ class AdaFocal(PerSampleLoss):
 
     source: ClassVar[str] = "Ghosh et al. 2022, algorithm 1"
     formula: ClassVar[str] = "−(1−p_y)^γ_b log p_y, γ_b ← γ_b exp(λ(C_b − A_b)) on validation"
-    bounds: ClassVar = {"lam": Bounds(0, 100)}
+    bounds: ClassVar = {"lam": Range(0, 100)}
     gamma: Tensor
     edges: Tensor
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from trainables.losses.base import CalibrationLoss, Extra
-from trainables.plugins.arguments import Bounds
+from trainables.plugins.arguments import Range
 
 
 def auc_margin(
@@ -46,7 +46,7 @@ class AUCMargin(CalibrationLoss):
     formula: ClassVar[str] = (
         "(1−q)E₊[(p−a)²] + q E₋[(p−b)²] + 2α(q(1−q)m + q E₋[p] − (1−q)E₊[p]) − q(1−q)α²"
     )
-    bounds: ClassVar = {"margin": Bounds(0, 1000)}
+    bounds: ClassVar = {"margin": Range(0, 1000)}
 
     def __init__(self, num_classes: int, margin: float = 1.0) -> None:
         super().__init__(num_classes)

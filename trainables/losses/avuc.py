@@ -1,7 +1,8 @@
 """Accuracy versus uncertainty calibration: correct predictions certain, errors uncertain."""
 
 import math
-from typing import ClassVar, Final
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final
 
 import torch
 import torch.nn.functional as F
@@ -9,11 +10,12 @@ from torch import Tensor
 
 from trainables.losses.base import CalibrationLoss, Extra
 from trainables.losses.ecp import entropy_of
-from trainables.plugins.arguments import Bounds
+from trainables.plugins.arguments import Range
 
 _LEAST: Final = 1e-10  # of sums, as in the authors' code
 
 
+@dataclass(eq=False, repr=False)
 class AccuracyVersusUncertainty(CalibrationLoss):
     """Cross-entropy + λ · accuracy versus uncertainty calibration (AvUC) of the batch.
 
@@ -30,12 +32,9 @@ class AccuracyVersusUncertainty(CalibrationLoss):
 
     source: ClassVar[str] = "Krishnan and Tickoo 2020, eq. 3"
     formula: ClassVar[str] = "−log p_y + λ log(1 + (n_AU+n_IC) / (n_AC+n_IU))"
-    bounds: ClassVar = {"lam": Bounds(0, 1000), "threshold": Bounds(0, 100)}
 
-    def __init__(self, num_classes: int, lam: float = 3.0, threshold: float = 1.0) -> None:
-        super().__init__(num_classes)
-        self.lam = self.check("lam", lam)
-        self.threshold = self.check("threshold", threshold)
+    lam: Annotated[float, Range(0, 1000)] = 3.0
+    threshold: Annotated[float, Range(0, 100)] = 1.0
 
     def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         log_probs = logits.log_softmax(1)
@@ -50,6 +49,7 @@ class AccuracyVersusUncertainty(CalibrationLoss):
         return F.nll_loss(log_probs, targets) + self.lam * penalty
 
 
+@dataclass(eq=False, repr=False)
 class SoftAccuracyVersusUncertainty(CalibrationLoss):
     """Cross-entropy + λ · soft accuracy versus uncertainty calibration (S-AvUC) of the batch.
 
@@ -68,19 +68,10 @@ class SoftAccuracyVersusUncertainty(CalibrationLoss):
         "−log p_y + λ log(1 + (n_AU+n_IC) / (n_AC+n_IU)), "
         "t = σ(log(v(1−κ)/((1−v)κ))/τ), v = u/log K"
     )
-    bounds: ClassVar = {
-        "lam": Bounds(0, 1000),
-        "kappa": Bounds(1e-3, 1 - 1e-3),
-        "temperature": Bounds(1e-3, 1000),
-    }
 
-    def __init__(
-        self, num_classes: int, lam: float = 1.0, kappa: float = 0.5, temperature: float = 1.0
-    ) -> None:
-        super().__init__(num_classes)
-        self.lam = self.check("lam", lam)
-        self.kappa = self.check("kappa", kappa)
-        self.temperature = self.check("temperature", temperature)
+    lam: Annotated[float, Range(0, 1000)] = 1.0
+    kappa: Annotated[float, Range(1e-3, 1 - 1e-3)] = 0.5
+    temperature: Annotated[float, Range(1e-3, 1000)] = 1.0
 
     def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         log_probs = logits.log_softmax(1)

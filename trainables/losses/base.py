@@ -1,12 +1,14 @@
 """The interface of all train-time losses."""
 
+import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, TypeAlias
+from dataclasses import dataclass, fields
+from typing import Annotated, Any, ClassVar, TypeAlias, get_origin
 
 import torch
 from torch import Tensor, nn
 
-from trainables.plugins.arguments import Bounds, check_integer, check_number
+from trainables.plugins.arguments import Range, check_in, check_integer
 from trainables.runtime.distributed import all_gather, global_mean, world_size
 
 Extra: TypeAlias = Tensor | None
@@ -17,11 +19,13 @@ Augment: TypeAlias = Callable[[Tensor], Tensor]
 _LOW_PRECISION = (torch.float16, torch.bfloat16)
 
 
+@dataclass(eq=False, repr=False)
 class CalibrationLoss(nn.Module):
     """Base class of train-time losses; subclasses define :meth:`compute`.
 
-    Hyperparameters are keyword arguments of the subclass's constructor, with defaults. Values and
-    gradients are finite for all finite logits, also where a probability is exactly 0 or 1.
+    Hyperparameters are keyword arguments of the subclass's constructor, with defaults. A subclass
+    that is a dataclass declares one as ``gamma: Annotated[float, Range(0, 100)] = 3.0``. Values
+    and gradients are finite for all finite logits, also where a probability is exactly 0 or 1.
 
     Formulas use z for the logits, p = softmax(z) for the probabilities and y for the true class of
     one of N samples with K classes. The loss of a batch is the mean over its samples.
@@ -40,7 +44,7 @@ class CalibrationLoss(nn.Module):
     Attributes:
         source: Paper and equation.
         formula: The loss of a sample or a batch, in one line.
-        bounds: Allowed range of each numeric hyperparameter.
+        bounds: Allowed range of each numeric hyperparameter; those of annotations are added.
         needs_features: Whether :meth:`forward` needs ``features``.
         trains_classifier: Whether the gradient reaches the classifier, not just the encoder.
         looks_across_batch: Whether the loss of a sample depends on the rest of the batch. Workers
@@ -56,9 +60,11 @@ class CalibrationLoss(nn.Module):
             memory.
     """
 
+    num_classes: int
+
     source: ClassVar[str] = ""
     formula: ClassVar[str] = ""
-    bounds: ClassVar[Mapping[str, Bounds]] = {}
+    bounds: ClassVar[Mapping[str, Range]] = {}
     needs_features: ClassVar[bool] = False
     trains_classifier: ClassVar[bool] = True
     looks_across_batch: ClassVar[bool] = True
@@ -68,9 +74,20 @@ class CalibrationLoss(nn.Module):
     several_labels: ClassVar[bool] = False
     each_pixel: ClassVar[bool] = False
 
-    def __init__(self, num_classes: int) -> None:
-        super().__init__()
-        self.num_classes = check_integer("num_classes", num_classes, low=2)
+    def __init_subclass__(cls) -> None:
+        own = inspect.get_annotations(cls).items()
+        of_fields = {
+            name: hint.__metadata__[0] for name, hint in own if get_origin(hint) is Annotated
+        }
+        cls.bounds = {**cls.bounds, **of_fields}
+
+    def __post_init__(self) -> None:
+        super().__init__()  # keeps the values that are set
+        self.num_classes = check_integer("num_classes", self.num_classes, low=2)
+        for field in fields(self):
+            if field.name in self.bounds:
+                value = getattr(self, field.name)
+                setattr(self, field.name, self.check(field.name, value))
 
     def forward(
         self, logits: Tensor, targets: Tensor, *, indices: Extra = None, features: Extra = None
@@ -162,8 +179,7 @@ class CalibrationLoss(nn.Module):
 
     def check(self, name: str, value: float) -> float:
         """A hyperparameter as a float; TypeError or ValueError unless it is in :attr:`bounds`."""
-        low, high, open_low = self.bounds[name]
-        return check_number(name, value, low, high, open_low=open_low)
+        return check_in(name, value, self.bounds[name])
 
     def _global_loss(
         self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra

@@ -8,10 +8,10 @@ from torch import Tensor
 
 from trainables.losses.base import PerSampleLoss, of_classes
 from trainables.losses.mbls import excess
-from trainables.plugins.arguments import Bounds, check_choice, check_integer
+from trainables.plugins.arguments import Range, check_choice, check_integer
 
 PENALTIES: Final = ("phr", "p2", "p3")
-_LAM_RANGE: Final = Bounds(1e-6, 1e6)
+_LAM_RANGE: Final = Range(1e-6, 1e6)
 _LARGEST_RHO: Final = 10
 _HEURISTIC_FACTOR: Final = 1.1
 
@@ -55,11 +55,11 @@ class AugmentedLagrangian(PerSampleLoss):
     source: ClassVar[str] = "Liu et al. 2023 (CALS), algorithm 2, eq. 11-13, table 4"
     formula: ClassVar[str] = "−log p_y + mean_k P((max_j z_j − z_k)/m − 1, ρ_k, λ_k)"
     bounds: ClassVar = {
-        "margin": Bounds(0, 1000, open_low=True),
+        "margin": Range(0, 1000, open_low=True),
         "lam": _LAM_RANGE,
-        "rho": Bounds(0, 1000, open_low=True),
-        "growth": Bounds(1, 100),
-        "improvement": Bounds(0, 1, open_low=True),
+        "rho": Range(0, 1000, open_low=True),
+        "growth": Range(1, 100),
+        "improvement": Range(0, 1, open_low=True),
     }
     lam: Tensor
     rho: Tensor
@@ -136,7 +136,7 @@ class HeuristicMultipliers(PerSampleLoss):
 
     source: ClassVar[str] = "Liu et al. 2023 (CALS), eq. 15"
     formula: ClassVar[str] = "−log p_y + mean_k λ_k max(0, max_j z_j − z_k − m)"
-    bounds: ClassVar = {"margin": Bounds(0, 1000), "lam": _LAM_RANGE}
+    bounds: ClassVar = {"margin": Range(0, 1000), "lam": _LAM_RANGE}
     lam: Tensor
     previous_score: Tensor
     epochs: Tensor

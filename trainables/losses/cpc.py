@@ -1,19 +1,21 @@
 """Calibration by pairwise constraints."""
 
 import math
-from typing import Any, ClassVar, Final
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.losses.base import PerSampleLoss, of_classes
-from trainables.plugins.arguments import Bounds
+from trainables.plugins.arguments import Range
 
 _MAX_PAIRS: Final = 2**17
 """Pairs of logits per block, so that a block fits into the CPU cache."""
 
 
+@dataclass(eq=False, repr=False)
 class PairwiseConstraints(PerSampleLoss):
     """CPC: cross-entropy plus binary discrimination and binary exclusion on pairs of logits.
 
@@ -33,14 +35,9 @@ class PairwiseConstraints(PerSampleLoss):
     formula: ClassVar[str] = (
         "−log p_y − λ_d mean_{j≠y} logσ(z_y−z_j) − λ_e/2 Σ_{j,k≠y} logσ(z_j−z_k) / ((K−1)(K−2))"
     )
-    bounds: ClassVar = {"lam_discrimination": Bounds(0, 1000), "lam_exclusion": Bounds(0, 1000)}
 
-    def __init__(
-        self, num_classes: int, lam_discrimination: float = 10.0, lam_exclusion: float = 1.0
-    ) -> None:
-        super().__init__(num_classes)
-        self.lam_discrimination = self.check("lam_discrimination", lam_discrimination)
-        self.lam_exclusion = self.check("lam_exclusion", lam_exclusion)
+    lam_discrimination: Annotated[float, Range(0, 1000)] = 10.0
+    lam_exclusion: Annotated[float, Range(0, 1000)] = 1.0
 
     def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
         wrong, z_y = self.num_classes - 1, of_classes(logits, classes).unsqueeze(2)

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.losses.base import CalibrationLoss, Extra
-from trainables.plugins.arguments import Bounds
+from trainables.plugins.arguments import Range
 
 
 class CorrectnessRanking(CalibrationLoss):
@@ -32,7 +32,7 @@ class CorrectnessRanking(CalibrationLoss):
 
     source: ClassVar[str] = "Moon et al. 2020, eq. 2-3"
     formula: ClassVar[str] = "−log p_y + λ mean_pairs max(0, −sign(κ_i−κ_j)(c_i−c_j) + |κ_i−κ_j|)"
-    bounds: ClassVar = {"lam": Bounds(0, 1000)}
+    bounds: ClassVar = {"lam": Range(0, 1000)}
     times_right: Tensor
     epochs: Tensor
 

@@ -1,11 +1,12 @@
 """Cross-entropy and label smoothing."""
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
 from trainables.losses.base import PerSampleLoss, of_classes
-from trainables.plugins.arguments import Bounds
+from trainables.plugins.arguments import Range
 
 
 class CrossEntropy(PerSampleLoss):
@@ -18,6 +19,7 @@ class CrossEntropy(PerSampleLoss):
         return -of_classes(logits.log_softmax(1), classes)
 
 
+@dataclass(eq=False, repr=False)
 class LabelSmoothing(PerSampleLoss):
     """Label smoothing: cross-entropy against the target (1−α)·onehot(y) + α/K.
 
@@ -30,11 +32,8 @@ class LabelSmoothing(PerSampleLoss):
 
     source: ClassVar[str] = "Szegedy et al. 2016, section 7"
     formula: ClassVar[str] = "−Σ_k ((1−α)·1[k=y] + α/K) log p_k"
-    bounds: ClassVar = {"alpha": Bounds(0, 1)}
 
-    def __init__(self, num_classes: int, alpha: float = 0.05) -> None:
-        super().__init__(num_classes)
-        self.alpha = self.check("alpha", alpha)
+    alpha: Annotated[float, Range(0, 1)] = 0.05
 
     def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
         log_probs = logits.log_softmax(1)

@@ -1,6 +1,7 @@
 """Differentiable expected calibration error."""
 
-from typing import ClassVar, Final
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final
 
 import torch
 import torch.nn.functional as F
@@ -8,10 +9,12 @@ from torch import Tensor
 
 from trainables.losses.base import Extra
 from trainables.losses.soft_ece import BINS, SoftBinnedCalibration
+from trainables.plugins.arguments import Range
 
 _SHARPNESS: Final = 100.0
 
 
+@dataclass(eq=False, repr=False)
 class DifferentiableCalibration(SoftBinnedCalibration):
     """Cross-entropy + λ · DECE of the batch, the meta-objective of Bohdal et al.
 
@@ -30,8 +33,7 @@ class DifferentiableCalibration(SoftBinnedCalibration):
         "−log p_y + λ/N Σ_j |Σ_i u_ij (a_i−c_i)|, a = max(0, 1 − Σ_k≠y σ(100 (p_k−p_y)))"
     )
 
-    def __init__(self, num_classes: int, lam: float = 0.5, temperature: float = 0.01) -> None:
-        super().__init__(num_classes, lam, temperature)
+    lam: Annotated[float, Range(0, 1000)] = 0.5
 
     def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         log_probs = logits.log_softmax(1)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trainables.losses.base import PerSampleLoss, of_classes
 from trainables.losses.focal import one_minus_p
-from trainables.plugins.arguments import Bounds, check_choice
+from trainables.plugins.arguments import Range, check_choice
 
 DUALS: Final = {
     "largest": (0, 1),
@@ -37,7 +37,7 @@ class DualFocal(PerSampleLoss):
 
     source: ClassVar[str] = "Tao et al. 2023, eq. 3, table 4"
     formula: ClassVar[str] = "−(1−p_y+p_j)^γ log p_y, p_j = max{p_i : p_i < p_y}"
-    bounds: ClassVar = {"gamma": Bounds(0, 100), "dual": Bounds(0, 1)}
+    bounds: ClassVar = {"gamma": Range(0, 100), "dual": Range(0, 1)}
 
     def __init__(self, num_classes: int, gamma: float = 5.0, dual: float | str = "largest") -> None:
         super().__init__(num_classes)

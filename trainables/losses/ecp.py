@@ -1,14 +1,16 @@
 """Explicit confidence penalty."""
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from trainables.losses.base import PerSampleLoss, of_classes
-from trainables.plugins.arguments import Bounds
+from trainables.plugins.arguments import Range
 
 
+@dataclass(eq=False, repr=False)
 class ConfidencePenalty(PerSampleLoss):
     """Explicit confidence penalty: cross-entropy − λ · entropy H(p).
 
@@ -20,11 +22,8 @@ class ConfidencePenalty(PerSampleLoss):
 
     source: ClassVar[str] = "Pereyra et al. 2017, section 3"
     formula: ClassVar[str] = "−log p_y − λ H(p)"
-    bounds: ClassVar = {"lam": Bounds(0, 1000)}
 
-    def __init__(self, num_classes: int, lam: float = 0.1) -> None:
-        super().__init__(num_classes)
-        self.lam = self.check("lam", lam)
+    lam: Annotated[float, Range(0, 1000)] = 0.1
 
     def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
         log_probs = logits.log_softmax(1)

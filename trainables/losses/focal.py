@@ -1,12 +1,13 @@
 """Focal losses: cross-entropy weighted by a function of the true-class probability."""
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
 
 from trainables.losses.base import PerSampleLoss, of_classes
-from trainables.plugins.arguments import Bounds
+from trainables.plugins.arguments import Range
 
 
 def one_minus_p(log_p: Tensor) -> Tensor:
@@ -17,6 +18,7 @@ def one_minus_p(log_p: Tensor) -> Tensor:
     return (-log_p.expm1()).clamp_min(torch.finfo(log_p.dtype).tiny)
 
 
+@dataclass(eq=False, repr=False)
 class Focal(PerSampleLoss):
     """Focal loss; the gradient flows through the weight (1−p_y)^γ.
 
@@ -28,11 +30,8 @@ class Focal(PerSampleLoss):
 
     source: ClassVar[str] = "Lin et al. 2017, eq. 4; Mukhoti et al. 2020, eq. 1"
     formula: ClassVar[str] = "−(1−p_y)^γ log p_y"
-    bounds: ClassVar = {"gamma": Bounds(0, 100)}
 
-    def __init__(self, num_classes: int, gamma: float = 3.0) -> None:
-        super().__init__(num_classes)
-        self.gamma = self.check("gamma", gamma)
+    gamma: Annotated[float, Range(0, 100)] = 3.0
 
     def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
         log_p = of_classes(logits.log_softmax(1), classes)
@@ -54,6 +53,7 @@ class FocalSampleDependent(PerSampleLoss):
         return -(one_minus_p(log_p) ** gamma) * log_p
 
 
+@dataclass(eq=False, repr=False)
 class InverseFocal(PerSampleLoss):
     """Inverse focal loss; the gradient flows through the weight (1+p_y)^γ.
 
@@ -66,11 +66,8 @@ class InverseFocal(PerSampleLoss):
 
     source: ClassVar[str] = "Wang et al. 2021, eq. 6; Zhou et al. (r-AURC), eq. 3"
     formula: ClassVar[str] = "−(1+p_y)^γ log p_y"
-    bounds: ClassVar = {"gamma": Bounds(0, 100)}
 
-    def __init__(self, num_classes: int, gamma: float = 2.0) -> None:
-        super().__init__(num_classes)
-        self.gamma = self.check("gamma", gamma)
+    gamma: Annotated[float, Range(0, 100)] = 2.0
 
     def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
         log_p = of_classes(logits.log_softmax(1), classes)

@@ -7,7 +7,7 @@ from torch import Tensor
 from trainables.losses.base import PerSampleLoss, of_classes
 from trainables.losses.brier import squared_error
 from trainables.losses.focal import one_minus_p
-from trainables.plugins.arguments import Bounds, check_integer
+from trainables.plugins.arguments import Range, check_integer
 
 
 class FocalCalibration(PerSampleLoss):
@@ -21,7 +21,7 @@ class FocalCalibration(PerSampleLoss):
 
     source: ClassVar[str] = "Liang et al. 2024 (FCL), eq. 10-12, A.15"
     formula: ClassVar[str] = "−(1−p_y)^γ log p_y + λ Σ_k |p_k − onehot(y)_k|^p"
-    bounds: ClassVar = {"gamma": Bounds(0, 100), "lam": Bounds(0, 1000)}
+    bounds: ClassVar = {"gamma": Range(0, 100), "lam": Range(0, 1000)}
 
     def __init__(self, num_classes: int, gamma: float = 3.0, lam: float = 0.5, p: int = 2) -> None:
         super().__init__(num_classes)

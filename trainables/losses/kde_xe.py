@@ -8,7 +8,7 @@ from torch import Tensor
 
 from trainables.losses.base import CalibrationLoss, Extra
 from trainables.metrics.kernel_density import most_likely_bandwidth
-from trainables.plugins.arguments import Bounds, check_integer
+from trainables.plugins.arguments import Range, check_integer
 
 _WIDTHS: Final = (0.001, 0.5)
 """Range of the authors; with much smaller widths, float32 cannot distinguish the kernels."""
@@ -36,7 +36,7 @@ class KernelCalibration(CalibrationLoss):
     formula: ClassVar[str] = (
         "−log p_y + λ Σ_k |Σ_j≠i w_ij 1[y_j=k] − p_ik|^p, w_ij ∝ Dir(p_i; p_j/h+1)"
     )
-    bounds: ClassVar = {"lam": Bounds(0, 1000), "bandwidth": Bounds(1e-5, 1)}
+    bounds: ClassVar = {"lam": Range(0, 1000), "bandwidth": Range(1e-5, 1)}
     width: Tensor
 
     def __init__(
@@ -46,7 +46,7 @@ class KernelCalibration(CalibrationLoss):
         self.lam = self.check("lam", lam)
         self.adapts = bandwidth == "likelihood"
         if isinstance(bandwidth, str) and not self.adapts:
-            allowed = self.bounds["bandwidth"]
+            allowed = self.bounds["bandwidth"].interval
             raise ValueError(
                 f"bandwidth must be likelihood or a number in {allowed}, got {bandwidth!r}"
             )

@@ -1,16 +1,18 @@
 """Logit normalisation."""
 
-from typing import ClassVar, Final
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final
 
 import torch
 from torch import Tensor
 
 from trainables.losses.base import PerSampleLoss, of_classes
-from trainables.plugins.arguments import Bounds
+from trainables.plugins.arguments import Range
 
 _EPSILON: Final = 1e-7
 
 
+@dataclass(eq=False, repr=False)
 class LogitNorm(PerSampleLoss):
     """LogitNorm: cross-entropy of logits normalised to unit length and divided by a temperature.
 
@@ -21,11 +23,8 @@ class LogitNorm(PerSampleLoss):
     source: ClassVar[str] = "Wei et al. 2022, eq. 5"
     formula: ClassVar[str] = "−log softmax(z / (τ(‖z‖ + 1e-7)))_y"
     several_labels: ClassVar[bool] = False
-    bounds: ClassVar = {"temperature": Bounds(1e-4, 100)}
 
-    def __init__(self, num_classes: int, temperature: float = 0.04) -> None:
-        super().__init__(num_classes)
-        self.temperature = self.check("temperature", temperature)
+    temperature: Annotated[float, Range(1e-4, 100)] = 0.04
 
     def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
         norm = torch.linalg.vector_norm(logits, dim=1, keepdim=True)

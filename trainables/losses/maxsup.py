@@ -1,13 +1,15 @@
 """Max suppression."""
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
 from trainables.losses.base import PerSampleLoss, of_classes
-from trainables.plugins.arguments import Bounds
+from trainables.plugins.arguments import Range
 
 
+@dataclass(eq=False, repr=False)
 class MaxSuppression(PerSampleLoss):
     """MaxSup: cross-entropy + α · (largest logit − mean logit).
 
@@ -19,11 +21,8 @@ class MaxSuppression(PerSampleLoss):
 
     source: ClassVar[str] = "Zhou et al. 2025 (MaxSup)"
     formula: ClassVar[str] = "−log p_y + α (max_k z_k − mean_k z_k)"
-    bounds: ClassVar = {"alpha": Bounds(0, 100)}
 
-    def __init__(self, num_classes: int, alpha: float = 0.1) -> None:
-        super().__init__(num_classes)
-        self.alpha = self.check("alpha", alpha)
+    alpha: Annotated[float, Range(0, 100)] = 0.1
 
     def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
         log_p = of_classes(logits.log_softmax(1), classes)

@@ -1,14 +1,16 @@
 """Margin-based label smoothing."""
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.losses.base import PerSampleLoss, of_classes
-from trainables.plugins.arguments import Bounds
+from trainables.plugins.arguments import Range
 
 
+@dataclass(eq=False, repr=False)
 class MarginLabelSmoothing(PerSampleLoss):
     """MbLS: cross-entropy + λ · excess of the logit distances over a margin.
 
@@ -21,12 +23,9 @@ class MarginLabelSmoothing(PerSampleLoss):
 
     source: ClassVar[str] = "Liu et al. 2022; Liu et al. 2023 (CALS), eq. 3"
     formula: ClassVar[str] = "−log p_y + λ mean_k max(0, max_j z_j − z_k − m)"
-    bounds: ClassVar = {"margin": Bounds(0, 1000), "lam": Bounds(0, 1000)}
 
-    def __init__(self, num_classes: int, margin: float = 10.0, lam: float = 0.1) -> None:
-        super().__init__(num_classes)
-        self.margin = self.check("margin", margin)
-        self.lam = self.check("lam", lam)
+    margin: Annotated[float, Range(0, 1000)] = 10.0
+    lam: Annotated[float, Range(0, 1000)] = 0.1
 
     def class_terms(self, logits: Tensor, classes: Tensor | None) -> Tensor:
         penalty = self.lam * excess(logits, self.margin).mean(1, keepdim=True)

@@ -1,14 +1,16 @@
 """Multi-class difference in confidence and accuracy."""
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 from torch import Tensor
 
 from trainables.losses.base import CalibrationLoss, Extra
 from trainables.losses.focal import one_minus_p
-from trainables.plugins.arguments import Bounds
+from trainables.plugins.arguments import Range
 
 
+@dataclass(eq=False, repr=False)
 class ClasswiseDifference(CalibrationLoss):
     """MDCA: focal loss + β · mean over classes of |mean p_k − share of class k| in the batch.
 
@@ -21,12 +23,9 @@ class ClasswiseDifference(CalibrationLoss):
 
     source: ClassVar[str] = "Hebbalaguppe et al. 2022, eq. 4-5"
     formula: ClassVar[str] = "−(1−p_y)^γ log p_y + β/K Σ_k |mean_i p_ik − mean_i 1[y_i=k]|"
-    bounds: ClassVar = {"gamma": Bounds(0, 100), "beta": Bounds(0, 1000)}
 
-    def __init__(self, num_classes: int, gamma: float = 1.0, beta: float = 1.0) -> None:
-        super().__init__(num_classes)
-        self.gamma = self.check("gamma", gamma)
-        self.beta = self.check("beta", beta)
+    gamma: Annotated[float, Range(0, 100)] = 1.0
+    beta: Annotated[float, Range(0, 1000)] = 1.0
 
     def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         log_probs = logits.log_softmax(1)

@@ -1,6 +1,7 @@
 """Mixup training."""
 
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
 import torch
@@ -9,9 +10,10 @@ from torch import Tensor
 
 from trainables.losses.base import Augment
 from trainables.losses.cross_entropy import CrossEntropy
-from trainables.plugins.arguments import Bounds
+from trainables.plugins.arguments import Range
 
 
+@dataclass(eq=False, repr=False)
 class Mixup(CrossEntropy):
     """Mixup: cross-entropy on convex combinations of inputs and labels.
 
@@ -27,11 +29,8 @@ class Mixup(CrossEntropy):
     mixes_inputs: ClassVar[bool] = True
     several_labels: ClassVar[bool] = False
     each_pixel: ClassVar[bool] = False
-    bounds: ClassVar = {"alpha": Bounds(1e-3, 100)}
 
-    def __init__(self, num_classes: int, alpha: float = 0.2) -> None:
-        super().__init__(num_classes)
-        self.alpha = self.check("alpha", alpha)
+    alpha: Annotated[float, Range(1e-3, 100)] = 0.2
 
     def prepare_batch(
         self, inputs: Tensor, targets: Tensor, *, augment: Augment, generator: torch.Generator

@@ -1,16 +1,18 @@
 """Maximum mean calibration error."""
 
-from typing import ClassVar, Final
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final
 
 import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.losses.base import CalibrationLoss, Extra
-from trainables.plugins.arguments import Bounds
+from trainables.plugins.arguments import Range
 
 _KERNEL_WIDTH: Final = 0.4
 
 
+@dataclass(eq=False, repr=False)
 class MaximumMeanCalibration(CalibrationLoss):
     """Cross-entropy + λ · maximum mean calibration error (MMCE) of the batch.
 
@@ -24,11 +26,8 @@ class MaximumMeanCalibration(CalibrationLoss):
 
     source: ClassVar[str] = "Kumar et al. 2018, eq. 3"
     formula: ClassVar[str] = "−log p_y + λ n⁻² Σ_ij (c_i−r_i)(c_j−r_j) exp(−|c_i−c_j|/0.4)"
-    bounds: ClassVar = {"lam": Bounds(0, 1000)}
 
-    def __init__(self, num_classes: int, lam: float = 2.0) -> None:
-        super().__init__(num_classes)
-        self.lam = self.check("lam", lam)
+    lam: Annotated[float, Range(0, 1000)] = 2.0
 
     def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         log_probs = logits.log_softmax(1)

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from trainables.losses.base import CalibrationLoss, Extra
 from trainables.losses.soft_rank import soft_rank
-from trainables.plugins.arguments import Bounds, check_choice
+from trainables.plugins.arguments import Range, check_choice
 
 CONFIDENCES: Final = ("max_probability", "margin", "negative_entropy")
 
@@ -27,7 +27,7 @@ class RegularizedAURC(CalibrationLoss):
 
     source: ClassVar[str] = "Zhou et al. (r-AURC), eq. 19, 22, algorithm 1"
     formula: ClassVar[str] = "((1−λ) − λ ln(1 − r̂_i/(n+1))) · −log p_y"
-    bounds: ClassVar = {"lam": Bounds(0, 1), "epsilon": Bounds(1e-6, 1000)}
+    bounds: ClassVar = {"lam": Range(0, 1), "epsilon": Range(1e-6, 1000)}
 
     def __init__(
         self,

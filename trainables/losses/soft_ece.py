@@ -1,17 +1,19 @@
 """Soft-binned calibration error."""
 
-from typing import ClassVar, Final
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from trainables.losses.base import CalibrationLoss, Extra
-from trainables.plugins.arguments import Bounds
+from trainables.plugins.arguments import Range
 
 BINS: Final = 15
 
 
+@dataclass(eq=False, repr=False)
 class SoftBinnedCalibration(CalibrationLoss):
     """Cross-entropy + λ · soft-binned ECE (SB-ECE) of the batch, with the L2 norm.
 
@@ -28,12 +30,9 @@ class SoftBinnedCalibration(CalibrationLoss):
     formula: ClassVar[str] = (
         "−log p_y + λ (Σ_j S_j (A_j−C_j)²)^½, shares u_ij = softmax_j(−(c_i−ξ_j)²/τ)"
     )
-    bounds: ClassVar = {"lam": Bounds(0, 1000), "temperature": Bounds(1e-6, 100)}
 
-    def __init__(self, num_classes: int, lam: float = 1.0, temperature: float = 0.01) -> None:
-        super().__init__(num_classes)
-        self.lam = self.check("lam", lam)
-        self.temperature = self.check("temperature", temperature)
+    lam: Annotated[float, Range(0, 1000)] = 1.0
+    temperature: Annotated[float, Range(1e-6, 100)] = 0.01
 
     def compute(self, logits: Tensor, targets: Tensor, indices: Extra, features: Extra) -> Tensor:
         log_probs = logits.log_softmax(1)

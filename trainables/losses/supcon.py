@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.losses.base import EncoderLoss, Extra
-from trainables.plugins.arguments import Bounds, check_integer
+from trainables.plugins.arguments import Range, check_integer
 
-_TEMPERATURES: Final = Bounds(1e-4, 100)
+_TEMPERATURES: Final = Range(1e-4, 100)
 
 
 class SupervisedContrastive(EncoderLoss):

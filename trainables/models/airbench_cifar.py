@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from trainables.models.base import Classifier
-from trainables.plugins.components import Range
+from trainables.plugins.arguments import Range
 
 # Directions along which 2x2 patches of natural images are nearly uncorrelated: luminance and two
 # opponent colours, each as mean, horizontal, vertical and diagonal difference. The variances are

@@ -12,7 +12,7 @@ from trainables.data.kinds.encode import PADDING
 from trainables.data.kinds.tokens import Tokens
 from trainables.data.readers.files import PathOrUri, find_files
 from trainables.models.base import Classifier
-from trainables.plugins.components import Range
+from trainables.plugins.arguments import Range
 
 _KERNEL = 5
 _SHORTEST = 5 * (_KERNEL - 1) + 1  # minimum length for three convolutions and two poolings

@@ -8,7 +8,7 @@ from trainables.data.kinds.arrays import Arrays, Images
 from trainables.data.kinds.table import TableRows
 from trainables.models.base import Classifier
 from trainables.models.vectors import Vectors
-from trainables.plugins.components import Range
+from trainables.plugins.arguments import Range
 
 
 def mlp(

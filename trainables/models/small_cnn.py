@@ -5,7 +5,7 @@ from typing import Annotated
 from torch import nn
 
 from trainables.models.base import Classifier
-from trainables.plugins.components import Range
+from trainables.plugins.arguments import Range
 
 
 def small_cnn(

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from trainables.data.kinds.arrays import SegmentedImages
 from trainables.models.segmenter import Segmenter
-from trainables.plugins.components import Range
+from trainables.plugins.arguments import Range
 
 
 def small_fcn(

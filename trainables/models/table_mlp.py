@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from trainables.data.kinds.table import TableRows
 from trainables.models.base import Classifier
 from trainables.models.mlp import hidden_layers
-from trainables.plugins.components import Range
+from trainables.plugins.arguments import Range
 
 
 def table_mlp(

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from trainables.data.kinds.encode import PADDING
 from trainables.data.kinds.tokens import WeightedWords
 from trainables.models.base import Classifier
-from trainables.plugins.components import Range
+from trainables.plugins.arguments import Range
 
 
 def text_mlp(

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from trainables.models.base import Classifier, he_initialised
 from trainables.models.resnet_cifar import Residual, convolution
-from trainables.plugins.components import Range
+from trainables.plugins.arguments import Range
 from trainables.plugins.extras import require_extra
 
 Shape = tuple[int, int, int]

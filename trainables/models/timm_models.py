@@ -10,8 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from trainables.models.base import Classifier, run_once
-from trainables.plugins.arguments import did_you_mean
-from trainables.plugins.components import Range
+from trainables.plugins.arguments import Range, did_you_mean
 
 Probability = Annotated[float, Range(0, 1, open_high=True)]
 

@@ -5,24 +5,46 @@ They do not use pydantic, which takes half a second to import.
 
 import difflib
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 from itertools import islice
 from numbers import Integral, Real
-from typing import Final, NamedTuple
+from typing import Any, Final
 
 _SELF_EXPLAINING = (ImportError, AttributeError, NameError, SyntaxError, ValueError, TypeError)
 
 
-class Bounds(NamedTuple):
-    """Allowed range of an argument, from ``low`` to ``high``."""
+@dataclass(frozen=True)
+class Range:
+    """Allowed range of an option, as in ``Annotated[float, Range(0, 1, open_high=True)]``."""
 
     low: float
-    high: float
+    high: float = math.inf
     open_low: bool = False
-    """Whether ``low`` is excluded."""
+    open_high: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        above = self.low < value if self.open_low else self.low <= value
+        return above and (value < self.high if self.open_high else value <= self.high)
 
     def __str__(self) -> str:
-        return f"{'(' if self.open_low else '['}{self.low:g}, {self.high:g}]"
+        if self.high == math.inf:
+            return f"above {self.low}" if self.open_low else f"of at least {self.low}"
+        return f"in {self.interval}"
+
+    @property
+    def interval(self) -> str:
+        """The range as in mathematics, such as ``[0, 1)``."""
+        opening = "(" if self.open_low or self.low == -math.inf else "["
+        closing = ")" if self.open_high or self.high == math.inf else "]"
+        return f"{opening}{self.low:.12g}, {self.high:.12g}{closing}"
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
+        """The same limits for pydantic, which looks for this method."""
+        limits = {"gt" if self.open_low else "ge": self.low}
+        if self.high != math.inf:
+            limits["lt" if self.open_high else "le"] = self.high
+        return {**handler(source), **limits}
 
 
 def is_number(text: str | bytes) -> bool:
@@ -87,14 +109,15 @@ def check_number(
     open_high: bool = False,
 ) -> float:
     """``value`` as a float; ``TypeError`` if no number, ``ValueError`` if out of range."""
+    return check_in(name, value, Range(low, high, open_low, open_high))
+
+
+def check_in(name: str, value: float, allowed: Range) -> float:
+    """Like :func:`check_number`, with the range as an object."""
     if not isinstance(value, Real) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number, got {value!r}")
-    above = low < value if open_low else low <= value
-    below = value < high if open_high else value <= high
-    if not (math.isfinite(value) and above and below):
-        left = "(" if open_low or low == -math.inf else "["
-        right = ")" if open_high or high == math.inf else "]"
-        raise ValueError(f"{name} must be in {left}{low:g}, {high:g}{right}, got {value!r}")
+    if not math.isfinite(value) or value not in allowed:
+        raise ValueError(f"{name} must be in {allowed.interval}, got {value!r}")
     return float(value)
 
 

@@ -4,17 +4,16 @@ The options of a component are the keyword arguments of its function: names, def
 ranges are defined only in the signature.
 """
 
-import importlib
 import inspect
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import entry_points
+from pkgutil import resolve_name
 from types import NoneType, UnionType
 from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
-from trainables.plugins.arguments import describe_error, did_you_mean
+from trainables.plugins.arguments import Range, describe_error, did_you_mean
 from trainables.plugins.saved_objects import is_kept, load_kept
 
 
@@ -25,33 +24,6 @@ class _Required:
 
 REQUIRED: Final = _Required()
 """Marks an option without a default."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """Allowed range of an option, as in ``Annotated[float, Range(0, 1, open_high=True)]``."""
-
-    low: float
-    high: float = float("inf")
-    open_low: bool = False
-    open_high: bool = False
-
-    def __contains__(self, value: float) -> bool:
-        above = self.low < value if self.open_low else self.low <= value
-        return above and (value < self.high if self.open_high else value <= self.high)
-
-    def __str__(self) -> str:
-        if self.high == float("inf"):
-            return f"above {self.low}" if self.open_low else f"of at least {self.low}"
-        opening, closing = "(" if self.open_low else "[", ")" if self.open_high else "]"
-        return f"in {opening}{self.low}, {self.high}{closing}"
-
-    def __get_pydantic_core_schema__(self, source: Any, handler: Callable[[Any], Any]) -> Any:
-        """The same limits for pydantic, which looks for this method."""
-        limits = {"gt" if self.open_low else "ge": self.low}
-        if self.high != float("inf"):
-            limits["lt" if self.open_high else "le"] = self.high
-        return {**handler(source), **limits}
 
 
 @dataclass(frozen=True)
@@ -88,7 +60,7 @@ class Catalogue:
                 f"{', '.join(known)}, or your own as package.module:{self.form}"
             )
         try:
-            found = load_kept(name) if is_kept(name) else _imported(paths.get(name, name))
+            found = load_kept(name) if is_kept(name) else resolve_name(paths.get(name, name))
         except Exception as error:  # importing a module may raise anything
             raise ValueError(
                 f"{self.kind} {name!r} cannot be imported: {describe_error(error)}"
@@ -101,42 +73,17 @@ class Catalogue:
         return {**installed(self.group), **self.ours}
 
 
-def _imported(path: str) -> Any:
-    module_name, _, attribute = path.partition(":")
-    return getattr(importlib.import_module(module_name), attribute)
-
-
 @cache
 def installed(group: str) -> dict[str, str]:
     """What installed packages register in a group of entry points: values by name."""
     return {point.name: point.value for point in entry_points(group=group)}
 
 
-class WithOptions(ABC):
-    """A component whose options are not the parameters of its own signature."""
-
-    @property
-    @abstractmethod
-    def parameters(self) -> Mapping[str, inspect.Parameter]:
-        """The options by name."""
-
-    @property
-    @abstractmethod
-    def hints(self) -> dict[str, object]:
-        """The types of the options."""
-
-
-def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    if isinstance(function, WithOptions):
-        return function.parameters
-    return inspect.signature(function).parameters
-
-
 def options_of(function: Callable[..., Any], reserved: Collection[str]) -> dict[str, object]:
     """The default of each option except ``reserved``, or :data:`REQUIRED`, in their order."""
     return {
         name: REQUIRED if parameter.default is parameter.empty else parameter.default
-        for name, parameter in _parameters(function).items()
+        for name, parameter in inspect.signature(function).parameters.items()
         if name not in reserved
         and parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
     }
@@ -153,7 +100,7 @@ def check_options(
     Raises:
         ValueError: An option is wrong; one message lists all errors.
     """
-    parameters = _parameters(function)
+    parameters = inspect.signature(function).parameters
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
     known = options_of(function, reserved)
     hints = type_hints(function)
@@ -182,8 +129,6 @@ def check_options(
 
 def type_hints(function: Callable[..., Any]) -> dict[str, object]:
     """The type hints of a function; empty if one of them cannot be resolved."""
-    if isinstance(function, WithOptions):
-        return function.hints
     called = function.__init__ if inspect.isclass(function) else getattr(function, "func", function)
     try:
         return get_type_hints(called, include_extras=True)

@@ -104,10 +104,11 @@ def test_finite_at_its_bounds(name: str, build: BuildLoss) -> None:
     assert bounds.keys() >= {
         key for key, default in hyperparameters(name).items() if isinstance(default, float)
     }
-    for key, (low, high, open_low) in bounds.items():
-        with pytest.raises(ValueError, match=re.escape(f"{key} must be in {bounds[key]}, got -1")):
+    for key, allowed in bounds.items():
+        message = re.escape(f"{key} must be in {allowed.interval}, got -1")
+        with pytest.raises(ValueError, match=message):
             make_loss(name, 7, **{key: -1})
-        for end in (low + open_low * 1e-9, high):
+        for end in (allowed.low + allowed.open_low * 1e-9, allowed.high):
             loss = build(name, 7, num_samples=16, **{key: end}).float()
             logits = torch.randn(16, 7).mul_(10).requires_grad_()
             features = torch.randn(16, 3).requires_grad_()

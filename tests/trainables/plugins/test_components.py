@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainables.plugins import components
-from trainables.plugins.arguments import did_you_mean
-from trainables.plugins.components import REQUIRED, Catalogue, Range, check_options, options_of
+from trainables.plugins.arguments import Range, did_you_mean
+from trainables.plugins.components import REQUIRED, Catalogue, check_options, options_of
 
 
 def component(

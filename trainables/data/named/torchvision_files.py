@@ -51,7 +51,6 @@ def find_torchvision(path: Path) -> dict[str, Path]:
     return found
 
 
-@with_options("imbalance")
 def _load(
     name: str, *, root: str | os.PathLike[str], download: bool = False, common: CommonOptions
 ) -> Dataset:
@@ -74,11 +73,11 @@ def _load(
     return _read(name, root, download=download, common=common)
 
 
-load_cifar10 = _load.of("cifar10", validation=5_000)
-load_cifar100 = _load.of("cifar100", validation=5_000)
-load_fashion_mnist = _load.of("fashion_mnist")
-load_mnist = _load.of("mnist")
-load_svhn = _load.of("svhn")
+_of_cifar = with_options("imbalance", validation=5_000)
+load_cifar10, load_cifar100 = (_of_cifar(partial(_load, name)) for name in ("cifar10", "cifar100"))
+load_fashion_mnist, load_mnist, load_svhn = (
+    with_options("imbalance")(partial(_load, name)) for name in ("fashion_mnist", "mnist", "svhn")
+)
 
 
 @with_options("imbalance")

@@ -17,7 +17,7 @@ from trainables.data.core.tasks import IGNORED, EachPixel
 from trainables.data.core.types import Pixels
 from trainables.data.kinds.arrays import SegmentedImages
 from trainables.data.readers.storing import hold_images, image_part
-from trainables.plugins.components import Range
+from trainables.plugins.arguments import Range
 
 _CLASSES: Final = (
     "background",

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +23,6 @@ from trainables.data.readers.tabular import Content, TabularFiles, open_tabular
 from trainables.data.readers.tabular_file import File
 
 
-@with_options(*OF_IMAGES, "test_size", own=RowsOptions)
 def _load(form: Form, *, options: RowsOptions, common: CommonOptions) -> Dataset:
     """A table, texts or images with labels, from files with named columns.
 
@@ -101,10 +101,11 @@ def _load(form: Form, *, options: RowsOptions, common: CommonOptions) -> Dataset
     return build_dataset(dict(zip(given, found, strict=True)), about, common)
 
 
-load_csv = _load.of("csv")
-load_parquet = _load.of("parquet")
-load_jsonl = _load.of("jsonl")
-load_arrow = _load.of("arrow")
+_with_rows = with_options(*OF_IMAGES, "test_size", own=RowsOptions)
+load_csv = _with_rows(partial(_load, "csv"))
+load_parquet = _with_rows(partial(_load, "parquet"))
+load_jsonl = _with_rows(partial(_load, "jsonl"))
+load_arrow = _with_rows(partial(_load, "arrow"))
 
 
 def _targets(

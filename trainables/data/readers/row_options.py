@@ -5,7 +5,7 @@ from typing import Annotated, Literal, TypeAlias
 
 from trainables.data.core.options import Validation
 from trainables.data.readers.files import PathOrUri
-from trainables.plugins.components import Range
+from trainables.plugins.arguments import Range
 
 Names: TypeAlias = tuple[str, ...] | None
 Count: TypeAlias = Annotated[int, Range(1)]
