@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from trainables.contract.config import AugmentationName
 from trainables.data.core.samples import Samples
@@ -14,19 +13,6 @@ from trainables.data.kinds.augmentation import draw_moves, move
 from trainables.engine.feed import Batch, Feed
 from trainables.losses import CalibrationLoss
 from trainables.runtime.distributed import rank, world_size
-
-
-@dataclass(frozen=True)
-class TrainingBatch:
-    """The samples of one worker in one step.
-
-    ``inputs`` (M, ...) of the model; ``targets``, labels (M, ...) int64 or uint8, or class
-    probabilities (M, K); and ``rows`` (M,) int64, positions in the training split.
-    """
-
-    inputs: Tensor
-    targets: Tensor
-    rows: Tensor
 
 
 @dataclass(frozen=True)
@@ -49,25 +35,27 @@ class TrainingBatches:
         for numbers, batch in zip(rows, self.feed.batches(wanted), strict=True):
             yield batch, len(numbers)
 
-    def prepare(self, batch: Batch, size: int, generator: torch.Generator) -> TrainingBatch:
-        """The samples of this worker for the model; ``generator`` is equal on all workers."""
-        prepare = self._mixed if self._loss_prepares else self._share
-        return prepare(batch, size, generator)
+    def prepare(self, batch: Batch, size: int, generator: torch.Generator) -> Batch:
+        """The samples of this worker for the model; ``generator`` is equal on all workers.
+
+        Inputs (M, ...) of the model; targets, labels (M, ...) int64 or uint8, or class
+        probabilities (M, K); and rows (M,) int64, positions in the training split.
+        """
+        if self._loss_prepares:
+            return self._mixed(batch, size, generator)
+        stored, labels, rows = batch
+        draw = self.augmentation, generator, share_of(size).start, size
+        if not self.samples.each_pixel:
+            return self.samples.prepare(stored, *draw), labels, rows
+        moves = draw_moves(stored, *draw)  # the same of images and masks
+        masks = move(labels.unsqueeze(1), moves, fill=IGNORED).squeeze(1)
+        return self.samples.normalise(move(stored, moves)), masks, rows
 
     @property
     def _loss_prepares(self) -> bool:
         return type(self.loss).prepare_batch is not CalibrationLoss.prepare_batch
 
-    def _share(self, batch: Batch, size: int, generator: torch.Generator) -> TrainingBatch:
-        stored, labels, rows = batch
-        draw = self.augmentation, generator, share_of(size).start, size
-        if not self.samples.each_pixel:
-            return TrainingBatch(self.samples.prepare(stored, *draw), labels, rows)
-        moves = draw_moves(stored, *draw)  # the same of images and masks
-        masks = move(labels.unsqueeze(1), moves, fill=IGNORED).squeeze(1)
-        return TrainingBatch(self.samples.normalise(move(stored, moves)), masks, rows)
-
-    def _mixed(self, batch: Batch, size: int, generator: torch.Generator) -> TrainingBatch:
+    def _mixed(self, batch: Batch, size: int, generator: torch.Generator) -> Batch:
         stored, labels, rows = batch
         inputs, targets = self.loss.prepare_batch(
             stored,
@@ -80,7 +68,7 @@ class TrainingBatches:
             places = torch.arange(len(inputs), device=inputs.device).view(-1, size)
             mine = places[:, share_of(size)].flatten()
             inputs, targets, rows = inputs[mine], targets[mine], rows[mine]
-        return TrainingBatch(inputs, targets, rows)
+        return inputs, targets, rows
 
 
 def share_of(count: int) -> slice:

@@ -1,8 +1,7 @@
 """Estimates the duration of an epoch by timing a few steps of the baseline."""
 
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,6 +12,7 @@ from trainables.data.core.base import Dataset
 from trainables.engine.training import Trainer
 from trainables.losses import make_loss
 from trainables.models import model_for, without_weights
+from trainables.runtime.threads import few_threads
 
 _BATCHES = 2  # batches of the warm-up, and of the first measurement
 
@@ -32,7 +32,7 @@ def seconds_per_epoch(
     ``auto`` precision is float32.
     """
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    with torch.random.fork_rng(), _one_thread():
+    with torch.random.fork_rng(), few_threads(0):
         count = min(_BATCHES * config.batch_size, len(dataset.train))
         deadline = time.perf_counter() + seconds
         trained = 0.0
@@ -65,13 +65,3 @@ def seconds_per_epoch(
                 return trained * len(dataset.train) + predicted * len(dataset.validation)
             affordable = (deadline - end) / (trained + predicted)
             count = min(len(dataset.train), max(2 * count, int(affordable / 2)))
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

@@ -75,8 +75,8 @@ class Trainer:
         if device.type == "cpu":
             self._eval_batch_size = min(self._eval_batch_size, _CPU_EVAL_BATCH)
         self.loss.on_train_begin(len(dataset.train.labels))
-        self._feeds: dict[str, Feed] = {}
-        self._drawn: dict[str | None, Tensor | None] = {}
+        self._feeds: dict[int, Feed] = {}
+        self._drawn: dict[int, Tensor | None] = {}
         self._weights = Weights(config.class_weights, dataset, device)
         self.optimizer = make_optimizer(self.model, self.loss, config)
         self._parallel = self._wrap_for_workers()
@@ -251,12 +251,12 @@ class Trainer:
 
     def _train_step(self, given: Batch, size: int) -> Tensor:
         """Train on this worker's part of a batch; the mean loss of the whole batch."""
-        batch = self._batches.prepare(given, size, self._generator)
+        inputs, targets, rows = self._batches.prepare(given, size, self._generator)
         with autocast(self.device, self.config.precision):
-            logits, features = self._parallel(self._laid_out(batch.inputs), return_features=True)
+            logits, features = self._parallel(self._laid_out(inputs), return_features=True)
         task = self.dataset.task
-        rows = task.samples_of(batch.rows, batch.targets)
-        logits, targets = task.decisions_of(logits, batch.targets)
+        rows = task.samples_of(rows, targets)
+        logits, targets = task.decisions_of(logits, targets)
         logits, targets = self._weights.applied(logits, targets, rows)
         features = features if self.loss.needs_features else None
         value: Tensor = self.loss(logits, targets, indices=rows, features=features)
@@ -270,16 +270,16 @@ class Trainer:
         return value.detach()
 
     def _feed(self, split: Split) -> Feed:
-        if (name := self._name_of(split)) is None:
-            return Feed(split, self.device, resident=0)  # predicted once
-        if name not in self._feeds:
-            self._feeds[name] = Feed(split, self.device)
-        return self._feeds[name]
+        """The feed of a split; any other split than those of the dataset is predicted once."""
+        if not self._is_ours(split):
+            return Feed(split, self.device, resident=0)
+        if id(split) not in self._feeds:
+            self._feeds[id(split)] = Feed(split, self.device)
+        return self._feeds[id(split)]
 
-    def _name_of(self, split: Split) -> str | None:
-        """The name of a split of the dataset; None for any other split."""
-        names = ("train", "validation", "test")
-        return next((name for name in names if split is getattr(self.dataset, name)), None)
+    def _is_ours(self, split: Split) -> bool:
+        data = self.dataset
+        return any(split is each for each in (data.train, data.validation, data.test))
 
     def _laid_out(self, inputs: Tensor) -> Tensor:
         if inputs.dim() != 4:
@@ -288,13 +288,12 @@ class Trainer:
 
     def _places(self, split: Split) -> Tensor | None:
         """The evaluated decisions of each sample; drawn once for splits of the dataset."""
-        name = self._name_of(split)
-        if name in self._drawn:
-            return self._drawn[name]
+        if id(split) in self._drawn:
+            return self._drawn[id(split)]
         drawn = self.dataset.task.drawn(split.labels)
         places = None if drawn is None else torch.from_numpy(drawn)
-        if name is not None:
-            self._drawn[name] = places
+        if self._is_ours(split):
+            self._drawn[id(split)] = places
         return places
 
 

@@ -91,36 +91,48 @@ def read_raw(
     unseen: tuple[str, ...] = ()
     if isinstance(samples, Images) and path.suffix != ".npy":
         rows, names, bad = _images(samples, path)
-    elif isinstance(samples, Arrays) and form_of(path.name) is not None:
+    elif form_of(path.name) is not None and not isinstance(samples, Images):
         table = open_tabular("data", path)
         bad = BadSamples(table.count, table.where)
-        rows = read_embeddings(table, bad, column or "embedding")
-        if rows.shape[1:] != samples.shape:
-            raise ValueError(f"{path}: {len(rows[0])} numbers in a row; the model takes {samples}")
-        names = _ids(table, id_column)
+        rows, unseen = _rows_of_table(samples, table, bad, column)
+        if id_column is not None:
+            table.content(id_column, "id")  # it exists
+            names = table.column(id_column, pa.string()).fill_null("").to_pylist()
     elif isinstance(samples, Images | Arrays):
         rows = _array(samples, path)
         bad = BadSamples(len(rows), lambda row: f"{path}, row {row} (from 0)")
     else:
-        table = _open_table(samples, path)
-        raw, bad = _raw_rows(samples, table, column)
-        names = _ids(table, id_column)
-        rows, unseen = _encoded(samples, raw), (*_missing(samples, raw), *samples.unseen(raw))
+        raise ValueError(f"{path}: {samples} are read from {TABLES_SHOWN} files")
     if isinstance(samples, Arrays):
         wrong = ~np.isfinite(rows).reshape(len(rows), -1).all(1)
         bad.add_each(wrong, "a number is infinite or not a number")
     notes = settle([bad], on_bad_sample, skip="--on-bad-sample skip")
-    good = bad.good()
     names = list(map(str, range(len(rows)))) if names is None else names
+    good = bad.good()
     return rows[good], [names[row] for row in good], (*notes, *unseen)
 
 
-def _ids(table: TabularFiles, column: str | None) -> list[str] | None:
-    if column is None:
-        return None
-    table.content(column, "id")  # it exists
-    names: list[str] = table.column(column, pa.string()).fill_null("").to_pylist()
-    return names
+def _rows_of_table(
+    samples: Samples, table: TabularFiles, bad: BadSamples, column: str | None
+) -> tuple[Inputs, tuple[str, ...]]:
+    """Rows for a model, with the checks of training, and notes on values."""
+    if isinstance(samples, Arrays):
+        rows = read_embeddings(table, bad, column or "embedding")
+        if rows.shape[1:] != samples.shape:
+            where = table.files[0].path
+            raise ValueError(f"{where}: {len(rows[0])} numbers in a row; the model takes {samples}")
+        return rows, ()
+    if isinstance(samples, TableRows):
+        features = Features(samples.numeric, samples.categorical, samples.flags)
+        levels = dict(zip(samples.categorical, samples.levels, strict=True))
+        raw: Any = read_columns(table, bad, features, levels)
+    else:
+        assert column is not None
+        raw = read_texts(table, bad, column)
+    encoded = samples.encode(raw)
+    assert isinstance(encoded, np.ndarray)
+    samples.check(encoded)
+    return encoded, (*_missing(samples, raw), *samples.unseen(raw))
 
 
 def _missing(samples: Samples, raw: Any) -> tuple[str, ...]:
@@ -134,30 +146,22 @@ def _missing(samples: Samples, raw: Any) -> tuple[str, ...]:
     return (f"missing values: {few(found)} of {len(raw):,} rows",) if found else ()
 
 
-def _encoded(samples: Samples, raw: Any) -> Inputs:
-    rows = samples.encode(raw)
-    assert isinstance(rows, np.ndarray)
-    samples.check(rows)
-    return rows
-
-
 def _images(samples: Images, path: Path) -> tuple[Inputs, list[str], BadSamples]:
-    files = [path]
-    if path.is_dir():
-        files = images_below(path)
+    files = images_below(path) if path.is_dir() else [path]
     if not files or files[0].suffix.lower() not in SUFFIXES:
         raise ValueError(f"{path}: no image; allowed: {', '.join(SUFFIXES)} and .npy")
     channels, height, width = samples.shape
-    bad = BadSamples(len(files), lambda index: str(files[index]))
+    names = list(map(str, files))
+    bad = BadSamples(len(files), names.__getitem__)
     image_size = height if height == width else None
-    images = decode_images(map(read_file, files), bad, image_size, (height, width))
+    images = decode_images(lambda: map(read_file, files), bad, image_size, (height, width))
     if len(images) and images.shape[1] < channels:
         images = np.repeat(images, channels, axis=1)
     if len(images) and images.shape[1] > channels:
         coloured = (images != images[:, :1]).any((1, 2, 3))
         bad.add_each(coloured, "an image in colour, while the model is for greyscale images")
         images = images[:, :1]
-    return images, list(map(str, files)), bad
+    return images, names, bad
 
 
 def _array(samples: Samples, path: Path) -> Inputs:
@@ -170,23 +174,6 @@ def _array(samples: Samples, path: Path) -> Inputs:
         rows = rows.astype(np.float32, copy=False)
     samples.check(rows)
     return rows
-
-
-def _open_table(samples: Samples, path: Path) -> TabularFiles:
-    if form_of(path.name) is None:
-        raise ValueError(f"{path}: {samples} are read from {TABLES_SHOWN} files")
-    return open_tabular("data", path)
-
-
-def _raw_rows(samples: Samples, rows: TabularFiles, column: str | None) -> tuple[Any, BadSamples]:
-    """Texts or columns of a table, with the checks of training."""
-    bad = BadSamples(rows.count, rows.where)
-    if isinstance(samples, TableRows):
-        features = Features(samples.numeric, samples.categorical, samples.flags)
-        levels = dict(zip(samples.categorical, samples.levels, strict=True))
-        return read_columns(rows, bad, features, levels), bad
-    assert column is not None
-    return read_texts(rows, bad, column), bad
 
 
 def raw_form(samples: Samples) -> RawForm:

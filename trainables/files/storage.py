@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 
 _TEMPORARY = ".tmp-"
+_PRIVATE = partial(os.open, mode=0o600)
 
 
 def open_uri(uri: str) -> tuple[FileSystem, str]:
@@ -110,7 +111,7 @@ class Folder:
         os.makedirs(folder, exist_ok=True)
         temporary = f"{folder}/{_TEMPORARY}{uuid.uuid4().hex}"
         try:
-            with open(temporary, "xb", opener=_private if private else None) as stream:
+            with open(temporary, "xb", opener=_PRIVATE if private else None) as stream:
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
@@ -228,10 +229,6 @@ class Folder:
 
     def _child(self, name: str) -> str:
         return f"{self.path.rstrip('/')}/{name}" if name else self.path
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags, mode=0o600)
 
 
 def new_digest() -> hashlib.blake2b:

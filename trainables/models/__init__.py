@@ -84,7 +84,6 @@ CATALOGUE: Final = Catalogue(
         "wide_resnet28_10_cifar": "trainables.models.thin_resnets_cifar:wide_resnet28_10_cifar",
     },
 )
-_TEN_CROP: Final = "ten_crop"
 _GIVEN = ("input_shape", "samples", "num_classes")
 
 
@@ -117,21 +116,12 @@ def without_weights(name: str, options: Mapping[str, Any]) -> dict[str, object]:
     return {**options, "pretrained": False} if known else dict(options)
 
 
-def check_model_options(name: str, **options: Any) -> None:
+def check_model_options(name: str, *, ten_crop: object = False, **options: Any) -> None:
     """Raises ``ValueError`` if names, types or ranges of options are wrong; builds nothing."""
-    builder = model_builder(name)
-    options, ten_crop = _without_ten_crop(name, options)
     if not isinstance(ten_crop, bool):
         raise ValueError(f"model {name!r}: ten_crop={ten_crop!r}: expected true or false")
+    builder = model_builder(name)
     check_options(f"model {name!r}", builder, options, _asked(builder))
-
-
-def _without_ten_crop(name: str, options: Mapping[str, Any]) -> tuple[dict[str, object], Any]:
-    """The options of a model but ``ten_crop``, which models of images share, and its value."""
-    rest = dict(options)
-    if _TEN_CROP in options and _TEN_CROP not in model_options(name):
-        return rest, rest.pop(_TEN_CROP)
-    return rest, False
 
 
 def check_model_fits(name: str, samples: Samples) -> None:
@@ -167,6 +157,7 @@ def make_model(
     input_shape: tuple[int, ...],
     num_classes: int,
     samples: Samples | None = None,
+    ten_crop: bool = False,
     **options: Any,
 ) -> Classifier:
     """Builds a model from inputs (N, *input_shape) to logits (N, K), with new random weights.
@@ -176,10 +167,10 @@ def make_model(
             ``huggingface/<name or folder>`` for a text encoder of Hugging Face, or
             ``package.module:function`` for your own builder, which is called with the options and
             with those of ``input_shape``, ``samples`` and ``num_classes`` in its signature.
-            Models of images also take ``ten_crop``: evaluation takes the mean over ten crops.
         input_shape: Shape of one sample: channels, height and width of an image.
         num_classes: Number of classes, at least 2.
         samples: The kind of sample, for models that need more than its shape.
+        ten_crop: For models of images: evaluation takes the mean over ten crops.
         **options: See :func:`model_options`.
 
     Raises:
@@ -193,13 +184,12 @@ def make_model(
     from trainables.models.splitting import as_classifier, check_batches, no_input
     from trainables.models.ten_crop import on_ten_crops
 
-    check_model_options(name, **options)
+    check_model_options(name, ten_crop=ten_crop, **options)
     if not input_shape or not min(input_shape) >= 1:
         raise ValueError(f"input_shape={input_shape!r} must be one size or more, each at least 1")
     if not num_classes >= 2:
         raise ValueError(f"num_classes={num_classes!r} must be at least 2")
     builder = model_builder(name)
-    options, ten_crop = _without_ten_crop(name, options)
     asked = _asked(builder)
     if samples is not None:
         check_model_fits(name, samples)

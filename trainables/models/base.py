@@ -1,7 +1,7 @@
 """The interface of models: an encoder to features, and a linear head to logits."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, TypeVar, overload
 
 import torch
@@ -86,6 +86,12 @@ def on_usable_device(run: Callable[[Tensor], R], module: nn.Module, inputs: Tens
 def first_gpu() -> torch.device | None:
     """A GPU that this process can use, if there is one."""
     return torch.device("cuda", 0) if torch.cuda.is_available() else None
+
+
+def pooled(layers: Sequence[nn.Module], channels: int, num_classes: int) -> Classifier:
+    """Layers of images, the mean of their channels over the pixels, and a head."""
+    encoder = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
+    return Classifier(encoder, nn.Linear(channels, num_classes))
 
 
 def he_initialised(model: Classifier) -> Classifier:

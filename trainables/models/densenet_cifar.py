@@ -8,7 +8,7 @@ out).
 import torch
 from torch import Tensor, nn
 
-from trainables.models.base import Classifier, he_initialised
+from trainables.models.base import Classifier, he_initialised, pooled
 
 
 def densenet40_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifier:
@@ -16,15 +16,7 @@ def densenet40_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> 
 
     Three blocks of 12 layers (the paper's section 3, "Implementation Details").
     """
-    return _densenet(
-        (12, 12, 12),
-        12,
-        16,
-        1.0,
-        bottleneck=False,
-        input_shape=input_shape,
-        num_classes=num_classes,
-    )
+    return _densenet((12, 12, 12), 12, input_shape, num_classes)
 
 
 def densenet121_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifier:
@@ -34,15 +26,7 @@ def densenet121_cifar(*, input_shape: tuple[int, int, int], num_classes: int) ->
     after it, as in the calibration literature (J. Mukhoti et al., Calibrating Deep Neural Networks
     using Focal Loss, 2020, and their code).
     """
-    return _densenet(
-        (6, 12, 24, 16),
-        32,
-        64,
-        0.5,
-        bottleneck=True,
-        input_shape=input_shape,
-        num_classes=num_classes,
-    )
+    return _densenet((6, 12, 24, 16), 32, input_shape, num_classes, compact=True)
 
 
 class _Layer(nn.Module):
@@ -65,18 +49,17 @@ class _Layer(nn.Module):
 def _densenet(
     depths: tuple[int, ...],
     growth: int,
-    start: int,
-    compression: float,
-    *,
-    bottleneck: bool,
     input_shape: tuple[int, int, int],
     num_classes: int,
+    *,
+    compact: bool = False,
 ) -> Classifier:
-    layers: list[nn.Module] = [nn.Conv2d(input_shape[0], start, 3, padding=1, bias=False)]
-    channels = start
+    """A compact one, DenseNet-BC, has bottlenecks, and half the channels between blocks."""
+    channels = 2 * growth if compact else 16
+    layers: list[nn.Module] = [nn.Conv2d(input_shape[0], channels, 3, padding=1, bias=False)]
     for block, depth in enumerate(depths):
         if block > 0:
-            width = int(channels * compression)
+            width = channels // 2 if compact else channels
             layers += [
                 nn.BatchNorm2d(channels),
                 nn.ReLU(inplace=True),
@@ -85,8 +68,7 @@ def _densenet(
             ]
             channels = width
         for _ in range(depth):
-            layers.append(_Layer(channels, growth, bottleneck=bottleneck))
+            layers.append(_Layer(channels, growth, bottleneck=compact))
             channels += growth
     layers += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
-    encoder = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    return he_initialised(Classifier(encoder, nn.Linear(channels, num_classes)))
+    return he_initialised(pooled(layers, channels, num_classes))

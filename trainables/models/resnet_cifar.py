@@ -10,7 +10,7 @@ from collections.abc import Callable
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainables.models.base import Classifier
+from trainables.models.base import Classifier, pooled
 
 
 def resnet18_cifar(*, input_shape: tuple[int, int, int], num_classes: int) -> Classifier:
@@ -99,5 +99,4 @@ def _resnet(
             shortcut = nn.Identity() if same else convolution(channels, out, 1, stride)
             layers.append(Residual(path, shortcut))
             channels = out
-    encoder = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    return Classifier(encoder, nn.Linear(channels, num_classes))
+    return pooled(layers, channels, num_classes)

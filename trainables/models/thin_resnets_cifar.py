@@ -5,18 +5,19 @@ full, half and quarter resolution; global average pooling; the head. As in all p
 are initialised as in K. He et al., Delving Deep into Rectifiers, 2015 (fan out).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from trainables.models.base import Classifier, he_initialised
+from trainables.models.base import Classifier, he_initialised, pooled
 from trainables.models.resnet_cifar import Residual, convolution
 from trainables.plugins.arguments import Range
 from trainables.plugins.extras import require_extra
 
 Shape = tuple[int, int, int]
+Block = Callable[[int, int, int], nn.Module]
 Probability = Annotated[float, Range(0, 1, open_high=True)]
 
 
@@ -39,9 +40,7 @@ def resnet110_cifar(
         shortcut = _Padded(channels, width, stride)
         return _post_activation(channels, width, stride, shortcut, rates.pop(0))
 
-    return _three_stages(
-        block, 18, 1, pre_activation=False, input_shape=input_shape, num_classes=num_classes
-    )
+    return _post_activated(block, 18, 1, input_shape, num_classes)
 
 
 def preresnet56_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
@@ -50,9 +49,7 @@ def preresnet56_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
     6n + 2 layers, n = 9, with BatchNorm and ReLU before each convolution (K. He et al., Identity
     Mappings in Deep Residual Networks, 2016).
     """
-    return _three_stages(
-        _PreActivation, 9, 1, pre_activation=True, input_shape=input_shape, num_classes=num_classes
-    )
+    return _pre_activated(_PreActivation, 9, 1, input_shape, num_classes)
 
 
 def wide_resnet26_10_cifar(*, input_shape: Shape, num_classes: int) -> Classifier:
@@ -62,9 +59,7 @@ def wide_resnet26_10_cifar(*, input_shape: Shape, num_classes: int) -> Classifie
     shortcut if the shape changes (J. Mukhoti et al., Calibrating Deep Neural Networks using Focal
     Loss, 2020, and their code).
     """
-    return _three_stages(
-        _projected, 4, 10, pre_activation=False, input_shape=input_shape, num_classes=num_classes
-    )
+    return _post_activated(_projected, 4, 10, input_shape, num_classes)
 
 
 def wide_resnet28_10_cifar(
@@ -82,9 +77,7 @@ def wide_resnet28_10_cifar(
     def block(channels: int, width: int, stride: int) -> nn.Module:
         return _PreActivation(channels, width, stride, dropout, activate_shortcut=True)
 
-    return _three_stages(
-        block, 4, 10, pre_activation=True, input_shape=input_shape, num_classes=num_classes
-    )
+    return _pre_activated(block, 4, 10, input_shape, num_classes)
 
 
 class _Padded(nn.Module):
@@ -158,25 +151,30 @@ def _convolution(channels: int, width: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(channels, width, 3, stride, padding=1, bias=False)
 
 
-def _three_stages(
-    block: Callable[[int, int, int], nn.Module],
-    depth: int,
-    widening: int,
-    *,
-    pre_activation: bool,
-    input_shape: Shape,
-    num_classes: int,
+def _post_activated(
+    block: Block, depth: int, widening: int, input_shape: Shape, num_classes: int
 ) -> Classifier:
-    layers: list[nn.Module] = [_convolution(input_shape[0], 16)]
-    if not pre_activation:
-        layers += [nn.BatchNorm2d(16), nn.ReLU(inplace=True)]
+    """A network whose blocks end in an activation."""
+    first = (_convolution(input_shape[0], 16), nn.BatchNorm2d(16), nn.ReLU(inplace=True))
+    layers = [*first, *_three_stages(block, depth, widening)]
+    return he_initialised(pooled(layers, 64 * widening, num_classes))
+
+
+def _pre_activated(
+    block: Block, depth: int, widening: int, input_shape: Shape, num_classes: int
+) -> Classifier:
+    """A network whose blocks begin with an activation."""
+    width = 64 * widening
+    layers = [_convolution(input_shape[0], 16), *_three_stages(block, depth, widening)]
+    layers += [nn.BatchNorm2d(width), nn.ReLU(inplace=True)]
+    return he_initialised(pooled(layers, width, num_classes))
+
+
+def _three_stages(block: Block, depth: int, widening: int) -> Iterator[nn.Module]:
+    """The blocks of stages of 16, 32 and 64 channels, times the widening."""
     channels = 16
     for stage in range(3):
         width = 16 * widening * 2**stage
         for index in range(depth):
-            layers.append(block(channels, width, 2 if stage > 0 and index == 0 else 1))
+            yield block(channels, width, 2 if stage > 0 and index == 0 else 1)
             channels = width
-    if pre_activation:
-        layers += [nn.BatchNorm2d(channels), nn.ReLU(inplace=True)]
-    encoder = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten())
-    return he_initialised(Classifier(encoder, nn.Linear(channels, num_classes)))

@@ -21,10 +21,10 @@ def test_masks_get_the_same_crops_and_flips_as_images(kind: AugmentationName, se
     feed = Feed(Split(numbers[:, None], numbers), torch.device("cpu"))
     batches = TrainingBatches(feed, samples, make_loss("cross_entropy", 241), kind)
     ((read, size),) = batches.read([np.arange(3)])
-    batch = batches.prepare(read, size, torch.Generator().manual_seed(seed))
-    found, counted = batch.inputs[:, 0], batch.targets != IGNORED
-    torch.testing.assert_close(found[counted], batch.targets[counted].float())
+    inputs, masks, _ = batches.prepare(read, size, torch.Generator().manual_seed(seed))
+    found, counted = inputs[:, 0], masks != IGNORED
+    torch.testing.assert_close(found[counted], masks[counted].float())
     assert (found[~counted] == 0).all()
     drawn = torch.Generator().manual_seed(seed)
     again = samples.prepare(torch.from_numpy(numbers)[:, None], kind, drawn)
-    assert torch.equal(again, batch.inputs)
+    assert torch.equal(again, inputs)

@@ -57,7 +57,7 @@ def streamed(split: Split, tmp_path: Path) -> Split:
     """The same split, as a file of encoded images."""
     encoded = [encode(image.transpose(1, 2, 0)) for image in np.asarray(split.inputs)]
     bad = BadSamples(len(encoded), str)
-    images = keep_images(tmp_path / "images.arrow", encoded, bad, None, None)
+    images = keep_images(tmp_path / "images.arrow", lambda: encoded, bad, None)
     bad.raise_first()
     return Split(images, split.labels)
 

@@ -148,7 +148,7 @@ def test_names_and_dotted_paths_are_found() -> None:
         ("no_such_module:f", "thing 'no_such_module:f' cannot be imported: No module named"),
         ("inspect:no_such", "thing 'inspect:no_such' cannot be imported: .* no attribute"),
         (":f", "thing ':f' cannot be imported"),
-        ("inspect:", "thing 'inspect:' cannot be imported"),
+        ("inspect:", "thing 'inspect:' is a module, not a function"),
         ("inspect:CO_VARARGS", "thing 'inspect:CO_VARARGS' is a int, not a function"),
     ],
 )

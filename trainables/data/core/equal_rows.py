@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,20 +14,11 @@ EQUAL_ROWS: Final = "equal_rows"
 _LONG = 16  # bytes: longer content is replaced by a digest
 
 
-class Contents(Protocol):
-    """Samples that are no array."""
-
-    def __len__(self) -> int: ...
-
-    def contents(self) -> Iterator[bytes]:
-        """The content of each sample: its features, without labels."""
-        ...
-
-
 def equal_numbers(parts: Sequence[Any]) -> list[Labels]:
     """A number for each sample of each part, (N,): equal ones for samples of equal content.
 
-    Parts are arrays, of numbers (N, ...), texts or bytes (N,), or have :class:`Contents`.
+    Parts are arrays, of numbers (N, ...), texts or bytes (N,), or have a method
+    ``contents`` that yields the bytes of the features of each sample.
     """
     known: dict[bytes, int] = {}
     return [

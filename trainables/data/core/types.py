@@ -16,9 +16,6 @@ Labels: TypeAlias = npt.NDArray[np.int64]
 Indices: TypeAlias = npt.NDArray[np.intp]
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
-Masks: TypeAlias = npt.NDArray[np.uint8]
-"""Classes of pixels, (N, H, W)."""
-
 
 def without_mask(raw: Any, what: str) -> npt.NDArray[Any]:
     """An array whose masked values are missing: NaN among floating-point numbers.
@@ -74,10 +71,6 @@ class Streamed(ABC):
 
     def __getitem__(self, rows: Any) -> Self:
         return replace(self, rows=self.rows[rows])
-
-    def with_channels(self, channels: int) -> Self:
-        """The same images with ``channels`` channels; greyscale ones are repeated in each."""
-        return replace(self, sample_shape=(channels, *self.sample_shape[1:]))
 
     @abstractmethod
     def read(self) -> Pixels:

@@ -92,35 +92,26 @@ def normalise(images: Tensor, mean: Sequence[float], std: Sequence[float]) -> Te
     if images.dtype != torch.uint8:
         raise TypeError(f"images must be uint8, not {images.dtype}")
     pixels = images.float()
-    constants = tuple(mean), tuple(std), images.device
+    scale, shift = (
+        constant(tuple(each), torch.float32, images.device)
+        for each in (
+            (1 / (255 * spread) for spread in std),
+            (-centre / spread for centre, spread in zip(mean, std, strict=True)),
+        )
+    )
     if pixels.is_contiguous() or not pixels.is_contiguous(memory_format=torch.channels_last):
-        scale, shift = (each.view(-1, 1, 1) for each in _scale_and_shift(*constants))
-        return pixels.mul_(scale).add_(shift)
+        return pixels.mul_(scale.view(-1, 1, 1)).add_(shift.view(-1, 1, 1))
     # As rows of W * C numbers, because C channels alone are too few for SIMD instructions.
-    scale, shift = _scale_and_shift(*constants, times=images.shape[3])
-    pixels.permute(0, 2, 3, 1).view(*images.shape[::2], -1).mul_(scale).add_(shift)
+    rows = pixels.permute(0, 2, 3, 1).view(*images.shape[::2], -1)
+    rows.mul_(scale.repeat(images.shape[3])).add_(shift.repeat(images.shape[3]))
     return pixels
-
-
-@lru_cache(maxsize=16)  # avoids a transfer to the GPU for each batch
-def _scale_and_shift(
-    mean: tuple[float, ...], std: tuple[float, ...], device: torch.device, times: int = 1
-) -> tuple[Tensor, Tensor]:
-    """Scale and shift per channel, repeated: (times * C,) each."""
-    centre, spread = (torch.tensor(each, dtype=torch.float64) for each in (mean, std))
-    scale, shift = 1 / (255 * spread), -centre / spread
-    return tuple(each.float().repeat(times).to(device) for each in (scale, shift))  # type: ignore[return-value]
 
 
 def constant(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
     """A cached tensor (N,) of constants, which avoids a transfer for each batch."""
-    if torch.compiler.is_compiling():  # an exported program stores its own constants
-        return _made(values, dtype, device)
-    return _kept(values, dtype, device)
+    # An exported program stores its own constants.
+    make = torch.tensor if torch.compiler.is_compiling() else _kept
+    return make(values, dtype=dtype, device=device)
 
 
-def _made(values: tuple[float, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.tensor(values, dtype=dtype, device=device)
-
-
-_kept = lru_cache(maxsize=64)(_made)
+_kept = lru_cache(maxsize=64)(torch.tensor)

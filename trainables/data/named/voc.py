@@ -1,7 +1,7 @@
 """Segmentation datasets in the format of PASCAL VOC."""
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
@@ -73,12 +73,7 @@ def load_voc(
     names = _CLASSES if classes is None else tuple(classes)
     if not 2 <= len(names) <= IGNORED:
         raise ValueError(f"classes has {len(names)} names; allowed: 2 to {IGNORED}")
-    parts = []
-    for name in ("train", "val"):
-        listed = _Listed.read(place, name)
-        bad = BadSamples(len(listed.names), listed.where)
-        masks = Targets(_read_masks(listed, bad, image_size, len(names)))
-        parts.append(Part(image_part(listed.images, bad), masks, bad))
+    parts = [_read_part(place, name, image_size, len(names)) for name in ("train", "val")]
     images = hold_images([part.raw for part in parts], replace(common, image_size=image_size))
     train, test = (replace(part, raw=own) for part, own in zip(parts, images, strict=True))
     about = About(
@@ -99,48 +94,31 @@ def _find(root: Path) -> Path:
     )
 
 
-@dataclass(frozen=True)
-class _Listed:
-    """The images that a file lists; image and mask files may not exist."""
-
-    file: Path
-    lines: list[int]
-    names: list[str]
-    images: list[Path]
-    masks: list[Path]
-
-    @classmethod
-    def read(cls, place: Path, part: str) -> "_Listed":
-        file = place / "ImageSets" / "Segmentation" / f"{part}.txt"
+def _read_part(place: Path, part: str, image_size: int, num_classes: int) -> Part:
+    """The images that a file lists, encoded, and the classes of their pixels, (N, H, W)."""
+    file = place / "ImageSets" / "Segmentation" / f"{part}.txt"
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{file} cannot be read ({error}); it lists images by name") from None
+    listed = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
+    if not listed:
+        raise ValueError(f"{file} lists no image")
+    bad = BadSamples(len(listed), lambda row: "{}, line {}, {}".format(file, *listed[row]))
+    images = [_image_of(place, name) for _, name in listed]
+    masks = np.full((len(listed), image_size, image_size), IGNORED, np.uint8)
+    for row, (_, name) in enumerate(listed):
+        mask = place / "SegmentationClass" / f"{name}.png"
         try:
-            lines = file.read_text(encoding="utf-8").splitlines()
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{file} cannot be read ({error}); it lists images by name") from None
-        found = [(n, line.strip()) for n, line in enumerate(lines, 1) if line.strip()]
-        if not found:
-            raise ValueError(f"{file} lists no image")
-        numbers, names = ([*each] for each in zip(*found, strict=True))
-        masks = [place / "SegmentationClass" / f"{name}.png" for name in names]
-        return cls(file, numbers, names, [_image_of(place, name) for name in names], masks)
-
-    def where(self, index: int) -> str:
-        return f"{self.file}, line {self.lines[index]}, {self.names[index]}"
+            masks[row] = _read_mask(images[row], mask, image_size, num_classes)
+        except ValueError as error:
+            bad.add(row, f"{mask.parent.name}/{mask.name}: {error}")
+    return Part(image_part(images, bad), Targets(masks), bad)
 
 
 def _image_of(place: Path, name: str) -> Path:
     places = [place / "JPEGImages" / f"{name}{suffix}" for suffix in (".jpg", ".jpeg", ".png")]
     return next((path for path in places if path.is_file()), places[0])
-
-
-def _read_masks(listed: _Listed, bad: BadSamples, image_size: int, num_classes: int) -> Pixels:
-    """The classes of pixels, (N, H, W); the rows of unusable images are undefined."""
-    masks = np.full((len(listed.names), image_size, image_size), IGNORED, np.uint8)
-    for row, (image, mask) in enumerate(zip(listed.images, listed.masks, strict=True)):
-        try:
-            masks[row] = _read_mask(image, mask, image_size, num_classes)
-        except ValueError as error:
-            bad.add(row, f"{mask.parent.name}/{mask.name}: {error}")
-    return masks
 
 
 def _read_mask(image: Path, mask: Path, image_size: int, num_classes: int) -> Pixels:

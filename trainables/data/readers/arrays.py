@@ -24,13 +24,16 @@ from trainables.data.labelling.targets import Values, check_weights, index_parts
 from trainables.data.readers.files import PathOrUri, find_files, without_pickle
 from trainables.plugins.arguments import did_you_mean
 
-_PARTS: Final = ("train", "test", "validation")
 _USUAL_CHANNELS: Final = (1, 3)
 
 
 class Given(NamedTuple):
-    """The arrays of a part: samples (N, ...), labels (N,) or (N, K), weights and groups (N,)."""
+    """The arrays of a part: samples (N, ...), labels (N,) or (N, K), weights and groups (N,).
 
+    ``where`` names the part in messages.
+    """
+
+    where: str
     samples: Any
     labels: Any
     weights: Any = None
@@ -68,15 +71,11 @@ def load_npz(
     """
     keys = {"inputs": inputs, "label": label, "group": None if group == EQUAL_ROWS else group}
     size, held = size_and_path(validation)
-    return _from_arrays(
-        "npz",
-        _read_npz("train", train, {**keys, "weight": weight}),
-        None if test is None else _read_npz("test", test, keys),
-        None if held is None else _read_npz("validation", held, keys),
-        group=group,
-        where=(f"train={train}", f"test={test}", f"validation={validation}"),
-        common=replace(common, validation=size),
-    )
+    parts = {"train": _read_npz("train", train, {**keys, "weight": weight})}
+    for option, path in (("test", test), ("validation", held)):
+        if path is not None:
+            parts[option] = _read_npz(option, path, keys)
+    return _dataset_of("npz", parts, group, replace(common, validation=size))
 
 
 @with_options("test_size", "on_bad_sample")
@@ -101,25 +100,29 @@ def load_npy(
         validation_labels: Path of the validation labels.
     """
     size, held = size_and_path(validation)
-    return _from_arrays(
-        "npy",
-        Given(_read_npy("train", train), _read_npy("train_labels", train_labels)),
-        _read_pair("test", test, test_labels),
-        _read_pair("validation", held, validation_labels),
-        where=(f"train={train}", f"test={test}", f"validation={validation}"),
-        common=replace(common, validation=size),
-    )
+    given = {
+        "train": (train, train_labels),
+        "test": (test, test_labels),
+        "validation": (held, validation_labels),
+    }
+    parts = {}
+    for option, (samples, labels) in given.items():
+        if (samples is None) != (labels is None):
+            path = "" if option == "test" else ", a path,"
+            raise ValueError(f"{option}{path} and {option}_labels are given together or not at all")
+        if samples is not None and labels is not None:
+            arrays = _read_npy(option, samples), _read_npy(f"{option}_labels", labels)
+            parts[option] = Given(f"{option}={samples}", *arrays)
+    return _dataset_of("npy", parts, None, replace(common, validation=size))
 
 
-def _from_arrays(
+@with_options("test_size", "on_bad_sample")
+def dataset_from_arrays(
     name: str,
     train: tuple[Any, ...],
     test: tuple[Any, ...] | None = None,
     held: tuple[Any, ...] | None = None,
     *,
-    where: tuple[str, str, str] = _PARTS,
-    classes: tuple[str, ...] | None = None,
-    group: str | None = None,
     common: CommonOptions,
 ) -> Dataset:
     """A dataset of arrays in memory.
@@ -130,33 +133,36 @@ def _from_arrays(
     booleans for multi-label data. A third array of ``train`` has sample weights, (N,). If ``test``
     or ``held`` is None, ``test_size`` or ``validation`` is held out.
 
-    With ``group``, its name, a fourth array of each has the groups of the samples. ``where`` names
-    the parts in messages. With ``classes``, labels are these names, or positions among them. For
-    the other options see :mod:`trainables.data`.
+    For the other options see :mod:`trainables.data`.
 
     Raises:
         TypeError: Samples are not arrays of numbers.
         ValueError: Shapes, labels or numbers of samples are wrong.
     """
-    places = dict(zip(_PARTS, where, strict=True))
-    each = zip(_PARTS, (train, test, held), strict=True)
-    parts = {option: Given(*arrays) for option, arrays in each if arrays is not None}
+    given = {"train": train, "test": test, "validation": held}
+    parts = {option: Given(option, *part) for option, part in given.items() if part is not None}
+    return _dataset_of(name, parts, None, common)
+
+
+def _dataset_of(
+    name: str, parts: Mapping[str, Given], group: str | None, common: CommonOptions
+) -> Dataset:
+    """The dataset of the arrays of each part; ``group`` is the name of those of groups."""
     inputs, labels, bad = [], [], []
     for option, given in parts.items():
         if given.weights is not None and option != "train":
-            raise ValueError(
-                f"{places[option]}: weights are for samples to train on; leave them out"
-            )
-        samples, values = as_arrays(given.samples, given.labels, places[option])
+            raise ValueError(f"{given.where}: weights are for samples to train on; leave them out")
+        samples, values = as_arrays(given.samples, given.labels, given.where)
         inputs.append(samples)
         labels.append(values)
-        bad.append(BadSamples(len(samples), partial("{}, row {} (from 0)".format, places[option])))
+        bad.append(BadSamples(len(samples), partial("{}, row {} (from 0)".format, given.where)))
         if samples.dtype == np.float32:
             finite = np.isfinite(samples).reshape(len(samples), -1).all(1)
             bad[-1].add_each(~finite, "a number is infinite or not a number")
-    targets, names = index_parts(labels, classes, bad)
-    if (weights := parts["train"].weights) is not None:
-        targets[0] = replace(targets[0], weights=check_weights(weights, where[0], bad[0]))
+    targets, names = index_parts(labels, None, bad)
+    train = parts["train"]
+    if train.weights is not None:
+        targets[0] = replace(targets[0], weights=check_weights(train.weights, train.where, bad[0]))
     division: Division | None = None
     if group == EQUAL_ROWS:
         division = ByEqualRows()
@@ -177,9 +183,6 @@ def _from_arrays(
     )
     found = map(Part, inputs, targets, bad)
     return build_dataset(dict(zip(parts, found, strict=True)), about, common)
-
-
-dataset_from_arrays = with_options("test_size", "on_bad_sample")(_from_arrays)
 
 
 def as_arrays(raw: Any, given: Any, where: str) -> tuple[Inputs, Values]:
@@ -277,7 +280,8 @@ def _read_npz(option: str, path: PathOrUri, keys: Mapping[str, str | None]) -> G
         found.append([array_in(where, arrays, key) for key in wanted.values()])
     joined = (_joined(option, parts) for parts in zip(*found, strict=True))
     by_name = dict(zip(wanted, joined, strict=True))
-    return Given(*(by_name.get(name) for name in ("inputs", "label", "weight", "group")))
+    arrays = (by_name.get(name) for name in ("inputs", "label", "weight", "group"))
+    return Given(f"{option}={path}", *arrays)
 
 
 def array_in(where: str, arrays: Mapping[str, Any], key: str) -> Any:
@@ -292,15 +296,6 @@ def array_in(where: str, arrays: Mapping[str, Any], key: str) -> Any:
 
 def _read_npy(option: str, path: PathOrUri) -> Any:
     return _joined(option, [array for _, array in _loaded(option, path, ".npy")])
-
-
-def _read_pair(option: str, samples: PathOrUri | None, labels: PathOrUri | None) -> Given | None:
-    if (samples is None) != (labels is None):
-        path = "" if option == "test" else ", a path,"
-        raise ValueError(f"{option}{path} and {option}_labels are given together or not at all")
-    if samples is None or labels is None:
-        return None
-    return Given(_read_npy(option, samples), _read_npy(f"{option}_labels", labels))
 
 
 def _loaded(option: str, path: PathOrUri, suffix: str) -> Iterator[tuple[str, Any]]:

@@ -1,7 +1,7 @@
 """Columns that divide the rows of a file into splits: ``split``, ``group`` and ``time``."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Final, TypeAlias
 
 import numpy as np
@@ -22,6 +22,7 @@ from trainables.data.core.divisions import (
 from trainables.data.core.equal_rows import EQUAL_ROWS
 from trainables.data.kinds.encode import as_dates
 from trainables.data.labelling.groups import IN_ALL, check_apart
+from trainables.data.readers.row_options import RowsOptions
 from trainables.data.readers.table_columns import convert_each, is_date, numbers_of
 from trainables.data.readers.tabular import TabularFiles
 
@@ -32,41 +33,24 @@ _NAMES: Final = {name: split for split, names in SPLITS.items() for name in name
 _COLUMN: Final = "split"
 
 
-@dataclass(frozen=True)
-class DividedBy:
-    """The options for columns that divide rows into splits: one of them, or group and time."""
+def with_split_column(parts: Sequence[TabularFiles], options: RowsOptions) -> RowsOptions:
+    """The options, with a column ``split`` that names splits, unless others divide or use it.
 
-    split: str | None = None
-    group: str | None = None
-    time: str | None = None
+    Raises:
+        ValueError: The first part lacks a column that is given.
+    """
+    rows, used = parts[0], (*options.kept, *(options.exclude or ()))
+    for option, column in options.dividing.items():
+        if not _together_if_equal(rows, options):
+            rows.check_has(column, option, IN_ALL if option == "group" else "")
+    if options.dividing or len(parts) > 1 or _COLUMN in used or not names_splits(rows, _COLUMN):
+        return options
+    return replace(options, split=_COLUMN)
 
-    def __post_init__(self) -> None:
-        together = self.split is None and self.group != EQUAL_ROWS
-        if len(self.given) > 1 and not together:
-            raise ValueError(f"{' and '.join(self.given)} are given; give one of them")
 
-    @property
-    def given(self) -> dict[str, str]:
-        """The option that is given, with its column."""
-        return {name: column for name, column in vars(self).items() if column is not None}
-
-    def together_if_equal(self, parts: Sequence[TabularFiles]) -> bool:
-        """Whether equal rows are the groups, not a column of that name."""
-        return self.group == EQUAL_ROWS and EQUAL_ROWS not in parts[0].names
-
-    def found_in(self, parts: Sequence[TabularFiles], columns: Sequence[str]) -> "DividedBy":
-        """With a column ``split`` that names splits, unless ``columns`` or options have a use.
-
-        Raises:
-            ValueError: The first part lacks a column that is given.
-        """
-        rows = parts[0]
-        for option, column in self.given.items():
-            if not (column == EQUAL_ROWS and self.together_if_equal(parts)):
-                rows.check_has(column, option, IN_ALL if option == "group" else "")
-        if self.given or len(parts) > 1 or _COLUMN in columns or not names_splits(rows, _COLUMN):
-            return self
-        return DividedBy(split=_COLUMN)
+def _together_if_equal(rows: TabularFiles, options: RowsOptions) -> bool:
+    """Whether equal rows are the groups, not a column of that name."""
+    return options.group == EQUAL_ROWS and EQUAL_ROWS not in rows.names
 
 
 def names_splits(rows: TabularFiles, column: str) -> bool:
@@ -85,7 +69,7 @@ def groups_of(rows: TabularFiles, column: str) -> npt.NDArray[np.int64]:
 
 
 def read_division(
-    parts: Sequence[TabularFiles], bad: Sequence[BadSamples], by: DividedBy
+    parts: Sequence[TabularFiles], bad: Sequence[BadSamples], options: RowsOptions
 ) -> Divided:
     """The division of the training part; None without such a column.
 
@@ -95,16 +79,16 @@ def read_division(
         ValueError: The column is missing or has other values, a group is in two files, or the files
             leave nothing to divide.
     """
-    if by.split is not None:
-        return _by_name(parts, bad[0], by.split)
-    if by.together_if_equal(parts):
+    if options.split is not None:
+        return _by_name(parts, bad[0], options.split)
+    if _together_if_equal(parts[0], options):
         return ByEqualRows(), ("rows that are equal in all features are in one split",)
     found: Divided = None, ()
-    if by.group is not None:
-        found = of_groups, on_groups = _by_group(parts, bad, by.group)
-    if by.time is not None:
-        found = of_time, on_time = _by_time(parts, bad[0], by.time)
-        if by.group is not None:
+    if options.group is not None:
+        found = of_groups, on_groups = _by_group(parts, bad, options.group)
+    if options.time is not None:
+        found = of_time, on_time = _by_time(parts, bad[0], options.time)
+        if options.group is not None:
             both = ByGroupAndTime(of_time.column, of_time.times, of_groups)
             return both, (*on_groups, *on_time)
     return found
@@ -178,11 +162,3 @@ def _times(rows: TabularFiles, bad: BadSamples, column: str) -> pa.ChunkedArray:
         raise ValueError(f"{rows.holds(column, 'time')}; allowed: dates, times or numbers")
     dates = convert_each(rows, column, bad, as_dates, "a date such as 2026-11-24")
     return dates.cast(pa.timestamp("us")).cast(pa.int64())
-
-
-def columns_of(by: DividedBy, kept: Sequence[str]) -> set[str]:
-    """Columns that are no features, because they divide the rows.
-
-    Of times, ``kept`` may be features. Groups and names of splits may not.
-    """
-    return {column for name, column in by.given.items() if name != "time" or column not in kept}

@@ -179,14 +179,11 @@ def _read_folders(
 
 def read_images(parts: Mapping[str, Part], common: CommonOptions) -> dict[str, Part]:
     """The parts with images, given those with files; see :func:`hold_images`."""
-    bad = [BadSamples(len(part.raw), partial(_name_file, part.raw)) for part in parts.values()]
+    names = [list(map(str, part.raw)) for part in parts.values()]
+    bad = [BadSamples(len(own), own.__getitem__) for own in names]
     sources = [image_part(part.raw, own) for part, own in zip(parts.values(), bad, strict=True)]
     held = zip(parts.items(), hold_images(sources, common), bad, strict=True)
     return {split: Part(own, part.targets, faults) for (split, part), own, faults in held}
-
-
-def _name_file(files: list[Path], index: int) -> str:
-    return str(files[index])
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 import io
 import os
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from itertools import islice
 from typing import TypeAlias
 
 import numpy as np
@@ -19,7 +18,7 @@ Encoded: TypeAlias = bytes | str | None
 """The content of a file, the reason why it is unreadable, or None if it is missing."""
 
 Size: TypeAlias = tuple[int, int] | None
-"""Height and width; None for those of the first image."""
+"""Height and width; None for the most frequent ones."""
 
 THREADS = len(os.sched_getaffinity(0))
 """Number of decoding threads: the CPUs available to this process."""
@@ -27,77 +26,66 @@ THREADS = len(os.sched_getaffinity(0))
 AHEAD = 4 * THREADS
 """Bound on decoded images in memory, which may be large."""
 
-# Measured on two cores: below about 100x100 pixels, threads wait for the GIL and are slower than
-# one thread (32x32 JPEG, 900 bytes: 64 against 46 µs); above, they are faster.
-_BYTES_WORTH_A_THREAD = 3_000
-
-
-class OtherSize(str):
-    """The fault of an image whose ``size`` (height, width) differs from the others."""
-
-    __slots__ = ("size",)
-    size: tuple[int, int]
-
-    def __new__(cls, text: str, size: tuple[int, int]) -> "OtherSize":
-        """The fault as text, with the size."""
-        fault = super().__new__(cls, text)
-        fault.size = size
-        return fault
-
 
 def decode_images(
-    encoded: Iterable[Encoded], bad: BadSamples, image_size: int | None, size: Size = None
+    contents: Callable[[], Iterable[Encoded]],
+    bad: BadSamples,
+    image_size: int | None,
+    size: Size = None,
 ) -> Pixels:
     """Decodes images, one or more, into one array, uint8 (N, 1 or 3, H, W).
 
     Images are turned upright as their EXIF orientation says. Greyscale images stay greyscale if all
     are; otherwise all become RGB. Transparency is dropped, and 16-bit greyscale is reduced to 8
     bits. With ``image_size``, the shorter side is resized to it and the centre cropped. All images
-    must have the ``size`` (H, W), by default that of the first. Unusable images are added to
+    must have the ``size`` (H, W), by default the most frequent one. Unusable images are added to
     ``bad``; their rows of the array are undefined.
     """
     stack = np.empty((0, 1, 0, 0), np.uint8)
-    for position, (_, image) in enumerate(decoded(encoded, image_size, size)):
+    sizes: dict[int, tuple[int, int]] = {}
+    for position, (_, image) in enumerate(decoded(contents(), image_size)):
         if isinstance(image, str):
             bad.add(position, image)
             continue
+        sizes[position] = image.shape[0], image.shape[1]
         if not stack.size:
-            stack = np.zeros((bad.count, 1, *image.shape[:2]), np.uint8)
+            stack = np.zeros((bad.count, 1, *(size or sizes[position])), np.uint8)
+        if stack.shape[2:] != sizes[position]:
+            continue
         if image.ndim == 3 and stack.shape[1] == 1:
             stack = np.repeat(stack, 3, axis=1)
-        # A grey image is copied to every channel.
-        stack[position] = channels_first(image)
+        stack[position] = channels_first(image)  # a grey image is copied to every channel
+    usual = check_sizes(sizes, bad, size)
+    if stack.size and stack.shape[2:] != usual:  # the first image had another size
+        return decode_images(contents, bad, image_size, usual)
     return stack
 
 
+def check_sizes(sizes: Mapping[int, tuple[int, int]], bad: BadSamples, wanted: Size = None) -> Size:
+    """Adds images that have not the wanted size to the bad ones; by default the most frequent."""
+    wanted = wanted or next((size for size, _ in Counter(sizes.values()).most_common(1)), None)
+    for row, own in sizes.items():
+        if wanted is not None and own != wanted:
+            others = f"while other images have {wanted[0]}x{wanted[1]}"
+            remedy = "set image_size to bring all to one size"
+            bad.add(row, f"{own[0]}x{own[1]} pixels, {others}; {remedy}")
+    return wanted
+
+
 def decoded(
-    encoded: Iterable[Encoded], image_size: int | None, size: Size = None
+    encoded: Iterable[Encoded], image_size: int | None
 ) -> Iterator[tuple[Encoded, Pixels | str]]:
-    """Decodes images in order, in parallel if that is faster; only a few are in memory.
+    """Decodes images in order, by several threads; only a few are in memory.
 
     Yields:
         Each file content with its pixels, (H, W) or (H, W, 3), or with the error as text.
     """
-    remaining = iter(encoded)
+
+    def work(data: Encoded) -> tuple[Encoded, Pixels | str]:
+        return data, decode(data, image_size=image_size)
+
     with ThreadPoolExecutor(THREADS) as pool:
-        while chunk := list(islice(remaining, 64)):
-            total = sum(len(data or b"") for data in chunk)
-            threads = total >= _BYTES_WORTH_A_THREAD * len(chunk)
-            work = partial(decode, image_size=image_size)
-            found = in_order(pool.submit, work, chunk, AHEAD) if threads else map(work, chunk)
-            for data, image in zip(chunk, found, strict=True):
-                if isinstance(image, str):
-                    yield data, image
-                    continue
-                own = image.shape[0], image.shape[1]
-                size = size or own
-                yield data, image if own == size else _of_other_size(own, size)
-
-
-def _of_other_size(own: tuple[int, int], size: tuple[int, int]) -> OtherSize:
-    others = f"while other images have {size[0]}x{size[1]}"
-    remedy = "set image_size to bring all to one size"
-    return OtherSize(f"{own[0]}x{own[1]} pixels, {others}; {remedy}", own)
+        yield from in_order(pool.submit, work, encoded, AHEAD)
 
 
 def channels_first(image: Pixels) -> Pixels:

@@ -10,11 +10,12 @@ import pyarrow.compute as pc
 
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.base import Dataset, Targets
+from trainables.data.core.divisions import ByEqualRows
 from trainables.data.core.options import OF_IMAGES, CommonOptions, with_options
 from trainables.data.core.splits import About, Part, build_dataset, size_and_path
 from trainables.data.kinds.encode import as_numbers
 from trainables.data.labelling.targets import Values, check_weights, index_parts
-from trainables.data.readers.divided_rows import DividedBy, groups_of, read_division
+from trainables.data.readers.divided_rows import groups_of, read_division, with_split_column
 from trainables.data.readers.files import Form
 from trainables.data.readers.row_kinds import kind_of_rows
 from trainables.data.readers.row_options import Names, RowsOptions
@@ -79,15 +80,14 @@ def _load(form: Form, *, options: RowsOptions, common: CommonOptions) -> Dataset
     places = {"train": options.train, "test": options.test, "validation": held}
     given = {option: path for option, path in places.items() if path is not None}
     parts = [open_tabular(option, path, form) for option, path in given.items()]
-    by = DividedBy(options.split, options.group, options.time)
-    by = by.found_in(parts, [*options.kept, *(options.exclude or ())])
-    kind = kind_of_rows(parts, options, common, by)
+    options = with_split_column(parts, options)
+    kind = kind_of_rows(parts, options, common)
     bad = [BadSamples(part.count, part.where) for part in parts]
     targets, classes = _targets(parts, bad, options)
     raw = kind.hold([kind.read(*each) for each in zip(parts, bad, strict=True)], common)
-    division, divided = read_division(parts, bad, by)
-    if by.group is not None and not by.together_if_equal(parts):
-        groups = [groups_of(part, by.group) for part in parts]
+    division, divided = read_division(parts, bad, options)
+    if options.group is not None and not isinstance(division, ByEqualRows):
+        groups = [groups_of(part, options.group) for part in parts]
         targets = [replace(each, groups=own) for each, own in zip(targets, groups, strict=True)]
     about = About(
         name=form,

@@ -19,7 +19,6 @@ from trainables.data.kinds.encode import split_words
 from trainables.data.kinds.subwords import Subwords
 from trainables.data.kinds.table import TableRows
 from trainables.data.kinds.tokens import Tokens, WeightedWords
-from trainables.data.readers.divided_rows import DividedBy, columns_of
 from trainables.data.readers.images import Encoded
 from trainables.data.readers.row_options import RowsOptions
 from trainables.data.readers.storing import ImagePart, hold_images
@@ -53,9 +52,7 @@ class RowKind:
     remarks: Callable[[TabularFiles, Any, BadSamples, Targets], Sequence[str]] = lambda *_: ()
 
 
-def kind_of_rows(
-    parts: list[TabularFiles], options: RowsOptions, common: CommonOptions, by: DividedBy
-) -> RowKind:
+def kind_of_rows(parts: list[TabularFiles], options: RowsOptions, common: CommonOptions) -> RowKind:
     """The kind of the rows of these parts, the first of which is for training.
 
     Raises:
@@ -76,8 +73,7 @@ def kind_of_rows(
         return RowKind(partial(read_embeddings, column=options.embedding), Arrays.measured)
     if kind == "text":
         return _texts(parts[0], options)
-    targets = {*options.target_columns, options.weight, *columns_of(by, options.kept)}
-    return _features(parts, choose_features(parts, targets, options))
+    return _features(choose_features(parts, options))
 
 
 def _texts(rows: TabularFiles, options: RowsOptions) -> RowKind:
@@ -102,7 +98,7 @@ def _texts(rows: TabularFiles, options: RowsOptions) -> RowKind:
     return RowKind(partial(read_texts, column=options.text), measure)
 
 
-def _features(parts: list[TabularFiles], features: Features) -> RowKind:
+def _features(features: Features) -> RowKind:
     """Rows of a table, with the columns that are features."""
 
     def measure(columns: Any) -> Samples:

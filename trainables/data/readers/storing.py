@@ -2,10 +2,9 @@
 
 import io
 import os
-from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -16,7 +15,7 @@ from PIL import Image
 from trainables.data.core.bad_samples import BadSamples
 from trainables.data.core.options import Cache, CommonOptions, Storage
 from trainables.data.core.types import Stored
-from trainables.data.readers.images import Encoded, OtherSize, Size, decode_images
+from trainables.data.readers.images import Encoded, Size, decode_images
 from trainables.data.readers.streamed import keep_images
 from trainables.files.storage import digest_of
 
@@ -80,12 +79,7 @@ def hold_images(parts: list[ImagePart], common: CommonOptions) -> list[Stored]:
     held: list[Stored] = []
     for part in parts:
         size: Size = tuple(held[0].shape[2:]) if held else None
-        faults = dict(part.bad.faults)
-        images = _held(part, image_size, size, folder)
-        if size is None and (usual := _usual_size(part.bad)) is not None:
-            part.bad.faults = faults
-            images = _held(part, image_size, usual, folder)
-        held.append(images)
+        held.append(_held(part, image_size, size, folder))
     return match_channels(*held)
 
 
@@ -104,15 +98,6 @@ def _check_depth(part: ImagePart) -> None:
             f"{largest}; calsweep keeps the upper 8 bits, {largest // 256 + 1} levels of grey; "
             f"multiply the values by {2**16 // 2 ** largest.bit_length()}"
         )
-
-
-def _usual_size(bad: BadSamples) -> tuple[int, int] | None:
-    """The most frequent image size, if it is more frequent than that of the first image."""
-    others = Counter(fault.size for fault in bad.faults.values() if isinstance(fault, OtherSize))
-    if not others:
-        return None
-    usual, count = others.most_common(1)[0]
-    return usual if count > bad.count - len(bad.faults) else None
 
 
 def _is_streamed(parts: list[ImagePart], image_size: int | None, storage: Storage) -> bool:
@@ -160,10 +145,10 @@ def _folder(cache: Cache) -> Path:
 def _held(part: ImagePart, image_size: int | None, size: Size, folder: Path | None) -> Stored:
     """The images in memory, or encoded in a file in the folder."""
     if folder is None:
-        return decode_images(part.contents(), part.bad, image_size, size)
-    key = digest_of(repr((part.origin(), image_size, size, _DECODING)).encode())
+        return decode_images(part.contents, part.bad, image_size, size)
+    key = digest_of(repr((part.origin(), image_size, _DECODING)).encode())
     path = folder.absolute() / f"images-{key}.arrow"
-    return keep_images(path, part.contents(), part.bad, image_size, size)
+    return keep_images(path, part.contents, part.bad, image_size, size)
 
 
 def match_channels(*held: Stored) -> list[Stored]:
@@ -171,9 +156,9 @@ def match_channels(*held: Stored) -> list[Stored]:
     channels = max(images.shape[1] for images in held)
     matched: list[Stored] = []
     for images in held:
-        if not isinstance(images, np.ndarray):
-            matched.append(images.with_channels(channels))
-        else:
+        if isinstance(images, np.ndarray):
             grey = images.shape[1] < channels
             matched.append(np.repeat(images, channels, axis=1) if grey else images)
+        else:
+            matched.append(replace(images, sample_shape=(channels, *images.sample_shape[1:])))
     return matched

@@ -7,11 +7,12 @@ when it was written. It is memory-mapped, so the processes of a machine share it
 import os
 import socket
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +28,9 @@ from trainables.data.readers.images import (
     AHEAD,
     THREADS,
     Encoded,
-    OtherSize,
     Size,
     channels_first,
+    check_sizes,
     decode,
     decoded,
 )
@@ -42,7 +43,7 @@ _SCHEMA = pa.schema(
         ("sums", pa.list_(pa.int64(), 6)),  # of each channel's values, and of their squares
     ]
 )
-_BATCH_ROWS, _BATCH_BYTES = 256, 2**22
+_AT_ONCE = 32  # images that are written
 _DAMAGED = "{} is damaged; delete it, and it is written again: {}"
 
 
@@ -91,35 +92,40 @@ class EncodedImages(Streamed):
 
 
 def keep_images(
-    path: Path, encoded: Iterable[Encoded], bad: BadSamples, image_size: int | None, size: Size
+    path: Path,
+    contents: Callable[[], Iterable[Encoded]],
+    bad: BadSamples,
+    image_size: int | None,
+    size: Size = None,
 ) -> EncodedImages:
     """Stores encoded images in a file at an absolute path, unless it exists already.
 
-    ``encoded`` is read only then. For the other arguments see
+    ``contents`` are read only then. For the other arguments see
     :func:`~trainables.data.readers.images.decode_images`. Raises ``ValueError`` if the folder
     cannot be written, or the file there is damaged.
     """
     if not path.exists():
-        _write(path, decoded(encoded, image_size, size))
+        _write(path, decoded(contents(), image_size))
+    for row, fault in enumerate(_opened(str(path))["fault"].to_pylist()):
+        if fault is not None:
+            bad.add(row, fault)
     shapes = _numbers(str(path), "shape")
-    height, width, _ = next((shape for shape in shapes.tolist() if all(shape)), (0, 0, 1))
-    faults = _opened(str(path))["fault"]
-    for row in np.flatnonzero(faults.is_valid()).tolist():
-        fault, found = faults[row].as_py(), tuple(shapes[row, :2].tolist())
-        bad.add(row, OtherSize(fault, found) if all(found) else fault)
-    channels = int(shapes[:, 2].max())
+    readable = np.flatnonzero(shapes.all(1)).tolist()
+    usual = check_sizes({row: tuple(shapes[row, :2].tolist()) for row in readable}, bad, size)
+    height, width = usual or (0, 0)
+    channels = int(shapes[(shapes[:, :2] == (height, width)).all(1), 2].max(initial=1))
     return EncodedImages(str(path), np.arange(len(shapes)), (channels, height, width), image_size)
 
 
-def _write(path: Path, images: Iterable[tuple[Encoded, Pixels | str]]) -> None:
+def _write(path: Path, images: Iterator[tuple[Encoded, Pixels | str]]) -> None:
     """Write the file atomically; several processes may write the same file concurrently."""
     temporary = path.with_name(f".{path.name}-{uuid.uuid4().hex}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with open(temporary, "xb") as file:
             with pa.ipc.new_file(file, _SCHEMA) as writer:
-                for batch in _batches(images):
-                    writer.write_batch(batch)
+                while rows := [_row(*each) for each in islice(images, _AT_ONCE)]:
+                    writer.write_batch(pa.RecordBatch.from_pylist(rows, _SCHEMA))
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
@@ -132,23 +138,9 @@ def _write(path: Path, images: Iterable[tuple[Encoded, Pixels | str]]) -> None:
             temporary.unlink(missing_ok=True)
 
 
-def _batches(images: Iterable[tuple[Encoded, Pixels | str]]) -> Iterator[pa.RecordBatch]:
-    rows: list[dict[str, Any]] = []
-    total = 0
-    for data, image in images:
-        rows.append(_row(data, image))
-        total += len(rows[-1]["image"])
-        if len(rows) == _BATCH_ROWS or total >= _BATCH_BYTES:
-            yield pa.RecordBatch.from_pylist(rows, _SCHEMA)
-            rows, total = [], 0
-    if rows:
-        yield pa.RecordBatch.from_pylist(rows, _SCHEMA)
-
-
 def _row(data: Encoded, image: Pixels | str) -> dict[str, object]:
     if isinstance(image, str):
-        size = image.size if isinstance(image, OtherSize) else (0, 0)
-        return {"image": b"", "fault": image, "shape": [*size, 0], "sums": [0] * 6}
+        return {"image": b"", "fault": image, "shape": [0] * 3, "sums": [0] * 6}
     sums = [np.broadcast_to(each, 3) for each in channel_sums(channels_first(image)[np.newaxis])]
     shape = [*image.shape[:2], 1 if image.ndim == 2 else 3]
     return {"image": data, "fault": None, "shape": shape, "sums": np.concatenate(sums)}

@@ -47,16 +47,14 @@ class Features:
     flags: Sequence[str] = ()
 
 
-def choose_features(
-    parts: list[TabularFiles], targets: set[str | None], options: RowsOptions
-) -> Features:
+def choose_features(parts: list[TabularFiles], options: RowsOptions) -> Features:
     """The features; one error lists all columns that cannot be any.
 
-    By default all columns are features except ``targets`` and indexes. Columns of dates have
-    numeric features of their own. The first of ``parts``, the training part, decides what a column
-    is.
+    By default all columns are features except indexes and those with another use. Columns of dates
+    have numeric features of their own. The first of ``parts``, the training part, decides what a
+    column is.
     """
-    names, dates = _feature_names(parts[0], targets, options), options.dates or ()
+    names, dates = _feature_names(parts[0], options), options.dates or ()
     words, faults = set(options.categorical or ()), {}
     if unknown := [name for name in options.categorical or () if name not in names]:
         raise ValueError(
@@ -145,7 +143,8 @@ _POSITION: Final = (
 )
 
 
-def _feature_names(rows: TabularFiles, targets: set[str | None], options: RowsOptions) -> list[str]:
+def _feature_names(rows: TabularFiles, options: RowsOptions) -> list[str]:
+    targets = options.no_features
     features, exclude, dates = options.features, options.exclude, options.dates or ()
     if features and exclude:
         raise ValueError("features and exclude are given; give one of them")

@@ -25,7 +25,7 @@ def noise(count: int, *shape: int) -> Pixels:
 
 def decode(files: list[bytes | None], image_size: int | None = None) -> Pixels:
     bad = BadSamples(len(files), "image {}".format)
-    images = decode_images(iter(files), bad, image_size)
+    images = decode_images(lambda: files, bad, image_size)
     bad.raise_first()
     return images
 
