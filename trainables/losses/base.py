@@ -3,7 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from typing import Annotated, Any, ClassVar, TypeAlias, get_origin
+from typing import Any, ClassVar, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -77,7 +77,7 @@ class CalibrationLoss(nn.Module):
     def __init_subclass__(cls) -> None:
         own = inspect.get_annotations(cls).items()
         of_fields = {
-            name: hint.__metadata__[0] for name, hint in own if get_origin(hint) is Annotated
+            name: hint.__metadata__[0] for name, hint in own if hasattr(hint, "__metadata__")
         }
         cls.bounds = {**cls.bounds, **of_fields}
 
