@@ -16,7 +16,6 @@ from sweeps.cluster.ray_internals import (
     LOCAL_SETTINGS,
     agents_may_be_slow,
     check_token,
-    for_trials_only,
     nodes_to_come,
     workers_forked,
 )
@@ -116,7 +115,7 @@ def _start(reporter: Reporter) -> None:
             # A closed terminal is for the driver alone, which ends the sweep cleanly; Ray itself
             # does the same with Ctrl-C.
             hangup_blocked = blocked(signal.SIGHUP)
-            with hangup_blocked, workers_forked(), for_trials_only(), agents_may_be_slow():
+            with hangup_blocked, workers_forked(), agents_may_be_slow():
                 ray.init(
                     address="local",
                     include_dashboard=False,

@@ -7,21 +7,20 @@ imports this module before it knows whether it needs Ray.
 
 from __future__ import annotations
 
-import logging
 import os
 import random
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pkgutil import resolve_name
 from typing import Any
 
 from sweeps.cluster.worker_server import worker_server
+from sweeps.messages.reporter import logger
 from trainables.runtime.hosts import provides
 from trainables.wrappers import forked_workers
 
-logger = logging.getLogger("calsweep")
 _ACTORS = "ray.air.execution._internal.actor_manager:RayActorManager"
 _TUNE = "ray.tune.execution.tune_controller"
 _SHORTAGE = "running low on memory"  # in Ray's message about a killed process
@@ -132,50 +131,6 @@ def nodes_to_come() -> list[dict[str, float]]:
 
 
 @contextmanager
-def for_trials_only() -> Iterator[None]:
-    """Context: Ray, started in it, runs only the processes that trials on this machine need.
-
-    These are the GCS, the raylet and the agent for runtime environments. There are no dashboard, no
-    monitor of an autoscaler, no monitor of logs, and no agent for metrics, which would import as
-    much as two trials.
-
-    Why: ``ray.init(include_dashboard=False, log_to_driver=False)`` starts them all the same, and
-        waits for the dashboard before it starts the raylet.
-    Measured: without it, the quickstart takes 22.2 s and 14.6 CPU seconds instead of 20.5 and 12.2,
-        and 8.5 instead of 7.5 s up to its first epoch (Ray 2.60, medians of three in turns).
-    Test: tests/sweeps/cluster/test_connection.py::test_ray_starts_only_what_trials_need
-    """
-    if not provides(
-        "starting only those processes of Ray that trials need",
-        "ray._private.node:Node.start_monitor",
-        "ray._private.node:Node.start_log_monitor",
-        "ray._private.node:Node.start_api_server",
-        "ray._private.services:start_ray_process",
-        "ray._private.utils:get_dashboard_dependency_error",
-    ):
-        yield
-        return
-    from ray._private import services, utils
-    from ray._private.node import Node
-
-    start_process = services.start_ray_process
-
-    def start_without_agent(command: list[str], *arguments: Any, **options: Any) -> Any:
-        given = [_NO_AGENT if part.startswith(_AGENT) else part for part in command]
-        return start_process(given, *arguments, **options)
-
-    def nothing(*_: Any, **__: Any) -> None: ...
-
-    with (
-        _replaced(Node, start_monitor=nothing, start_log_monitor=nothing, start_api_server=nothing),
-        _replaced(services, start_ray_process=start_without_agent),
-        # Otherwise the driver imports what the dashboard needs.
-        _replaced(utils, get_dashboard_dependency_error=lambda: ImportError("not needed")),
-    ):
-        yield
-
-
-@contextmanager
 def workers_forked(launcher: str = forked_workers.__file__) -> Iterator[None]:
     """Context: Ray, started in it, has its workers forked (trainables/wrappers/forked_workers.py).
 
@@ -212,11 +167,6 @@ def workers_forked(launcher: str = forked_workers.__file__) -> Iterator[None]:
     finally:
         if before is None:
             del os.environ[forked_workers.ADDRESS]
-
-
-_AGENT = "--dashboard_agent_command="
-_NO_AGENT = f"{_AGENT}sh -c 'trap : INT HUP; while kill -0 $PPID; do sleep 1; done'"
-"""A raylet ends if its agent does, so this one waits for the raylet's end, also after Ctrl-C."""
 
 
 @contextmanager
@@ -277,20 +227,20 @@ def agents_may_be_slow() -> Iterator[None]:
             persist_port(self.get_session_dir_path(), self.node_id, name, port)
         start_raylet(self, *arguments, **options)
 
-    parameter.RayParams, node.Node.start_raylet = with_ports, start_with_ports
     try:
-        yield
+        with (
+            _replaced(parameter, RayParams=with_ports),
+            _replaced(node.Node, start_raylet=start_with_ports),
+        ):
+            yield
     except BaseException:
         for each in begun:
             with suppress(Exception):
                 each.kill_all_processes(check_alive=False, allow_graceful=False)
         raise
-    finally:
-        parameter.RayParams, node.Node.start_raylet = make_parameters, start_raylet
 
 
-@contextmanager
-def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
+def killed_for_memory(on_shortage: Callable[[str], object]) -> AbstractContextManager[None]:
     """Context: Tune treats a trial that was killed for lack of memory as dead.
 
     Otherwise Tune raises the error out of ``fit()``, which ends all trials. `on_shortage` gets
@@ -307,8 +257,7 @@ def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
         f"{_ACTORS}._actor_task_failed",
         f"{_ACTORS}._actor_start_failed",
     ):
-        yield
-        return
+        return nullcontext()
     from ray.air.execution._internal.actor_manager import RayActorManager
     from ray.exceptions import OutOfMemoryError, RayActorError
 
@@ -322,14 +271,11 @@ def killed_for_memory(on_shortage: Callable[[str], object]) -> Iterator[None]:
 
         return tell
 
-    running, starting = RayActorManager._actor_task_failed, RayActorManager._actor_start_failed
-    RayActorManager._actor_task_failed = told(running)
-    RayActorManager._actor_start_failed = told(starting)
-    try:
-        yield
-    finally:
-        RayActorManager._actor_task_failed = running
-        RayActorManager._actor_start_failed = starting
+    return _replaced(
+        RayActorManager,
+        _actor_task_failed=told(RayActorManager._actor_task_failed),
+        _actor_start_failed=told(RayActorManager._actor_start_failed),
+    )
 
 
 def job_of_placement_group(group: Mapping[str, Any]) -> str:
@@ -393,7 +339,7 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
                     self._num_cached_objects -= 1
                     yield idle.pop(0)
 
-    controller, tunes_cache = tune_controller.TuneController, tune_controller._ObjectCache
+    controller = tune_controller.TuneController
     reuse = controller._maybe_reuse_cached_actor
 
     def reuse_unless_starting(self: Any, trial: Any) -> bool:
@@ -403,17 +349,14 @@ def processes_kept(slots: Callable[[], int], running: Callable[[], int]) -> Iter
             return trial in self._resetting_trials
         return bool(reuse(self, trial))
 
-    tune_controller._ObjectCache = Kept
-    controller._maybe_reuse_cached_actor = reuse_unless_starting
-    try:
+    with (
+        _replaced(tune_controller, _ObjectCache=Kept),
+        _replaced(controller, _maybe_reuse_cached_actor=reuse_unless_starting),
+    ):
         yield
-    finally:
-        tune_controller._ObjectCache = tunes_cache
-        controller._maybe_reuse_cached_actor = reuse
 
 
-@contextmanager
-def no_long_waits() -> Iterator[None]:
+def no_long_waits() -> AbstractContextManager[None]:
     """Context: Tune's loop also continues while no trial runs and the next one has to wait.
 
     Why: Tune waits ten minutes for the next trial. Meanwhile it releases no process to a sweep with
@@ -423,8 +366,7 @@ def no_long_waits() -> Iterator[None]:
     Test: tests/sweeps/cluster/test_two_sweeps.py::test_two_sweeps_share_a_cluster
     """
     if not provides("short waits", f"{_TUNE}:TuneController._update_trial_queue"):
-        yield
-        return
+        return nullcontext()
     from ray.tune.execution.tune_controller import TuneController
 
     update = TuneController._update_trial_queue
@@ -432,11 +374,7 @@ def no_long_waits() -> Iterator[None]:
     def look_once(self: Any, blocking: bool = False, timeout: float = 0.0) -> bool:
         return bool(update(self, blocking, timeout=0.1))  # after each look, it sleeps for a second
 
-    TuneController._update_trial_queue = look_once
-    try:
-        yield
-    finally:
-        TuneController._update_trial_queue = update
+    return _replaced(TuneController, _update_trial_queue=look_once)
 
 
 _PORTS = range(20_000, 32_000)  # below the ports that Linux and Ray assign on demand

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -16,12 +16,10 @@ from ray.tune.search import Searcher
 
 from sweeps.cluster.silence import Silence
 from sweeps.errors import cause
-from sweeps.messages.reporter import LOG, Reporter
+from sweeps.messages.reporter import LOG, Reporter, logger
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.requests import Request, fulfil
 from trainables.contract.messages import Failed, OutOfMemory, Progressed, Waiting, from_tune
-
-logger = logging.getLogger("calsweep")
 
 
 class SweepOverError(Exception):
@@ -105,15 +103,29 @@ class QueueScheduler(SharedWithTune, FIFOScheduler):
         return str(TrialScheduler.STOP if poor else TrialScheduler.CONTINUE)
 
 
+@dataclass(frozen=True)
+class Outside:
+    """What is heard of the cluster and of users while trials run.
+
+    Attributes:
+        check: Raises an error if another driver has the sweep.
+        nodes_drain: Returns whether Ray has announced that a node will go.
+        lost_nodes: Returns the names of nodes that have died since the last call.
+        requests: Returns what users have asked for since the last call.
+    """
+
+    check: Callable[[], object] = lambda: None
+    nodes_drain: Callable[[], bool] = lambda: False
+    lost_nodes: Callable[[], list[str]] = list
+    requests: Callable[[], list[Request]] = list
+
+
 class QueueCallback(SharedWithTune, Callback):
     """Passes results and ends of trials to the queue, and ends Tune's loop after the last one.
 
     Args:
         on_shortage: Called with the number of running trials when memory ran short; returns a
             message about the reaction.
-        nodes_drain: Returns whether Ray has announced that a node will go.
-        lost_nodes: Returns the names of nodes that have died since the last call.
-        requests: Returns what users have asked for since the last call.
 
     Attributes:
         scheduler: Tune's present one.
@@ -126,34 +138,28 @@ class QueueCallback(SharedWithTune, Callback):
         queue: TrialQueue,
         on_shortage: Callable[[int], str] = lambda _: "the sweep continues",
         reporter: Reporter = LOG,
-        check: Callable[[], object] = lambda: None,
-        nodes_drain: Callable[[], bool] = lambda: False,
-        lost_nodes: Callable[[], list[str]] = list,
-        requests: Callable[[], list[Request]] = list,
+        outside: Outside = Outside(),
     ) -> None:
         self._queue = queue
         self._on_shortage = on_shortage
         self._reporter = reporter
         self._silence = Silence(queue, reporter)
-        self._check = check
-        self._nodes_drain = nodes_drain
-        self._lost_nodes = lost_nodes
-        self._requests = requests
+        self._outside = outside
         self._cancelled: set[str] = set()  # Tune's ids of trials that were ended here
         self._shortage = False  # whether the trial that ends next was killed
         self._warnings: set[str] = set()
 
     def on_step_end(self, iteration: int, trials: list[Trial], **_: Any) -> None:
-        self._check()
+        self._outside.check()
         if self._queue.exhausted:
             raise SweepOverError
         for number, reason in self._silence.look().items():
             self._cancel(number, trials)
             self._queue.end(number, "failed", reason)
             self._reporter.notice(f"trial {number} failed: {reason}")
-        for request in self._requests():
+        for request in self._outside.requests():
             self._obey(request, trials)
-        for name in self._lost_nodes():
+        for name in self._outside.lost_nodes():
             self._reporter.notice(f"The node {name} is lost; its trials are retried")
 
     def _obey(self, request: Request, trials: list[Trial]) -> None:
@@ -238,17 +244,17 @@ class QueueCallback(SharedWithTune, Callback):
             return
         number = trial.config["number"]
         self._silence.ended(number)
-        running, self._shortage, shortage = self._queue.live, False, self._shortage
-        if not shortage:
-            # Ray announced that this node would go.
-            self._queue.died(number, at_fault=not self._nodes_drain(), reason=_error_of(trial))
-        else:
-            # If several trials together exceed the memory, none of them alone is at fault.
-            self._queue.died(number, at_fault=running == 1)
-            decided = self._on_shortage(running)
-            self._reporter.notice(
-                f"trial {number} was killed, as its node runs low on memory; {decided}"
-            )
+        if not self._shortage:
+            at_fault = not self._outside.nodes_drain()  # else Ray announced that its node would go
+            self._queue.died(number, at_fault=at_fault, reason=_error_of(trial))
+            return
+        self._shortage, running = False, self._queue.live
+        # If several trials together exceed the memory, none of them alone is at fault.
+        self._queue.died(number, at_fault=running == 1)
+        decided = self._on_shortage(running)
+        self._reporter.notice(
+            f"trial {number} was killed, as its node runs low on memory; {decided}"
+        )
 
 
 def _error_of(trial: Trial) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -15,11 +14,17 @@ from sweeps.cluster import Announcement
 from sweeps.cluster.connection import LostNodes, concurrent_trials
 from sweeps.cluster.ray_internals import killed_for_memory, no_long_waits, processes_kept
 from sweeps.cluster.slots import Slots, announced, fair_share
-from sweeps.cluster.tune_hooks import QueueCallback, QueueScheduler, QueueSearcher, SweepOverError
-from sweeps.cluster.worker_server import why_not_forked
+from sweeps.cluster.tune_hooks import (
+    Outside,
+    QueueCallback,
+    QueueScheduler,
+    QueueSearcher,
+    SweepOverError,
+)
+from sweeps.cluster.worker_server import log_if_not_forked
 from sweeps.errors import CommandError, SweepFailedError, cause
 from sweeps.messages.formatting import resume_command
-from sweeps.messages.reporter import LOG, Reporter
+from sweeps.messages.reporter import LOG, Reporter, logger
 from sweeps.search.trial_queue import TrialQueue
 from sweeps.store.driver_log import log_path
 from sweeps.store.requests import Inbox
@@ -35,8 +40,6 @@ _WAITING_MEMORY = 256 * 2**20  # bytes for the process of a trial with several w
 _SECONDS_TO_END = 10.0  # for processes to end
 _MOST_FAULTS = 3  # failures of Tune without progress
 
-logger = logging.getLogger("calsweep")
-
 
 def tune(
     queue: TrialQueue,
@@ -50,23 +53,14 @@ def tune(
     Raises:
         SweepFailedError: Tune failed repeatedly while the sweep made no progress.
     """
-    logged = _log_if_not_forked()
     try:
         priority = queue.plan.sweep.scaling.priority
         with announced(Announcement(store.name, priority)):
             _tune(queue, setup, dataset, store, reporter)
     finally:
-        if not logged:  # its imports take seconds
-            _log_if_not_forked()
+        log_if_not_forked()
         if queue.plan.sweep.scaling.num_workers > 1:
             _release_placement_groups()
-
-
-def _log_if_not_forked() -> bool:
-    reason = why_not_forked()
-    if reason is not None:
-        logger.warning("workers are not forked, so they start more slowly: %s", reason)
-    return reason is not None
 
 
 def _release_placement_groups() -> None:
@@ -94,10 +88,7 @@ def _tune(
         queue,
         slots.out_of_memory,
         reporter,
-        store.check_held,
-        lambda: bool(draining_nodes()),
-        LostNodes(),
-        Inbox(store.folder),
+        Outside(store.check_held, lambda: bool(draining_nodes()), LostNodes(), Inbox(store.folder)),
     )
     faults, progress = 0, queue.progress
     while True:

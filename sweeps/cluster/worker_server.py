@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
+from sweeps.messages.reporter import logger
 from trainables.runtime.temporary import temporary_folder
 
 _PROGRAM = """
@@ -24,12 +24,8 @@ serve(socket.socket(fileno={}))
 """
 
 
-class _Server(NamedTuple):
-    process: subprocess.Popen[bytes]
-    errors: Path
-
-
-_servers: list[_Server] = []  # at most one
+_servers: list[tuple[subprocess.Popen[bytes], Path]] = []
+"""At most one, and the file of what it prints to stderr."""
 _faults: list[str] = []  # why there is none
 
 
@@ -61,18 +57,18 @@ def worker_server() -> str:
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
             )
     atexit.register(_end, server, address)
-    _servers.append(_Server(server, said))
+    _servers.append((server, said))
     return address
 
 
-def why_not_forked() -> str | None:
-    """The error that ended the server of this process or prevented it; None without one."""
-    if _faults:
-        return _faults[-1]
-    if not _servers or (_servers[-1].process.poll() or 0) <= 0:
-        return None
-    lines = _servers[-1].errors.read_text(errors="replace").splitlines()
-    return next((line for line in reversed(lines) if line.strip()), "without an error message")
+def log_if_not_forked() -> None:
+    """Log the error that ended the server of this process or prevented it, if there was one."""
+    for server, errors in _servers:
+        if (server.poll() or 0) > 0:
+            last = errors.read_text(errors="replace").strip().rpartition("\n")[2]
+            _faults.append(last or "without an error message")
+    for fault in _faults[-1:]:
+        logger.warning("workers are not forked, so they start more slowly: %s", fault)
 
 
 @contextmanager

@@ -10,8 +10,8 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest import mock
@@ -238,7 +238,7 @@ def _ray_start(arguments: list[str], environment: dict[str, str], log: Path) -> 
     end_with_tests()
     from ray.scripts.scripts import main
 
-    from sweeps.cluster.ray_internals import agents_may_be_slow, for_trials_only, workers_forked
+    from sweeps.cluster.ray_internals import agents_may_be_slow, workers_forked
 
     has_dashboard = "--include-dashboard=true" in arguments
     only_what_is_used = _small_dashboard() if has_dashboard else for_trials_only()
@@ -278,3 +278,31 @@ def _small_dashboard() -> AbstractContextManager[Any]:
         return start([*command, *modules], *arguments, **options)
 
     return mock.patch.object(services, "start_ray_process", start_with_less)
+
+
+@contextmanager
+def for_trials_only() -> Iterator[None]:
+    """Context: Ray, started in it, runs only what trials need: no dashboard, monitor or agent.
+
+    The agent is replaced by one that waits for the end of its raylet, which would end with it.
+    """
+    from ray._private import services
+    from ray._private.node import Node
+
+    start = services.start_ray_process
+    agent = "--dashboard_agent_command="
+    waits = f"{agent}sh -c 'trap : INT HUP; while kill -0 $PPID; do sleep 1; done'"
+
+    def start_without_agent(command: list[str], *arguments: Any, **options: Any) -> Any:
+        given = [waits if part.startswith(agent) else part for part in command]
+        return start(given, *arguments, **options)
+
+    with (
+        mock.patch.object(Node, "start_monitor"),
+        mock.patch.object(Node, "start_log_monitor"),
+        mock.patch.object(Node, "start_api_server"),
+        mock.patch.object(services, "start_ray_process", start_without_agent),
+        # Otherwise the driver imports what the dashboard needs.
+        mock.patch("ray._private.utils.get_dashboard_dependency_error", return_value=ImportError()),
+    ):
+        yield

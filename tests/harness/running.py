@@ -12,9 +12,9 @@ import calsweep
 # A Ray session with room for one trial, so that each sweep starts one process.
 START_RAY = """
 import ray
-from sweeps.cluster.ray_internals import agents_may_be_slow, for_trials_only
+from sweeps.cluster.ray_internals import agents_may_be_slow
 
-with for_trials_only(), agents_may_be_slow():
+with agents_may_be_slow():
     ray.init("local", num_cpus=1, include_dashboard=False, log_to_driver=False)
 """
 

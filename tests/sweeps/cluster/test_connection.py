@@ -1,11 +1,7 @@
 """Starting Ray on a busy machine."""
 
 import os
-import shlex
-import signal
-import subprocess
 import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +10,6 @@ import pytest
 import ray
 
 from sweeps.cluster.connection import connected
-from sweeps.cluster.ray_internals import _AGENT, _NO_AGENT
-from sweeps.cluster.worker_server import worker_server
 from sweeps.errors import SweepFailedError
 from tests.builders import Noted
 
@@ -45,46 +39,6 @@ def test_ray_starts_though_its_agents_are_slow(
     with connected(None, Noted(waits)):
         assert ray.get(priority.remote()) == os.nice(0)  # that of workers is not lower
     assert waits == []
-
-
-def test_ctrl_c_in_a_terminal_does_not_end_what_a_raylet_waits_for() -> None:
-    """Ctrl-C and a closed terminal signal the whole group; the raylet would end, and the driver."""
-    command = shlex.split(_NO_AGENT.removeprefix(_AGENT))
-    agent = subprocess.Popen(command, start_new_session=True)
-    try:
-        seen: set[int] = set()
-        for number in (signal.SIGINT, signal.SIGHUP, None):
-            until = time.monotonic() + 60
-            while not (now := {child.pid for child in psutil.Process(agent.pid).children()} - seen):
-                assert time.monotonic() < until and agent.poll() is None
-                time.sleep(0.02)
-            seen |= now
-            if number is not None:
-                os.killpg(agent.pid, number)
-    finally:
-        agent.kill()
-        agent.wait()
-
-
-@pytest.mark.slow
-@pytest.mark.any_version
-def test_ray_starts_only_what_trials_need() -> None:
-    @ray.remote(runtime_env={"env_vars": {"OWN": "1"}})  # Tune's actors have an environment, too
-    def own() -> str:
-        return os.environ["OWN"]
-
-    worker_server()  # stays
-    driver = psutil.Process()
-    others = set(driver.children(recursive=True))
-    with connected(None):
-        assert ray.get(own.remote()) == "1"
-        started = set(driver.children(recursive=True)) - others
-        commands = "\n".join(" ".join(process.cmdline()) for process in started)
-    assert "raylet" in commands
-    needless = ("monitor.py", "dashboard.py", "DashboardAgent")
-    assert not [part for part in needless if part in commands]
-    # An agent that cannot tell why its node ended waits up to a minute for the head first.
-    assert not psutil.wait_procs(started, timeout=120)[1]
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from rich.console import Console
 
 import trainables.engine.precision
 from sweeps.cluster import connection, hardware
-from sweeps.cluster.ray_internals import agents_may_be_slow, for_trials_only, workers_forked
+from sweeps.cluster.ray_internals import agents_may_be_slow, workers_forked
 from sweeps.cluster.ray_tune import RayTune
 from sweeps.errors import SweepFailedError
 from sweeps.planning.data import load_data
@@ -18,6 +18,7 @@ from sweeps.service.running import run_sweep
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import make_sweep
 from tests.harness.forks import worker_server
+from tests.harness.ray_cluster import for_trials_only
 from trainables.wrappers.forked_workers import ADDRESS
 
 

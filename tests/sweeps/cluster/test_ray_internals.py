@@ -11,7 +11,6 @@ from ray.core.generated.autoscaler_pb2 import ClusterConfig
 
 from sweeps.cluster.ray_internals import (
     agents_may_be_slow,
-    for_trials_only,
     killed_for_memory,
     nodes_to_come,
     processes_kept,
@@ -39,12 +38,6 @@ def test_what_the_autoscaler_may_start(monkeypatch: pytest.MonkeyPatch) -> None:
             "ray._private.node",
             "Node",
             "start_raylet",
-        ),
-        (
-            for_trials_only,
-            "ray._private.node",
-            "Node",
-            "start_monitor",
         ),
         (
             lambda: killed_for_memory(print),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from ray.tune.schedulers import TrialScheduler
 
-from sweeps.cluster.tune_hooks import QueueCallback, QueueScheduler, QueueSearcher
+from sweeps.cluster.tune_hooks import Outside, QueueCallback, QueueScheduler, QueueSearcher
 from sweeps.errors import UserError
 from sweeps.search.trial_queue import TrialQueue
 from tests.builders import Noted, make_sweep, new_store, queue_of
@@ -47,7 +47,7 @@ def test_a_driver_that_lost_its_sweep_ends(tmp_path: Path) -> None:
         raise UserError("the lease is gone")
 
     with pytest.raises(UserError, match="the lease is gone"):
-        QueueCallback(new_queue(tmp_path), check=check).on_step_end(1, [])
+        QueueCallback(new_queue(tmp_path), outside=Outside(check=check)).on_step_end(1, [])
 
 
 def test_the_first_of_each_warning_of_the_workers_is_shown(tmp_path: Path) -> None:
@@ -74,7 +74,9 @@ def test_the_first_of_each_warning_of_the_workers_is_shown(tmp_path: Path) -> No
 def test_a_lost_node_is_one_line_also_if_its_trials_ended_before(tmp_path: Path) -> None:
     queue, said, lost = new_queue(tmp_path), [], [[], ["far"], []]
     QueueSearcher(queue, lambda: 2).suggest("a")
-    callback = QueueCallback(queue, reporter=Noted(said), lost_nodes=lambda: lost.pop(0))
+    callback = QueueCallback(
+        queue, reporter=Noted(said), outside=Outside(lost_nodes=lambda: lost.pop(0))
+    )
     callback.on_trial_error(1, [], trial(0))
     for _ in range(3):
         callback.on_step_end(1, [])
@@ -84,7 +86,7 @@ def test_a_lost_node_is_one_line_also_if_its_trials_ended_before(tmp_path: Path)
 def test_deaths_on_nodes_that_drain_are_no_trials_fault(tmp_path: Path) -> None:
     queue = new_queue(tmp_path)
     drains = [True]
-    callback = QueueCallback(queue, nodes_drain=lambda: drains[0])
+    callback = QueueCallback(queue, outside=Outside(nodes_drain=lambda: drains[0]))
     searcher = QueueSearcher(queue, lambda: 1)
     for _ in range(9):
         config = searcher.suggest("moves")

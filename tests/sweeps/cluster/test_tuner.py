@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sweeps.cluster import tuner, worker_server
+from sweeps.cluster import worker_server
 from sweeps.cluster.slots import Slots
 from sweeps.cluster.tune_hooks import QueueCallback
 from sweeps.errors import SweepFailedError
@@ -37,8 +37,8 @@ def test_the_log_says_why_workers_are_not_forked(
     monkeypatch.setattr(worker_server, "_servers", [])
     monkeypatch.setattr(worker_server, "_faults", [])
     worker_server.worker_server.__wrapped__()
-    worker_server._servers[0].process.wait()
-    assert tuner._log_if_not_forked()
+    worker_server._servers[0][0].wait()
+    worker_server.log_if_not_forked()
     assert caplog.messages == [
         "workers are not forked, so they start more slowly: ImportError: no foo"
     ]
