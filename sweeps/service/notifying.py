@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -20,11 +19,12 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import Listener
 from sweeps.service.reading.stored import StoredSweep
 from sweeps.store.state import ended_state, failure_of
-from sweeps.store.sweep_store import ANNOUNCED, SweepStore, storage_faults
+from sweeps.store.storage import storage_faults
+from sweeps.store.sweep_store import ANNOUNCED, SweepStore
 from sweeps.sweep_file.sections.resources import TrackingSection
+from sweeps.tracking.http import patient_session
 
 _SECONDS: Final = 10.0  # for all tries of one message
-_PAUSES: Final = 0.5, 1.5  # seconds between tries
 _REDIRECTIONS: Final = 5
 _SAME_REQUEST: Final = 301, 302, 307, 308  # redirections, after which a webhook expects a POST
 _ENDED: Final[dict[SweepState, str]] = {
@@ -127,9 +127,7 @@ class Webhook:
         """Post a message, with two more tries; returns whether it was taken."""
         outcome: list[str | None] = []
         # In a thread, because a server may send its reply a byte at a time.
-        thread = threading.Thread(
-            target=lambda: outcome.append(self._try_to_send(message)), daemon=True
-        )
+        thread = threading.Thread(target=lambda: outcome.append(self._post(message)), daemon=True)
         thread.start()
         thread.join(_SECONDS)
         fault = outcome[0] if outcome else f"no reply within {_SECONDS:.0f} s"
@@ -138,43 +136,30 @@ class Webhook:
             self._reporter.notice(f"tracking.notify: {host} did not take the message: {fault}")
         return fault is None
 
-    def _try_to_send(self, message: Message) -> str | None:
-        """Returns why it was not taken."""
-        fault = None
-        for pause in (0.0, *_PAUSES):
-            time.sleep(pause)
-            fault, is_final = self._post(message)
-            if fault is None or is_final:
-                break
-        return fault
-
-    def _post(self, message: Message) -> tuple[str | None, bool]:
-        """Post it, also after redirections; returns why it was not taken, and whether for good."""
-        import requests
-
+    def _post(self, message: Message) -> str | None:
+        """Post it, also after redirections; returns why it was not taken."""
         url, headers = self._url, _own_headers()
-        for _ in range(_REDIRECTIONS):
-            try:
-                with requests.post(
-                    url,
-                    json=asdict(message),
-                    headers=headers,
-                    timeout=_SECONDS,
-                    allow_redirects=False,  # it would repeat the request as a GET
-                    stream=True,  # its content is not read
-                ) as reply:
-                    status = reply.status_code
-                    place = reply.headers.get("Location")
-            except (OSError, ValueError) as error:  # among them all errors of `requests`
-                return type(error).__name__, False
-            if status not in _SAME_REQUEST or place is None:
-                is_fine = 200 <= status < 300
-                is_final = 300 <= status < 500 and status not in (408, 429)
-                return (None if is_fine else f"status {status}"), is_final
-            before, url = urlsplit(url), urljoin(url, place)
-            if urlsplit(url)[:2] != before[:2]:
-                headers = {}  # they are for the first server
-        return "too many redirections", True
+        with patient_session() as session:
+            for _ in range(_REDIRECTIONS):
+                try:
+                    reply = session.post(
+                        url,
+                        json=asdict(message),
+                        headers=headers,
+                        timeout=_SECONDS,
+                        allow_redirects=False,  # it would repeat the request as a GET
+                        stream=True,  # its content is not read
+                    )
+                except (OSError, ValueError) as error:  # among them all errors of `requests`
+                    return type(error).__name__
+                place = reply.headers.get("Location")
+                if reply.status_code not in _SAME_REQUEST or place is None:
+                    is_fine = 200 <= reply.status_code < 300
+                    return None if is_fine else f"status {reply.status_code}"
+                before, url = urlsplit(url), urljoin(url, place)
+                if urlsplit(url)[:2] != before[:2]:
+                    headers = {}  # they are for the first server
+        return "too many redirections"
 
 
 def _own_headers() -> dict[str, str]:

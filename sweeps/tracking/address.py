@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import without_credentials
+from sweeps.tracking.http import patient_session
 from sweeps.tracking.retrying import PatientClient
 from sweeps.tracking.sqlite import sqlite_path, sqlite_uri, with_absolute_path
 from trainables.files.storage import Folder, absolute
 from trainables.plugins.arguments import first_line
 
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
-_TIMEOUT_SECONDS = 5.0, 30.0  # seconds to connect and to answer; the first call opens the database
-_PAUSES = 0.5, 1.0  # seconds between the tries of the first check
+_TIMEOUT_SECONDS = 3.0, 15.0  # of each try, to connect and to answer
 _ANY_CALL = "/api/2.0/mlflow/experiments/search"
 _ENVIRONMENT = {
     # The writer retries itself. MLflow would retry for minutes, and would create a run twice if the
@@ -108,43 +107,20 @@ def check_answers(uri: str) -> None:
 
     After a lost reply or an overload there are two more tries.
     """
-    for seconds in _PAUSES:
-        try:
-            _check_once(uri)
-        except _NotNowError:
-            time.sleep(seconds)
-        else:
-            return
-    _check_once(uri)
-
-
-class _NotNowError(UserError):
-    """The server may answer at the next try."""
-
-
-def is_up(uri: str) -> bool:
-    """Whether a server answers now and accepts the credentials."""
-    try:
-        _check_once(uri)
-    except UserError:
-        return False
-    return True
-
-
-def _check_once(uri: str) -> None:
     if not is_server(uri):
         return
     import requests
 
     shown = without_credentials(uri)
     try:
-        reply = requests.get(
-            shown.rstrip("/") + _ANY_CALL,
-            params={"max_results": "1"},
-            auth=_credentials(urlsplit(uri)),
-            verify=_verify(),
-            timeout=_TIMEOUT_SECONDS,
-        )
+        with patient_session() as session:
+            reply = session.get(
+                shown.rstrip("/") + _ANY_CALL,
+                params={"max_results": "1"},
+                auth=_credentials(urlsplit(uri)),
+                verify=_verify(),
+                timeout=_TIMEOUT_SECONDS,
+            )
     except (requests.RequestException, ValueError) as error:  # or it is no address at all
         remedy = (
             "name the file with its certificate, or with that of who signed it, in "
@@ -152,20 +128,14 @@ def _check_once(uri: str) -> None:
             if isinstance(error, requests.exceptions.SSLError)
             else "start the server, or leave tracking.uri out to use SQLite in the sweep store"
         )
-        is_lost = isinstance(error, requests.ConnectionError) and not isinstance(
-            error, requests.exceptions.SSLError | requests.Timeout
-        )
-        raise (_NotNowError if is_lost else UserError)(
+        raise UserError(
             f"tracking.uri = {shown!r} does not answer ({_cause(error)}); {remedy}"
         ) from None
     if reply.status_code in (401, 403):
         _ask_with_mlflows_own_credentials(uri)
     elif reply.status_code >= 400:
-        is_busy = reply.status_code >= 500 or reply.status_code in (408, 429)
         status = f"HTTP status {reply.status_code} {reply.reason}"
-        raise (_NotNowError if is_busy else UserError)(
-            f"tracking.uri = {shown!r} answers with an error: {status}"
-        )
+        raise UserError(f"tracking.uri = {shown!r} answers with an error: {status}")
 
 
 def _credentials(parts: SplitResult) -> tuple[str, str] | None:

@@ -13,19 +13,12 @@ from sweeps.messages.formatting import format_temperature
 from sweeps.search.record import TrialRecord
 from sweeps.store.identity import read_identity
 from sweeps.store.sweep_store import SweepStore
+from sweeps.tracking.refusals import NotTakenError
 from sweeps.tracking.run import METRICS, metrics_file
 from trainables.contract.config import ARCHIVE, USUAL_SCALING, ScalingWay, is_own_folder
 from trainables.files.storage import Folder
 
 _PREDICTIONS: Final = "predictions_"
-
-
-class ArtifactError(Exception):
-    """The files of one trial cannot be gathered; the message names the trial and the cause."""
-
-
-class FilesAwayError(Exception):
-    """The files of one trial cannot be gathered now, because the storage does not answer."""
 
 
 def gather_artifacts(
@@ -35,14 +28,16 @@ def gather_artifacts(
     folder: Path,
     way: ScalingWay = USUAL_SCALING,
 ) -> None:
-    """:func:`collect_artifacts`, with errors that name the trial."""
+    """:func:`collect_artifacts`; raises NotTakenError, which names the trial."""
     try:
         collect_artifacts(store, record, shared, folder, way)
     except Exception as error:
         away = isinstance(error, OSError) and not isinstance(error, FileNotFoundError)
         files = store.trial_folder(record.number).uri
-        kind = FilesAwayError if away else ArtifactError
-        raise kind(f"trial {record.number}: its files in {files}: {first_line(error)}") from error
+        raise NotTakenError(
+            "later" if away else "damaged",
+            f"trial {record.number}: its files in {files}: {first_line(error)}",
+        ) from error
 
 
 def collect_artifacts(

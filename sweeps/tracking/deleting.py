@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
 
 from sweeps.errors import UserError, first_line
 from sweeps.tracking.address import make_client
@@ -23,26 +22,22 @@ def delete_runs(uri: str, sweep_id: str) -> int:
     """
     from mlflow.exceptions import MlflowException
 
+    condition = f"tags.`calsweep.sweep_id` = '{sweep_id}'"
     try:
-        return _delete(make_client(uri), sweep_id)
+        client = make_client(uri)
+        found = [
+            (experiment, run)
+            for experiment in our_experiments(client)
+            for page in pages(client.search_runs, [experiment.experiment_id], condition)
+            for run in page
+        ]
+        if any(client.search_model_versions(f"run_id = '{r.info.run_id}'") for _, r in found):
+            return 0
+        for experiment, run in found:
+            with suppress(Exception):  # there are no files, or no right; each kind raises others
+                RunFiles.of(run, client.tracking_uri).delete()
+            with writes_to(experiment.name):
+                client.delete_run(run.info.run_id)
     except (MlflowException, NoRightError) as error:
         raise UserError(f"its runs in MLflow are not deleted: {first_line(error)}") from None
-
-
-def _delete(client: Any, sweep_id: str) -> int:
-    condition = f"tags.`calsweep.sweep_id` = '{sweep_id}'"
-    found = [
-        (experiment, run)
-        for experiment in our_experiments(client)
-        for page in pages(client.search_runs, [experiment.experiment_id], condition)
-        for run in page
-    ]
-    for _, run in found:
-        if client.search_model_versions(f"run_id = '{run.info.run_id}'"):
-            return 0
-    for experiment, run in found:
-        with suppress(Exception):  # there are no files, or no right; each kind raises others
-            RunFiles.of(run, client.tracking_uri).delete()
-        with writes_to(experiment.name):
-            client.delete_run(run.info.run_id)
     return len(found)

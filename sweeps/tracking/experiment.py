@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
-from urllib.parse import unquote
 
 from sweeps.results.best import DIGITS
+from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.tracking.address import artifact_location, join_uri
 from sweeps.tracking.rights import needs_right, writes_to
@@ -18,12 +18,9 @@ _MAKE_IT = "ask for it to be made and for EDIT on it, or name another one as tra
 _DATA = "calsweep.data"  # the tag with the digest of an experiment's data
 _DIGEST = 16  # hexadecimal digits
 NAME_BYTES = 200  # of names that calsweep makes up; MLflow's databases have room for 256 characters
-_MOST_BYTES = 255  # of a folder's name in a file system
 
 
-def dataset_experiment(
-    client: Any, sweep: SweepFile, sweep_id: str, digest: str | None, storage: str, uri: str
-) -> Any:
+def dataset_experiment(client: Any, sweep: SweepFile, store: SweepStore, digest: str | None) -> Any:
     """The experiment of the sweep's data, created if necessary; NoRightError without permission.
 
     Its name is the dataset's label and a part of the digest, so other data with the same label have
@@ -33,7 +30,7 @@ def dataset_experiment(
     added to the new name.
     """
     ours = our_experiments(client)
-    experiment = _experiment_of(client, ours, sweep_id)
+    experiment = _experiment_of(client, ours, store.sweep_id())
     own: dict[str, str] = {}
     if experiment is None:
         name = sweep.tracking.experiment or within_bytes(sweep.dataset.label, NAME_BYTES)
@@ -43,7 +40,7 @@ def dataset_experiment(
                 (e.name for e in ours if e.tags.get(_DATA) == digest),
                 f"{name}-{digest[:DIGITS]}",
             )
-        experiment = _find_or_make(client, name, uri, storage)
+        experiment = _find_or_make(client, name, store.storage)
     wanted = {**own, **experiment.tags, **OURS}
     with writes_to(experiment.name):
         for name, value in wanted.items():
@@ -76,10 +73,10 @@ def _experiment_of(client: Any, ours: list[Any], sweep_id: str) -> Any:
     return client.get_experiment(runs[0].info.experiment_id) if runs else None
 
 
-def _find_or_make(client: Any, label: str, uri: str, storage: str) -> Any:
+def _find_or_make(client: Any, label: str, storage: str) -> Any:
     from mlflow.exceptions import MlflowException
 
-    artifacts = artifact_location(uri, storage)
+    artifacts = artifact_location(client.tracking_uri, storage)
     name, number = label, 1
     while True:
         with writes_to(name):
@@ -92,17 +89,11 @@ def _find_or_make(client: Any, label: str, uri: str, storage: str) -> Any:
             except MlflowException as error:
                 if error.error_code != "RESOURCE_ALREADY_EXISTS":  # another process was faster
                     raise
-        elif not deleted(experiment) and _can_hold_files(experiment):
+        elif not deleted(experiment):
             return experiment
         else:
             number += 1
             name = f"{label} ({number})"
-
-
-def _can_hold_files(experiment: Any) -> bool:
-    """Whether its folder can exist: an earlier version did not shorten names."""
-    parts = unquote(experiment.artifact_location or "").split("/")
-    return all(len(part.encode()) <= _MOST_BYTES for part in parts)
 
 
 def _folder(name: str) -> str:

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import Final
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import without_credentials
 from sweeps.store.state import is_held
-from sweeps.store.sweep_store import SweepStore, read_json, sweep_names
+from sweeps.store.storage import read_json, sweep_names
+from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import is_server, tracking_uri
 from sweeps.tracking.mlflow_internals import follow_move
 from sweeps.tracking.sqlite import sqlite_path, sqlite_uri, with_absolute_path
@@ -48,7 +48,7 @@ def tracking_uri_of(store: SweepStore, own: str | None) -> str:
     if began is None or (own and not _is_kept(own, kept)):
         return tracking_uri(store.storage, own)  # it is damaged; or the sweep file decides
     given = None if own else with_absolute_path(os.environ.get(_VARIABLE, ""))
-    if given and _same(given, began):
+    if given and without_credentials(given).rstrip("/") == began.rstrip("/"):
         return given
     if given:
         raise UserError(
@@ -83,14 +83,6 @@ def _is_kept(own: str, kept: dict[str, object]) -> bool:
     """Whether the stored address is that of the sweep file, wherever its file is by now."""
     path = sqlite_path(own)
     return path is not None and ("in_storage" in kept or not path.is_absolute())
-
-
-def _same(one: str, other: str) -> bool:
-    # An earlier version dropped slashes of SQLite addresses.
-    first, second = (
-        re.sub("/+", "/", without_credentials(uri).rstrip("/")) for uri in (one, other)
-    )
-    return first == second
 
 
 def _inside(uri: str, storage: str) -> str | None:

@@ -28,7 +28,7 @@ from sweeps.tracking.address import make_client
 from sweeps.tracking.artifacts import artifact_names, gather_artifacts
 from sweeps.tracking.experiment import dataset_experiment, deleted, pages
 from sweeps.tracking.kept_address import follow_storage, tracking_uri_of
-from sweeps.tracking.refusals import RunDeletedError, RunRefusedError, RunUnansweredError, blamed
+from sweeps.tracking.refusals import NotTakenError, blamed
 from sweeps.tracking.rights import needs_right, writes_to
 from sweeps.tracking.run import (
     KILLED,
@@ -62,8 +62,7 @@ class _TrialRun:
         epochs: Number of epochs of the trial's history that were written.
         state: The state of the trial that was written.
         times: Time stamps of epochs that an earlier process wrote, in milliseconds.
-        filed: Whether the run has ended with all its files.
-        killed: Whether an interrupted sweep ended it, so that it must be reopened.
+        status: MLflow's; a run that was killed is that of an interrupted sweep.
         deleted: Whether a user deleted it.
         rank: The rank that was written.
     """
@@ -76,18 +75,21 @@ class _TrialRun:
     epochs: int = 0
     state: str | None = None
     times: dict[int, int] = field(default_factory=dict)
-    filed: bool = False
-    killed: bool = False
+    status: str = "RUNNING"
     deleted: bool = False
     rank: str | None = None
+
+    @property
+    def filed(self) -> bool:
+        """Whether it has ended with all its files."""
+        return self.status in ("FINISHED", "FAILED")
 
 
 class Mirror:
     """A sweep's runs in MLflow.
 
-    Methods raise NoRightError without permission to write, RunRefusedError if MLflow does not take
-    this run (it may take others) or it was deleted, RunUnansweredError if it may take it later, and
-    any error of MLflow if it does not answer.
+    Methods raise NoRightError without permission to write, NotTakenError if MLflow does not take
+    this run (it may take others), and any error of MLflow if it does not answer.
 
     Args:
         look_for_files: Whether runs that have ended may lack files, because a folder was deleted or
@@ -126,14 +128,7 @@ class Mirror:
         identity = read_identity(self._store.folder)
         digest, classes = (identity.digest, identity.num_classes) if identity else (None, None)
         self._shown = shown_names(self._plan, classes)
-        self._experiment = dataset_experiment(
-            client,
-            sweep,
-            self._sweep_id,
-            digest,
-            self._store.storage,
-            uri,
-        )
+        self._experiment = dataset_experiment(client, sweep, self._store, digest)
         parent = self._find_runs()
         if parent is not None and deleted(parent):
             with needs_right("restore the sweep's own run", "ask for MANAGE on its experiment"):
@@ -164,15 +159,15 @@ class Mirror:
 
     def tell_progress(self) -> None:
         own, ranking = self.connect(), Ranking(self._ended.values(), self._plan.rule)
-        with suppress(RunRefusedError, RunUnansweredError), self._attributed_to(None):
+        with suppress(NotTakenError), self._attributed_to(None):
             own.progress(ranking)
         self._progress_due = time.monotonic() + _SECONDS_BETWEEN_PROGRESS
 
     def complete(self, record: TrialRecord) -> None:
         """Add the files of a trial that has ended, and end its run.
 
-        Raises ArtifactError if the files cannot be gathered, and FilesAwayError if they cannot be
-        now. The run then stays open with its metrics, so that a later sync tries again.
+        If the files cannot be gathered, the run stays open with its metrics, so that a later sync
+        tries again.
         """
         run, own = self._runs[record.number], self.connect()
         assert run.files is not None  # it is shown
@@ -186,7 +181,7 @@ class Mirror:
             status = "FAILED" if record.state == "failed" else "FINISHED"
             ended = int(1000 * record.ended) if record.ended else None
             self._client.set_terminated(run.id, status, ended)
-        run.filed = True
+        run.status = status
 
     def _lacks_files(self, files: RunFiles, record: TrialRecord) -> bool:
         expected = artifact_names(self._store, record, self.connect().files)
@@ -201,36 +196,33 @@ class Mirror:
         recommended = ending.result.recommended
         shown = {trial.number for trial in ranking.shown if trial.searched}
         stars = () if recommended is None else recommended.trials
-        unanswered = None
+        later = None
         for record in ranking.records:
+            run = self._runs.get(record.number)
+            if run is None or not run.id or run.deleted:
+                continue
             try:
-                with suppress(RunRefusedError), self._attributed_to(record.number):
+                with self._attributed_to(record.number):
                     star = STAR if record.number in stars else ""
-                    self._distinguish(record, found.get(record.number), star)
+                    self._distinguish(run, found.get(record.number, run.rank), star + record.label)
                     if record.number in shown:
-                        self._complete_metrics(record)
-            except RunUnansweredError as error:
-                unanswered = error
-        if unanswered is not None:
-            raise unanswered
+                        self._complete_metrics(run, record)
+            except NotTakenError as error:
+                later = error if error.lack == "later" else later
+        if later is not None:
+            raise later
 
-    def _distinguish(self, record: TrialRecord, rank: str | None, star: str) -> None:
-        """Write the rank of a trial, if it has one, and the star in its name, unless done."""
-        run = self._runs.get(record.number)
-        if run is None or not run.id or run.deleted:
-            return
-        if rank is not None and rank != run.rank:
+    def _distinguish(self, run: _TrialRun, rank: str | None, name: str) -> None:
+        """Write the rank of a trial and its name, which may have a star, unless it has them."""
+        if rank != run.rank:
             self._client.set_tag(run.id, RANK, rank)
             run.rank = rank
-        if run.name.startswith(STAR) != bool(star):
-            self._client.update_run(run.id, name=star + record.label)
-            run.name = star + record.label
+        if run.name.startswith(STAR) != name.startswith(STAR):
+            self._client.update_run(run.id, name=name)
+            run.name = name
 
-    def _complete_metrics(self, record: TrialRecord) -> None:
+    def _complete_metrics(self, run: _TrialRun, record: TrialRecord) -> None:
         """Write the metrics that a trial of the search got when the sweep ended."""
-        run = self._runs.get(record.number)
-        if run is None or not run.id or run.deleted:
-            return
         found = run_metrics(record.history[-1:], run.times, self._shown)
         # It may have others already.
         metrics = [metric for metric in found if metric[0] in self._shown]
@@ -249,31 +241,22 @@ class Mirror:
             there = {n: run.id for n, run in self._runs.items() if run.id and not run.deleted}
             self._store.save_run_ids(own.id, there)
 
-    def suspend(self) -> None:
+    def suspend(self, ending: Ending | None = None) -> None:
         """End the runs that are open as killed; :meth:`connect` and :meth:`show` reopen them.
 
-        Call it if the sweep has ended without a result, so that it can be resumed.
+        The sweep's own run ends as the sweep did, without its files, which ``calsweep sync`` adds.
+        Without an ending, it is killed too, so that the sweep can be resumed.
         """
-        self.tell_progress()
-        self._kill_open_trials()
-        with suppress(RunRefusedError, RunUnansweredError), self._attributed_to(None):
-            self.connect().suspend()
-
-    def interrupt(self, ending: Ending) -> None:
-        """End the sweep's own run without its files, and the open runs of trials as killed.
-
-        ``calsweep sync`` completes them.
-        """
-        with suppress(RunRefusedError, RunUnansweredError), self._attributed_to(None):
-            self.connect().terminate(ending)
-        self._kill_open_trials()
-
-    def _kill_open_trials(self) -> None:
+        if ending is None:
+            self.tell_progress()
+        with suppress(NotTakenError), self._attributed_to(None):
+            own = self.connect()
+            own.suspend() if ending is None else own.terminate(ending)
         for number, run in self._runs.items():
-            if run.id and not (run.filed or run.killed or run.deleted):
-                with suppress(RunRefusedError, RunUnansweredError), self._attributed_to(number):
+            if run.id and run.status == "RUNNING" and not run.deleted:
+                with suppress(NotTakenError), self._attributed_to(number):
                     self._client.set_terminated(run.id, KILLED)
-                    run.killed = True
+                    run.status = KILLED
 
     def _find_runs(self, condition: str = "") -> Any:
         """Find this sweep's runs in MLflow, with a further filter; returns its own run, or None."""
@@ -298,8 +281,7 @@ class Mirror:
             params=set(run.data.params),
             found=True,
             state=run.data.tags.get("state"),
-            filed=run.info.status in ("FINISHED", "FAILED"),
-            killed=run.info.status == KILLED,
+            status=run.info.status,
             deleted=deleted(run),
         )
         known = self._runs.get(number, _TrialRun(deleted=True))
@@ -311,9 +293,9 @@ class Mirror:
         run = self._run_of(record, parent)
         if run.found:
             run.times, run.found = self._epoch_times(run.id), False
-        if run.killed or run.filed:
+        if run.status != "RUNNING":
             self._client.update_run(run.id, status="RUNNING")
-            run.killed = run.filed = False
+            run.status = "RUNNING"
         parameters = missing(run_parameters(self._plan, record), run.params)
         # The record may change during the write.
         history, state = list(record.history), record.state
@@ -357,16 +339,14 @@ class Mirror:
     @contextmanager
     def _attributed_to(self, number: int | None) -> Iterator[None]:
         if number is None:
-            who, run_id = "the sweep's own run", self.connect().id
+            who, run = "the sweep's own run", _TrialRun(self.connect().id)
         else:
-            run = self._runs.get(number, _TrialRun())
-            who, run_id = f"trial {number}: its run", run.id
-            if run.deleted:
-                raise RunDeletedError(f"{who} was deleted in MLflow")
+            who, run = f"trial {number}: its run", self._runs.get(number, _TrialRun())
+        if run.deleted:
+            raise NotTakenError("deleted", f"{who} was deleted in MLflow")
         try:
-            with blamed(self._client, self._experiment, who, run_id):
+            with blamed(self._client, self._experiment, who, run.id):
                 yield
-        except RunDeletedError:
-            if number is not None:
-                self._runs[number].deleted = True
+        except NotTakenError as error:
+            run.deleted = error.lack == "deleted"
             raise

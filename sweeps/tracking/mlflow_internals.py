@@ -6,7 +6,6 @@ storage would write its files to the old place, and MLflow would show none.
 
 from __future__ import annotations
 
-import logging
 import re
 import sqlite3
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
-logger = logging.getLogger("calsweep")
+from sweeps.messages.reporter import logger
 
 _PLACES: Final = {
     "experiments": ("artifact_location",),

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections import Counter
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
+from sweeps.messages.reporter import logger
 from sweeps.results.result import Ending
 from sweeps.search.record import TrialRecord
-from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
-from sweeps.tracking.refusals import RunDeletedError, RunRefusedError, RunUnansweredError
-
-logger = logging.getLogger("calsweep")
+from sweeps.tracking.refusals import NotTakenError
 
 _TRIES: Final = 3  # of a run that MLflow refuses
 _OWN: Final = -1  # instead of a trial number: the sweep's own run
@@ -96,7 +93,7 @@ class Outbox:
     def show(self, record: TrialRecord, show: Callable[[TrialRecord], None]) -> None:
         """Show a trial, which may change meanwhile."""
         epochs, state = len(record.history), record.state
-        if self._attempt(record, show):
+        if self._is_taken(record.number, lambda: show(record)):
             with self._lock:
                 if state == "running":  # also one that had failed and is retried
                     self._to_file.pop(record.number, None)
@@ -107,70 +104,45 @@ class Outbox:
 
     def file(self, record: TrialRecord, complete: Callable[[TrialRecord], None]) -> None:
         """Add the files of a trial that has ended."""
-        if self._attempt(record, complete):
+        if self._is_taken(record.number, lambda: complete(record)):
             with self._lock:
                 self._to_file.pop(record.number, None)
 
     def answer(self, answer: Callable[[Ending], None]) -> None:
         """Write the result, if the sweep has ended and all trials are shown."""
-        if self._ending is not None and not self._answered and not self.lacking.shown:
-            self._answered = self._attempt_own(answer)
+        if (ending := self._ending) is not None and not self._answered and not self.lacking.shown:
+            self._answered = self._is_taken(_OWN, lambda: answer(ending))
 
     def end(self, end: Callable[[Ending], None]) -> None:
         """End the sweep's own run, if nothing else is lacking."""
-        if self.lacking == (0, 0, False, True) and self._attempt_own(end):
+        ending, lacks_else = self._ending, self.lacking != (0, 0, False, True)
+        if ending is not None and not lacks_else and self._is_taken(_OWN, lambda: end(ending)):
             self._ending = None
 
-    def _attempt_own(self, act: Callable[[Ending], None]) -> bool:
-        """Call a function on the sweep's own run; returns whether MLflow has taken it."""
-        assert self._ending is not None
+    def _is_taken(self, number: int, write: Callable[[], None]) -> bool:
+        """Write something to a run; returns whether MLflow has taken it."""
         try:
-            act(self._ending)
-        except RunUnansweredError as error:
-            self.later = error
-        except RunRefusedError as error:
-            if isinstance(error, RunDeletedError) or self._is_refused_again(_OWN):
-                self._ending = None
-                self._give_up(_OWN, error)
-            else:
+            write()
+        except NotTakenError as error:
+            self._refusals[number] += error.lack == "refused"
+            may_try = error.lack == "refused" and self._refusals[number] < _TRIES
+            if may_try or error.lack == "later":
                 self.later = error
-        else:
-            return True
-        return False
+            else:
+                self._give_up(number, error)
+            return False
+        self._refusals.pop(number, None)
+        return True
 
-    def _attempt(self, record: TrialRecord, act: Callable[[TrialRecord], None]) -> bool:
-        """Call a function on a trial's run; returns whether MLflow has taken it."""
-        number = record.number
-        try:
-            act(record)
-        except RunDeletedError as error:
+    def _give_up(self, number: int, error: NotTakenError) -> None:
+        if error.lack == "deleted" and number != _OWN:
             logger.warning("%s, and stays so until it is restored there", error)
             self.deleted.add(number)
-            self._drop(number)
-        except ArtifactError as error:
-            self._give_up(number, error)
-        except (FilesAwayError, RunUnansweredError) as error:
-            self.later = error
-        except RunRefusedError as error:
-            if self._is_refused_again(number):
-                self._give_up(number, error)
-            else:
-                self.later = error
         else:
-            self._refusals.pop(number, None)
-            return True
-        return False
-
-    def _is_refused_again(self, number: int) -> bool:
-        self._refusals[number] += 1
-        return self._refusals[number] >= _TRIES
-
-    def _give_up(self, number: int, error: Exception) -> None:
-        logger.error("not in MLflow in full: %s", error)
-        self.refused[number] = str(error)
-        self._drop(number)
-
-    def _drop(self, number: int) -> None:
+            logger.error("not in MLflow in full: %s", error)
+            self.refused[number] = str(error)
         with self._lock:
             self._to_show.pop(number, None)
             self._to_file.pop(number, None)
+            if number == _OWN:
+                self._ending = None

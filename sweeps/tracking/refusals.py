@@ -4,28 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from sweeps.errors import first_line
-from sweeps.tracking.artifacts import ArtifactError, FilesAwayError
 from sweeps.tracking.experiment import deleted
 from sweeps.tracking.retrying import is_refusal
 from sweeps.tracking.rights import writes_to
 
-
-class RunRefusedError(Exception):
-    """MLflow answers but refuses one run. The message names the trial and the cause."""
+Lack = Literal["later", "refused", "deleted", "damaged"]
 
 
-class RunUnansweredError(Exception):
-    """MLflow answers, but a lost reply or an overload kept it from taking a run; it can be retried.
+class NotTakenError(Exception):
+    """MLflow answers but does not take one run. The message names the trial and the cause.
 
-    The message names the trial and the cause.
+    Attributes:
+        lack: ``later``: a lost reply, an overload or a storage that is away kept it from it;
+            ``refused``: MLflow refuses it; ``deleted``: the run was deleted in MLflow, and can be
+            restored there; ``damaged``: its files cannot be gathered.
     """
 
-
-class RunDeletedError(RunRefusedError):
-    """A run was deleted in MLflow; it can be restored there."""
+    def __init__(self, lack: Lack, message: str) -> None:
+        super().__init__(message)
+        self.lack = lack
 
 
 @contextmanager
@@ -35,28 +35,28 @@ def blamed(client: Any, experiment: Any, who: str, run_id: str) -> Iterator[None
     `run_id` is empty if the run does not exist yet.
 
     Raises:
-        RunDeletedError: The run was deleted.
-        RunRefusedError: MLflow refuses this run.
-        RunUnansweredError: MLflow answers now, so the run can be tried again.
+        NotTakenError: MLflow answers, but does not take this run.
         Exception: Any error of MLflow, if it does not answer.
     """
     try:
         with writes_to(experiment.name):
             yield
-    except (ArtifactError, FilesAwayError):
+    except NotTakenError:
         raise
     except Exception as error:
         with writes_to(experiment.name):
             now = client.get_experiment(experiment.experiment_id)
         if deleted(now):
-            raise RunRefusedError(
-                f"{who} is lost: the experiment {now.name!r} was deleted in MLflow"
+            raise NotTakenError(
+                "refused", f"{who} is lost: the experiment {now.name!r} was deleted in MLflow"
             ) from error
         if run_id and _is_gone(client, run_id):
-            raise RunDeletedError(f"{who} was deleted in MLflow") from error
+            raise NotTakenError("deleted", f"{who} was deleted in MLflow") from error
         if is_refusal(error):
-            raise RunRefusedError(f"{who} is refused by MLflow: {first_line(error)}") from error
-        raise RunUnansweredError(f"{who} cannot be written now: {first_line(error)}") from error
+            raise NotTakenError(
+                "refused", f"{who} is refused by MLflow: {first_line(error)}"
+            ) from error
+        raise NotTakenError("later", f"{who} cannot be written now: {first_line(error)}") from error
 
 
 def _is_gone(client: Any, run_id: str) -> bool:

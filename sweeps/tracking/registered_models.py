@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from sweeps.errors import UserError, first_line
+from sweeps.messages.reporter import logger
 from sweeps.tracking.address import make_client
 from sweeps.tracking.experiment import NAME_BYTES, within_bytes
 from sweeps.tracking.retrying import persistently
@@ -27,7 +28,6 @@ _ASK = "ask for EDIT on that registered model, or for the right to make it"
 _TRIAL = "calsweep.trial"  # the tag of a version with the number of its trial
 _TEST_SPLIT = "calsweep.test_split"  # the tag with the digest of its test split
 _ON_TEST = "predictions_test.parquet"
-logger = logging.getLogger("calsweep")
 
 Alias = Literal["champion", "challenger"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Final, ParamSpec, TypeVar
 
-from sweeps.tracking.rights import is_denied
+from sweeps.tracking.rights import status_of
 
 _PAUSES: Final = 0.1, 0.2, 0.5, 1.0  # seconds between tries
 _SECONDS: Final = 5.0  # after which a call is not tried again: the server is away
@@ -38,7 +38,7 @@ def persistently(act: Callable[P, T], *arguments: P.args, **options: P.kwargs) -
         try:
             return act(*arguments, **options)
         except Exception as error:
-            if is_refusal(error) or is_denied(error) or time.monotonic() > until:
+            if is_refusal(error) or time.monotonic() > until:
                 raise
             time.sleep(pause)
     return act(*arguments, **options)
@@ -46,9 +46,7 @@ def persistently(act: Callable[P, T], *arguments: P.args, **options: P.kwargs) -
 
 def is_refusal(error: Exception) -> bool:
     """Whether repeating a request is useless: a status 4xx, or a file in place of a folder."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    if status is None and hasattr(error, "get_http_status_code"):
-        status = error.get_http_status_code()
+    status = status_of(error)
     if status is None:
         return isinstance(error, _MISPLACED)
-    return bool(400 <= status < 500 and status not in _NOW)
+    return 400 <= status < 500 and status not in _NOW

@@ -33,6 +33,13 @@ def writes_to(experiment: str) -> AbstractContextManager[None]:
 
 
 def is_denied(error: Exception) -> bool:
-    """Whether a permission is missing; for files, requests raises the error."""
-    status = getattr(getattr(error, "response", None), "status_code", None)
-    return status == 403 or getattr(error, "error_code", None) == "PERMISSION_DENIED"
+    """Whether a permission is missing."""
+    return status_of(error) == 403
+
+
+def status_of(error: Exception) -> int | None:
+    """The HTTP status of an error of MLflow, or of requests, which raises those of files."""
+    response = getattr(error, "response", None)
+    if response is None and hasattr(error, "get_http_status_code"):
+        return int(error.get_http_status_code())
+    return getattr(response, "status_code", None)

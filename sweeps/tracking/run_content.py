@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,8 +26,6 @@ from sweeps.search.ranking import Ranking
 from sweeps.store.identity import Identity
 from sweeps.store.journal import read_journal
 from trainables.files.storage import Folder
-
-logger = logging.getLogger("calsweep")
 
 _DIGEST = 36  # characters that MLflow stores at most
 _ACTS = 30  # in a tag: MLflow stores some thousand characters

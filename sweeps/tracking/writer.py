@@ -106,7 +106,7 @@ class MlflowWriter:
         self._thread.join(_SECONDS_TO_STOP)
         if not self._thread.is_alive():
             with suppress(Exception):
-                self._mirror.interrupt(ending)
+                self._mirror.suspend(ending)
 
     def _start(self) -> None:
         self._thread = threading.Thread(target=self._work, name="mlflow-writer", daemon=True)

@@ -21,7 +21,7 @@ from sweeps.jobs.jobs import find_job, logs
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
-from sweeps.tracking.address import is_up, tracking_uri
+from sweeps.tracking.address import check_answers, tracking_uri
 from tests.harness.command import calsweep, start_calsweep
 from tests.harness.forks import FORKS, act_as_started, end_with_tests
 from tests.harness.lost_replies import LossyProxy
@@ -138,7 +138,8 @@ class MlflowServer:
         self._process.start()
         deadline = time.monotonic() + 240
         while True:
-            if is_up(self.uri):
+            with suppress(UserError):
+                check_answers(self.uri)
                 return
             if time.monotonic() > deadline:
                 raise TimeoutError(f"mlflow server does not answer at {self.uri}")

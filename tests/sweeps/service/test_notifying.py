@@ -22,6 +22,7 @@ from sweeps.service.notifying import Message, notified
 from sweeps.service.running import resume_sweep, run_sweep
 from sweeps.store.state import failure_noted
 from sweeps.store.sweep_store import SweepStore
+from sweeps.tracking import http
 from tests.builders import Noted, baseline, make_sweep, new_store, trial
 from tests.harness.webhook import Webhook
 
@@ -125,7 +126,7 @@ def test_a_run_sends_it_at_its_end(
 def test_a_message_survives_redirections_and_overload(
     webhook: Webhook, monkeypatch: pytest.MonkeyPatch, statuses: list[int]
 ) -> None:
-    monkeypatch.setattr(notifying, "_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(http, "_PAUSE", 0.0)
     monkeypatch.setenv(notifying.HEADERS, "Authorization: Bearer HUSH\nX-A: b")
     webhook.statuses = statuses
     message = Message("birds", "running", "/store", None, None, "text")

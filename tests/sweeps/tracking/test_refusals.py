@@ -19,7 +19,7 @@ from mlflow.store.artifact.local_artifact_repo import LocalArtifactRepository
 from sweeps.errors import UserError
 from sweeps.service.upkeep import sync_sweep
 from sweeps.store.sweep_store import SweepStore
-from sweeps.tracking import address, retrying
+from sweeps.tracking import address, http, retrying
 from sweeps.tracking.retrying import is_refusal
 from sweeps.tracking.writer import MlflowWriter
 from tests.harness.tracked import (
@@ -63,7 +63,7 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweeps.tracking.writer._PAUSE_SECONDS", 0.01)
     monkeypatch.setattr("sweeps.tracking.writer._LONGEST_PAUSE_SECONDS", 0.02)
     monkeypatch.setattr(retrying, "_PAUSES", (0.0,) * 2)
-    monkeypatch.setattr(address, "_PAUSES", (0.0, 0.0))
+    monkeypatch.setattr(http, "_PAUSE", 0.0)
 
 
 def test_lost_replies_drop_nothing(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
