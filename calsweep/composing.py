@@ -13,7 +13,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sweeps.errors import UserError
-from sweeps.store.sweep_store import storage_faults, sweep_names
+from sweeps.store.storage import storage_faults, sweep_names
 from trainables.files.storage import Folder, absolute, digest_of, new_digest
 
 if TYPE_CHECKING:

@@ -123,7 +123,7 @@ def stop(job: JobName, address: Url = None, storage: Storage = DEFAULT_STORAGE) 
 
     if not names_cluster(address):
         from sweeps.service.background import stop_here
-        from sweeps.store.sweep_store import is_name
+        from sweeps.store.storage import is_name
 
         if is_name(job) and stop_here(job, storage):
             again = redact(resume_command(job, storage))

@@ -61,7 +61,7 @@ File = Annotated[str, typer.Argument(help="A sweep file, or the name of a ready-
 
 def _complete_name(context: typer.Context, incomplete: str) -> list[str]:
     """The names of the sweeps in the storage, for the shell."""
-    from sweeps.store.sweep_store import sweep_names
+    from sweeps.store.storage import sweep_names
 
     storage = context.params.get("storage") or DEFAULT_STORAGE
     with suppress(OSError):  # the command itself reports an unreadable storage

@@ -160,18 +160,17 @@ def format_rate(epochs: int, seconds: float) -> str:
 
 def format_seconds(seconds: float) -> str:
     """A duration: ``0.4 s``, ``42 s``, ``12 min``, ``3.5 h``."""
-    for limit, unit, length in ((100, "s", 1), (100 * 60, "min", 60)):
-        if seconds < limit:
-            return f"{seconds / length:.2g} {unit}"
-    return f"{seconds / 3600:,.1f} h"
+    if seconds >= 6000:
+        return f"{seconds / 3600:,.1f} h"
+    return f"{seconds:.2g} s" if seconds < 100 else f"{seconds / 60:.2g} min"
 
 
 def format_age(seconds: float) -> str:
     """``5 min``, ``3 h``, ``12 d``: a rounded duration."""
-    for limit, unit, length in ((5400, "min", 60), (48 * 3600, "h", 3600)):
-        if seconds < limit:
-            return f"{max(0, seconds) / length:.0f} {unit}"
-    return f"{seconds / 86400:,.0f} d"
+    hours = max(0, seconds) / 3600
+    if hours >= 48:
+        return f"{hours / 24:,.0f} d"
+    return f"{hours:.0f} h" if hours >= 1.5 else f"{60 * hours:.0f} min"
 
 
 def format_bytes(number: int) -> str:

@@ -12,7 +12,8 @@ from sweeps.errors import SweepFailedError, UserError
 from sweeps.store.journal import by_this_user
 from sweeps.store.requests import Request, ask
 from sweeps.store.state import holder_of, is_held, state_of
-from sweeps.store.sweep_store import SweepStore, tells_storage_faults
+from sweeps.store.storage import tells_storage_faults
+from sweeps.store.sweep_store import SweepStore
 
 _SECONDS_TO_STOP = 120.0  # the driver first brings MLflow up to date
 _SECONDS_BETWEEN_LOOKS = 0.2
@@ -78,8 +79,7 @@ def stop_here(name: str, storage: str) -> bool:
     until = time.monotonic() + _SECONDS_TO_STOP
     while is_held(store):
         if time.monotonic() > until:
-            holder = holder_of(store)
-            who = f"process {holder.pid} on {holder.host}" if holder else "its process"
+            who = holder_of(store) or "its process"
             raise SweepFailedError(f"{who} was asked to stop, and still runs")
         time.sleep(_SECONDS_BETWEEN_LOOKS)
     return True

@@ -16,7 +16,8 @@ from sweeps.store.blocks import BlockWriter
 from sweeps.store.journal import by_this_user, note
 from sweeps.store.requests import Request, ask, is_open, withdraw
 from sweeps.store.state import is_held
-from sweeps.store.sweep_store import SweepStore, tells_storage_faults
+from sweeps.store.storage import tells_storage_faults
+from sweeps.store.sweep_store import SweepStore
 
 _SECONDS_TO_ANSWER: Final = 60.0
 _SECONDS_BETWEEN_LOOKS: Final = 0.2

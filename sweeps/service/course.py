@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING
 from sweeps.errors import SweepFailedError, SweepInterruptedError, UserError, first_line
 from sweeps.evidence.learning import FirstEpochs
 from sweeps.messages.formatting import calsweep_command, resume_command
+from sweeps.messages.reporter import logger
 from sweeps.planning.rehearsal import Rehearsal
 from sweeps.results.evidence import NOT_YET
 from sweeps.results.explanation import failure_summary
@@ -42,7 +42,6 @@ from sweeps.tracking.writer import MlflowWriter
 if TYPE_CHECKING:
     from trainables.contract.config import EncoderSetup
 
-logger = logging.getLogger("calsweep")
 
 _PATIENCE_SECONDS = 20.0
 
@@ -97,7 +96,11 @@ def carry_out(running: RunningSweep, log: Path, on_answer: OnAnswer) -> EndedSwe
         if queue.gave_up:
             raise SweepFailedError(_gave_up(queue, store, log))
         _complete_shown(queue, store, blocks)
-        ending = _stored_end(queue, store) if had_ended else end_of(queue, store, dataset, progress)
+        ending = (
+            ending_with(StoredSweep(store, plan, Ranking(queue.records, plan.rule)))
+            if had_ended
+            else end_of(queue, store, dataset, progress)
+        )
         if queue.complete:
             store.save_answer(ending.result.to_json())
             shown = shown_network(ending.ranking, ending.result.recommended)
@@ -136,7 +139,7 @@ def _queue_of(running: RunningSweep, past: Past, listeners: tuple[Listener, ...]
     )
     queue.code = running.code
     queue.code_now = lambda: store.patiently(
-        keep_code, store.folder, Code.now(own_modules(plan.sweep.named))
+        keep_code, store.folder, Code(own_modules(plan.sweep.named))
     )
     return queue
 
@@ -165,11 +168,6 @@ def _gave_up(queue: TrialQueue, store: SweepStore, log: Path) -> str:
         f"Finished trials are kept. When the cause is fixed, {retry} and then "
         f"{resume_command(store.name, store.storage)} continue it; more is in the log, {log}"
     )
-
-
-def _stored_end(queue: TrialQueue, store: SweepStore) -> Ending:
-    sweep = StoredSweep(store, queue.plan, Ranking(queue.records, queue.plan.rule))
-    return ending_with(sweep, sweep.result)
 
 
 def _read_store(

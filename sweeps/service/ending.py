@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,7 +25,7 @@ from sweeps.messages.formatting import (
     resume_command,
 )
 from sweeps.messages.redaction import redact
-from sweeps.messages.reporter import Reporter
+from sweeps.messages.reporter import Reporter, logger
 from sweeps.results.best import as_sweep_file
 from sweeps.results.evidence import Evidence
 from sweeps.results.explanation import result_of
@@ -56,7 +55,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 T = TypeVar("T")
-logger = logging.getLogger("calsweep")
 
 
 def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Reporter) -> Ending:
@@ -103,8 +101,9 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
     return ending_with(sweep, result_of(ranking, queue.plan, evidence))
 
 
-def ending_with(sweep: StoredSweep, found: SweepResult) -> Ending:
-    """The end of a sweep with a result."""
+def ending_with(sweep: StoredSweep, found: SweepResult | None = None) -> Ending:
+    """The end of a sweep with a result, by default the stored one."""
+    found = found or sweep.result
     return Ending(sweep.ranking, found, partial(_result_files, sweep, found))
 
 

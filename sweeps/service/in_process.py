@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bdb
-import logging
 import os
 import sys
 import time
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sweeps.errors import SweepFailedError, first_line
-from sweeps.messages.reporter import Reporter
+from sweeps.messages.reporter import Reporter, logger
 from sweeps.planning.gpu_share import Gpu
 from sweeps.search import clock
 from sweeps.search.trial_queue import TrialQueue, overtime
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from trainables.data.core.base import Data
     from trainables.trials.trial import TrialRun
 
-logger = logging.getLogger("calsweep")
 
 _SECONDS_BETWEEN_TRIES = 1.0  # to write to a storage that is away
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from sweeps.errors import first_line
 from sweeps.evidence.comparison import compare_handed_out
 from sweeps.evidence.scaling import scaled_rows, scaling_row
-from sweeps.messages.reporter import Reporter
+from sweeps.messages.reporter import Reporter, logger
 from sweeps.results.evidence import Evidence
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.reference import ReferenceResult, deliverable
@@ -25,8 +24,6 @@ from trainables.contract.metric_names import groups_name
 if TYPE_CHECKING:
     from trainables.data.core.base import Data
     from trainables.trials.reference_models import Reference
-
-logger = logging.getLogger("calsweep")
 
 
 def fit_references(

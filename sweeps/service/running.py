@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 from sweeps.cluster.ray_tune import RayTune
 from sweeps.errors import UserError
 from sweeps.messages.events import Event, emit
+from sweeps.messages.reporter import logger
 from sweeps.planning.checks import check_sweep, use_working_folder
 from sweeps.planning.data import data_of
 from sweeps.planning.data_fit import resolve
@@ -29,7 +29,8 @@ from sweeps.store.identity import Identity, changes_since_start, identify
 from sweeps.store.journal import note
 from sweeps.store.requests import stopped_on_request
 from sweeps.store.state import failure_noted
-from sweeps.store.sweep_store import SweepStore, check_storage
+from sweeps.store.storage import check_storage
+from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import budgets_asked, with_other_budgets
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.console import plain_console
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from trainables.data.core.base import Data
-
-logger = logging.getLogger("calsweep")
 
 
 class RunOptions(TypedDict, total=False):
@@ -176,7 +175,7 @@ def _run(
                 if store.load_answer() is None:
                     note(store.folder, "resumed")
             emit(Event("begun"))
-            code = store.patiently(keep_code, store.folder, Code.now(identity.modules))
+            code = store.patiently(keep_code, store.folder, Code(identity.modules))
             running = RunningSweep(plan, store, data, backend, progress, code)
             return _logged(
                 running, None if new else identity, options.get("on_answer", lambda found: None)

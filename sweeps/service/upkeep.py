@@ -11,7 +11,8 @@ from sweeps.messages.reporter import LOG, Reporter
 from sweeps.search.ranking import Ranking
 from sweeps.service.ending import ending_with
 from sweeps.service.reading.stored import StoredSweep
-from sweeps.store.sweep_store import SweepStore, tells_storage_faults
+from sweeps.store.storage import tells_storage_faults
+from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking.address import check_answers
 from sweeps.tracking.deleting import delete_runs
 from sweeps.tracking.kept_address import tracking_uri_of
@@ -50,9 +51,7 @@ def sync_sweep(name: str, storage: str, reporter: Reporter = LOG) -> SyncResult:
         writer = MlflowWriter(Mirror(plan, store, look_for_files=True), reporter)
         for record in records:
             writer.submit(record)
-        writer.close(
-            _PATIENCE_SECONDS, ending_with(sweep, sweep.result) if sweep.has_ended else None
-        )
+        writer.close(_PATIENCE_SECONDS, ending_with(sweep) if sweep.has_ended else None)
     outbox = writer.outbox
     if any(outbox.lacking):
         raise SweepFailedError(

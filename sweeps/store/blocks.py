@@ -7,7 +7,6 @@ their records are copied into one file, a block.
 from __future__ import annotations
 
 import json
-import logging
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -15,14 +14,13 @@ from functools import partial
 
 from sweeps.errors import first_line
 from sweeps.messages.formatting import finite
+from sweeps.messages.reporter import logger
 from sweeps.search.record import TrialRecord
 from trainables.files.storage import Folder
 
 SIZE = 100  # trials per block
 READERS = 16  # at once
 _FOLDER = "blocks"
-
-logger = logging.getLogger("calsweep")
 
 
 def block_numbers(sweep: Folder) -> set[int]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Final
 
 from sweeps.errors import UserError
@@ -16,7 +16,7 @@ from sweeps.messages.formatting import number_ranges
 from sweeps.search.record import TrialRecord
 from sweeps.store.environment import versions, versions_in
 from sweeps.store.identity import changes, read_environment, read_identity
-from sweeps.store.sweep_store import read_json
+from sweeps.store.storage import read_json
 from trainables.files.storage import Folder, digest_of
 
 _FOLDER: Final = "code"
@@ -27,11 +27,7 @@ class Code:
     """A digest of each file of the user's code, and the version of each package."""
 
     modules: dict[str, str]
-    packages: dict[str, str | None]
-
-    @classmethod
-    def now(cls, modules: dict[str, str]) -> Code:
-        return cls(modules, versions())
+    packages: dict[str, str | None] = field(default_factory=versions)
 
     @property
     def digest(self) -> str:

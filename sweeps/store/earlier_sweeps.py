@@ -14,16 +14,17 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from statistics import fmean
-from typing import Any, Final
+from typing import Final
 
 from sweeps.errors import UserError
 from sweeps.search.plan import Plan
-from sweeps.search.record import Entry, TrialRecord, flat, known_fields
+from sweeps.search.record import Entry, TrialRecord, flat
 from sweeps.search.recorded import RecordedSetting, recorded_settings
 from sweeps.search.rules import rule_of
 from sweeps.store.identity import read_identity
 from sweeps.store.outcomes import complete
-from sweeps.store.sweep_store import SweepStore, of_each_sweep, read_json, tells_storage_faults
+from sweeps.store.storage import read_list, tells_storage_faults
+from sweeps.store.sweep_store import SweepStore, of_each_sweep
 from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import BASELINE, Setting
 from trainables.files.storage import Folder
@@ -61,11 +62,7 @@ def recorded_files(settings: Sequence[RecordedSetting]) -> dict[str, bytes]:
 
 def read_recorded(folder: Folder) -> list[RecordedSetting]:
     """The settings stored by :func:`recorded_files`; empty if the file is damaged."""
-
-    def settings(kept: Any) -> list[RecordedSetting]:
-        return [RecordedSetting(**known_fields(RecordedSetting, values)) for values in kept]
-
-    return read_json(folder, RECORDED, settings, [], "the sweep continues without")
+    return read_list(folder, RECORDED, RecordedSetting)
 
 
 def settings_of(source: str, records: Sequence[TrialRecord]) -> Iterator[RecordedSetting]:

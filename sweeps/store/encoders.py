@@ -82,14 +82,14 @@ def _kept_name(plan: Plan, folder: Folder, dataset: Data) -> str:
 
 def _name(plan: Plan, dataset: Data) -> str:
     assert plan.sweep.encoder is not None
-    evaluation = plan.sweep.evaluation
+    evaluation, checkpoint = plan.sweep.evaluation, plan.sweep.encoder.checkpoint
     made_of = {
         "versions": versions(),
         "modules": own_modules((plan.sweep.model.name, plan.sweep.encoder.loss.name)),
         "dataset": dataset.digest(),
         "model": plan.sweep.model.model_dump(),
         "encoder": plan.sweep.encoder.model_dump(mode="json", exclude={"head"}),
-        "checkpoint": _digest_of_checkpoint(plan.sweep.encoder.checkpoint),
+        "checkpoint": checkpoint and digest_of(Path(checkpoint).read_bytes()),
         "num_workers": plan.sweep.scaling.num_workers,
         **({"evaluation": evaluation.model_dump(mode="json")} if evaluation.sets else {}),
     }
@@ -106,7 +106,3 @@ def trained_encoders(plan: Plan, setup: EncoderSetup | None) -> frozenset[int]:
 
     needed = dict.fromkeys(map(setup.seed_of, plan.seeds))
     return frozenset(seed for seed in needed if is_trained(encoder_folder(setup.uri, seed)))
-
-
-def _digest_of_checkpoint(path: str | None) -> str | None:
-    return None if path is None else digest_of(Path(path).read_bytes())

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Final
 from sweeps.errors import UserError
 from sweeps.search.record import TrialRecord
 from sweeps.store.identity import read_identity
-from sweeps.store.sweep_store import SweepStore, read_json, tells_storage_faults, write_guarded
+from sweeps.store.storage import read_json, tells_storage_faults, write_guarded
+from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.sweep_file.sections.search import SelectedFromSection

@@ -11,19 +11,22 @@ import ast
 import importlib.util
 import json
 import sysconfig
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import MISSING, asdict, dataclass, fields
-from importlib.machinery import ModuleSpec
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from sweeps.errors import UserError
+from sweeps.search.record import known_fields
 from sweeps.store.environment import describe_environment, versions, versions_in
+from sweeps.store.storage import DamagedFileError, load_json
 from trainables.files.storage import Folder, digest_of
 
 if TYPE_CHECKING:
     from trainables.data.core.base import Data
 
+T = TypeVar("T")
 _NAME = "identity.json"
 _SPLITS = ("train", "validation", "test")  # unknown, because a custom loop reads the data
 _ENVIRONMENT = "environment.json"
@@ -81,17 +84,22 @@ def identity_files(identity: Identity) -> dict[str, bytes]:
 
 def read_identity(folder: Folder) -> Identity | None:
     """The identity stored in a sweep's folder; None if it was deleted, because it was damaged."""
-    needed = [field.name for field in fields(Identity) if field.default is MISSING]
-    if (values := _read(folder, _NAME, needed)) is None:
-        return None
-    known = {field.name: values[field.name] for field in fields(Identity) if field.name in values}
-    names = {key: tuple(values.get(key, ())) for key in ("classes", "labels")}
-    return Identity(**{**known, **names})
+
+    def identity(values: Any) -> Identity:
+        known = known_fields(Identity, values)
+        names = {key: tuple(known.get(key, ())) for key in ("classes", "labels")}
+        return Identity(**known | names)
+
+    return _read(folder, _NAME, identity)
 
 
 def read_environment(folder: Folder) -> dict[str, Any] | None:
     """The environment in which a sweep was started; None as for :func:`read_identity`."""
-    return _read(folder, _ENVIRONMENT, ["python"])
+
+    def environment(values: Any) -> dict[str, Any]:
+        return {**values, "python": values["python"]}
+
+    return _read(folder, _ENVIRONMENT, environment)
 
 
 def changes_since_start(name: str, folder: Folder, identity: Identity) -> list[str]:
@@ -131,20 +139,14 @@ def changes_since_start(name: str, folder: Folder, identity: Identity) -> list[s
     ]
 
 
-def _read(folder: Folder, name: str, keys: Collection[str]) -> dict[str, Any] | None:
+def _read(folder: Folder, name: str, convert: Callable[[Any], T]) -> T | None:
     try:
-        if (data := folder.read_if_exists(name)) is None:
-            return None
-        values = json.loads(data)
-        if not isinstance(values, dict) or not set(keys) <= values.keys():
-            raise ValueError(name)
-    except (IsADirectoryError, ValueError):
+        return load_json(folder, name, convert)
+    except DamagedFileError as error:
         raise UserError(
-            f"{folder.uri}/{name} is damaged: it is unknown what the sweep was started with; "
-            "delete it to continue without knowing"
+            f"{error}: it is unknown what the sweep was started with; delete it to continue "
+            "without knowing"
         ) from None
-    found: dict[str, object] = values
-    return found
 
 
 def _data_in_words(identity: Identity) -> str:
@@ -192,18 +194,16 @@ def own_modules(named: Iterable[str]) -> dict[str, str]:
 
 def _files(package: str) -> Iterator[tuple[Path, str]]:
     """The files of a custom package or module, each with a name for it."""
-    spec = _find(package)
+    spec = None
+    with suppress(ImportError, ValueError):  # ValueError: a module without a spec, as __main__
+        spec = importlib.util.find_spec(package)
     if spec is None or package in ("calsweep", "search_spaces", "sweeps", "trainables"):
         return
-    for place in spec.submodule_search_locations or ():
-        folder = Path(place).resolve()
-        if not _is_installed(folder):
-            for file in sorted(folder.rglob("*.py")):
-                yield file, file.relative_to(folder.parent).as_posix()
-    if spec.submodule_search_locations is None and str(spec.origin).endswith(".py"):
-        file = Path(str(spec.origin)).resolve()
-        if not _is_installed(file):
-            yield file, file.name
+    for place in map(Path, spec.submodule_search_locations or [str(spec.origin)]):
+        root = place.resolve()
+        for file in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
+            if file.suffix == ".py" and not _is_installed(file):
+                yield file, file.relative_to(root.parent).as_posix()
 
 
 def _is_installed(path: Path) -> bool:
@@ -212,22 +212,13 @@ def _is_installed(path: Path) -> bool:
     )
 
 
-def _find(package: str) -> ModuleSpec | None:
-    try:
-        return importlib.util.find_spec(package)
-    except (ImportError, ValueError):  # ValueError: a module without a spec, such as __main__
-        return None
-
-
 def _imports(source: bytes) -> set[str]:
     try:
-        tree = ast.parse(source)
+        nodes = list(ast.walk(ast.parse(source)))
     except (SyntaxError, ValueError):
         return set()
-    names: set[str] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
-            names.add(node.module)
+    imports = (node.names for node in nodes if isinstance(node, ast.Import))
+    names = [alias.name for aliases in imports for alias in aliases]
+    absolute = (n for n in nodes if isinstance(n, ast.ImportFrom) and n.level == 0)
+    names += [str(node.module) for node in absolute]
     return {name.partition(".")[0] for name in names}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import socket
 import threading
@@ -11,16 +10,33 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass, replace
 
 from sweeps.errors import NameTakenError, UserError
-from sweeps.messages.reporter import LOG, Reporter
+from sweeps.messages.reporter import LOG, Reporter, logger
 from trainables.files.storage import Folder
 
 NAME = "driver.lease"
 RENEWED_EVERY = 5.0  # seconds
 LAPSES_AFTER = 20.0  # seconds without renewal
 
-logger = logging.getLogger("calsweep")
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that runs a sweep; unknown if it has no host.
+
+    Attributes:
+        holder: Id of its lease.
+        renewals: How often it has renewed the lease.
+    """
+
+    host: str = ""
+    pid: int = 0
+    holder: str = ""
+    renewals: int = 0
+
+    def __str__(self) -> str:
+        return f"process {self.pid} on {self.host}" if self.host else "another process"
 
 
 class Lease:
@@ -35,25 +51,24 @@ class Lease:
         self._lost: UserError | None = None
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._keep, daemon=True)
-        self._mine = {"holder": uuid.uuid4().hex, "host": socket.gethostname(), "pid": os.getpid()}
-        self._renewals = 0
+        self._mine = Holder(socket.gethostname(), os.getpid(), uuid.uuid4().hex)
         self._renewed = _now()
 
     def renew(self) -> None:
-        self._folder.write(NAME, json.dumps({**self._mine, "renewals": self._renewals}).encode())
-        self._renewals += 1
+        self._folder.write(NAME, json.dumps(asdict(self._mine)).encode())
+        self._mine = replace(self._mine, renewals=self._mine.renewals + 1)
         self._renewed = _now()
 
     def check(self) -> None:
         """Raise UserError if another driver has taken over; it may even have finished since."""
-        if (holder := _read(self._folder)) is None:
+        if (holder := read_lease(self._folder)) is None:
             raise UserError(
                 f"the lease of the sweep in {self._folder.uri} is gone: this process did not renew "
                 f"it for more than {LAPSES_AFTER:.0f} s, and another one took the sweep up"
             )
-        if holder and holder["holder"] != self._mine["holder"]:
+        if holder.holder not in ("", self._mine.holder):
             raise NameTakenError(
-                f"the sweep in {self._folder.uri} has just been taken up by {_who(holder)}"
+                f"the sweep in {self._folder.uri} has just been taken up by {holder}"
             )
 
     def check_if_late(self) -> None:
@@ -91,7 +106,8 @@ class Lease:
     def give_back(self) -> None:
         """Delete the lease unless another driver has it; if that fails, it expires."""
         with suppress(OSError):
-            if (_read(self._folder) or {}).get("holder") == self._mine["holder"]:
+            found = read_lease(self._folder)
+            if found is not None and found.holder == self._mine.holder:
                 self._folder.delete(NAME)
 
 
@@ -124,34 +140,28 @@ def lease(
 
 
 def _wait_until_free(folder: Folder, reporter: Reporter) -> None:
-    if (first := _read(folder)) is None:
+    if (first := read_lease(folder)) is None:
         return
-    reporter.stage(f"Looking whether {_who(first)} still runs this sweep ({LAPSES_AFTER:.0f} s)")
+    reporter.stage(f"Looking whether {first} still runs this sweep ({LAPSES_AFTER:.0f} s)")
     until = _now() + LAPSES_AFTER
     while _now() < until:
         time.sleep(1.0)
-        if (now := _read(folder)) is None:
+        if (now := read_lease(folder)) is None:
             return
         if now != first:
             raise NameTakenError(
-                f"the sweep in {folder.uri} is being run by {_who(now)}; wait for it or stop it "
-                "first"
+                f"the sweep in {folder.uri} is being run by {now}; wait for it or stop it first"
             )
 
 
-def _who(holder: dict[str, object]) -> str:
-    return f"process {holder['pid']} on {holder['host']}" if holder else "another process"
-
-
-def _read(folder: Folder) -> dict[str, object] | None:
-    """The lease; None if there is none; empty if it is damaged and its holder is unknown."""
+def read_lease(folder: Folder) -> Holder | None:
+    """Who has the lease; None if nobody has."""
     if (data := folder.read_if_exists(NAME)) is None:
         return None
     try:
-        found: dict[str, object] = json.loads(data)
-    except ValueError:
-        return {}
-    return found
+        return Holder(**json.loads(data))
+    except (ValueError, TypeError):  # damaged
+        return Holder()
 
 
 def _now() -> float:

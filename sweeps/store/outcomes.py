@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from sweeps.errors import first_line
+from sweeps.messages.reporter import logger
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from trainables.files.rows import ReadRows
-
-logger = logging.getLogger("calsweep")
 
 _IN_WHOLE = "test_nll_low"  # an interval that the search does not need
 

@@ -7,7 +7,6 @@ by a number that may be another one's there.
 from __future__ import annotations
 
 import json
-import logging
 import threading
 import time
 import uuid
@@ -16,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from sweeps.messages.reporter import Reporter
+from sweeps.messages.reporter import Reporter, logger
 from sweeps.store.journal import note
 from trainables.files.storage import Folder
 
@@ -28,7 +27,6 @@ _SECONDS_BETWEEN_LOOKS: Final = 1.0
 _SECONDS_IN_OBJECT_STORES: Final = 5.0
 
 Kind = Literal["stop", "drop", "retry"]
-logger = logging.getLogger("calsweep")
 
 
 @dataclass(frozen=True)

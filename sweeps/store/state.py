@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 from sweeps.errors import SweepInterruptedError, UserError, first_line
 from sweeps.messages.redaction import redact
 from sweeps.results.so_far import SweepState
-from sweeps.store.lease import LAPSES_AFTER
+from sweeps.store.lease import LAPSES_AFTER, Holder, read_lease
 from sweeps.store.lease import NAME as LEASE
 from sweeps.store.sweep_store import LOCK, SweepStore
 
@@ -61,24 +59,15 @@ def _is_locked(path: Path) -> bool:
     return False
 
 
-@dataclass(frozen=True)
-class Holder:
-    """The process that runs a sweep."""
-
-    pid: int
-    host: str
-
-
 def holder_of(store: SweepStore) -> Holder | None:
     """The process that runs a sweep; None if no process does, or it is unknown."""
     if not is_held(store):
         return None
-    with suppress(ValueError, KeyError, TypeError):
-        if (lease := store.folder.read_if_exists(LEASE)) is not None:
-            found = json.loads(lease)
-            return Holder(int(found["pid"]), str(found["host"]))
+    if (holder := read_lease(store.folder)) is not None:
+        return holder if holder.host else None
+    with suppress(ValueError):
         pid, _, host = (store.folder.read_if_exists(LOCK) or b"").decode().partition(" on ")
-        return Holder(int(pid), host)
+        return Holder(host, int(pid))
     return None
 
 

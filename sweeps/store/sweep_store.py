@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import errno
-import inspect
 import json
-import logging
 import os
 import re
 import socket
@@ -15,26 +13,37 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
-from functools import partial, wraps
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from filelock import FileLock, Timeout
 
-from sweeps.errors import NameTakenError, UserError, first_line
+from sweeps.errors import NameTakenError, UserError
 from sweeps.messages.formatting import finite, resume_command
-from sweeps.messages.redaction import redact
-from sweeps.messages.reporter import LOG, Reporter
+from sweeps.messages.reporter import LOG, Reporter, logger
 from sweeps.search.plan import Plan
-from sweeps.search.record import TrialRecord, flat, known_fields
+from sweeps.search.record import TrialRecord, flat
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.store.blocks import READERS, block_numbers, read_blocks
 from sweeps.store.kept_rows import KeptRows
 from sweeps.store.lease import NAME as LEASE
 from sweeps.store.lease import Lease, lease
+from sweeps.store.storage import (
+    DamagedFileError,
+    is_name,
+    left_out_if_unreadable,
+    load_json,
+    read_json,
+    read_list,
+    storage_fault,
+    storage_faults,
+    sweep_names,
+    write_guarded,
+)
 from sweeps.sweep_file.loading import dump_sweep, read_resolved
 from sweeps.sweep_file.schema import SweepFile
-from sweeps.sweep_file.sections.fields import NAME_ALLOWED, NAME_LENGTH, NAME_PATTERN
+from sweeps.sweep_file.sections.fields import NAME_ALLOWED, NAME_LENGTH
 from sweeps.sweep_file.upgrading import FORMAT
 from trainables.contract.config import trial_folder
 from trainables.files.storage import Folder, absolute
@@ -44,7 +53,6 @@ if TYPE_CHECKING:
     from trainables.files.rows import Rows
 
 _SECONDS_BETWEEN_TRIES = 2.0
-_BLOCK = 4096  # bytes
 _TRIALS = "trials"
 LOCK = "driver.lock"
 ANNOUNCED = "announced"  # the file of a sweep whose result was announced
@@ -54,7 +62,6 @@ _NO_LOCKS = (errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK, errno.
 
 P = ParamSpec("P")
 T = TypeVar("T")
-logger = logging.getLogger("calsweep")
 
 
 class SweepStore:
@@ -199,7 +206,11 @@ class SweepStore:
                 names the version that wrote it.
         """
         try:
-            self._check_format()
+            if self._format() > FORMAT:
+                raise UserError(
+                    f"{self._written_by()}; this calsweep reads formats up to {FORMAT}: update "
+                    "calsweep"
+                )
             text = self.folder.read("sweep.yaml").decode(errors="replace")
         except FileNotFoundError:
             names: list[str] = []
@@ -231,18 +242,8 @@ class SweepStore:
             f"{writer or 'of an unknown version'} (format {self._format()})"
         )
 
-    def _check_format(self) -> None:
-        if self._format() > FORMAT:
-            raise UserError(
-                f"{self._written_by()}; this calsweep reads formats up to {FORMAT}: update calsweep"
-            )
-
     def load_earlier(self) -> list[EarlierTrial]:
-        def trials(kept: Any) -> list[EarlierTrial]:
-            return [EarlierTrial(**known_fields(EarlierTrial, values)) for values in kept]
-
-        without = "the sweep continues without"
-        return read_json(self.folder, "warm_start.json", trials, [], without)
+        return read_list(self.folder, "warm_start.json", EarlierTrial)
 
     def save_answer(self, answer: dict[str, object]) -> None:
         """Write the result of the sweep, see :func:`~sweeps.results.explanation.answer`."""
@@ -280,11 +281,13 @@ class SweepStore:
 
     def load_run_ids(self) -> tuple[str | None, dict[int, str]]:
         """The ids of :meth:`save_run_ids`; None and empty before MLflow has the result."""
-        try:
-            kept = json.loads(self.folder.read("mlflow_runs.json"))
+
+        def ids(kept: Any) -> tuple[str, dict[int, str]]:
             return kept["parent"], {int(number): run for number, run in kept["trials"].items()}
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):  # ids are not essential
-            return None, {}
+
+        with suppress(OSError, AttributeError, DamagedFileError):  # ids are not essential
+            return load_json(self.folder, "mlflow_runs.json", ids) or (None, {})
+        return None, {}
 
     def delete(self) -> None:
         """Delete the sweep with all its trials, complete or not; call it while locked.
@@ -385,13 +388,11 @@ class SweepStore:
     ) -> TrialRecord | None:
         folder = self.trials_folder / name
         try:
-            if (data := folder.read_if_exists("trial.json")) is None:
-                return None
-            record = TrialRecord.from_file(int(name), json.loads(data))
-        except (IsADirectoryError, ValueError, TypeError, OverflowError):
-            on_damaged(f"{folder.uri}/trial.json is damaged; the trial is left out")
+            record = load_json(folder, "trial.json", partial(TrialRecord.from_file, int(name)))
+        except DamagedFileError as error:
+            on_damaged(f"{error}; the trial is left out")
             return None
-        if not _is_of(record, own_id):
+        if record is not None and not _is_of(record, own_id):
             on_damaged(f"{folder.uri}/trial.json is another sweep's; the trial is left out")
             return None
         return record
@@ -470,19 +471,6 @@ def _is_of(record: TrialRecord, sweep_id: str | None) -> bool:
     return record.sweep_id is None or sweep_id is None or record.sweep_id == sweep_id
 
 
-def sweep_names(storage: str) -> list[str]:
-    """Names of the sweeps in a storage folder, also of unreadable ones; raises OSError."""
-    folder = Folder(storage) / "sweeps"
-    return [name for name in filter(is_name, folder.names()) if _may_be_sweep(folder / name)]
-
-
-def _may_be_sweep(folder: Folder) -> bool:
-    try:
-        return folder.exists("sweep.yaml")
-    except OSError:  # another user's
-        return True
-
-
 def of_each_sweep(storage: str, read: Callable[[SweepStore, Plan], T]) -> list[T]:
     """The results of a function of each sweep of a storage.
 
@@ -495,90 +483,3 @@ def of_each_sweep(storage: str, read: Callable[[SweepStore, Plan], T]) -> list[T
             store = SweepStore(storage, name)
             found.append(read(store, store.load_plan()))
     return found
-
-
-@contextmanager
-def left_out_if_unreadable(storage: str, name: str) -> Iterator[None]:
-    """Context: a sweep that is damaged or another user's is left out."""
-    try:
-        yield
-    except (UserError, OSError) as error:
-        sweep_names(storage)  # raises if the storage is away
-        logger.warning("sweep %r is left out: %s", name, first_line(error))
-
-
-def read_json(
-    folder: Folder, name: str, convert: Callable[[Any], T], missing: T, without: str
-) -> T:
-    """The content of a JSON file that a sweep can do without.
-
-    It is `missing` if there is no file, or it is damaged, which is logged.
-    """
-    try:
-        data = folder.read_if_exists(name)
-        return missing if data is None else convert(json.loads(data))
-    except (IsADirectoryError, ValueError, TypeError, KeyError):
-        logger.warning("%s/%s is damaged; %s", folder.uri, name, without)
-        return missing
-
-
-def write_guarded(folder: Folder, name: str, data: bytes) -> None:
-    """Write a file of text, for this user alone if it holds credentials."""
-    text = data.decode(errors="replace")
-    folder.write(name, data, private=redact(text) != text)
-
-
-def is_name(name: str) -> bool:
-    """Whether a sweep may have this name, by the pattern of the sweep file."""
-    return len(name) <= NAME_LENGTH and re.fullmatch(NAME_PATTERN, name) is not None
-
-
-@contextmanager
-def storage_faults(storage: str, *others: type[Exception]) -> Iterator[None]:
-    """Context: errors of the storage, and these others, are the user's, in one message."""
-    reported: tuple[type[Exception], ...] = (OSError, *others)
-    try:
-        yield
-    except reported as error:
-        raise UserError(storage_fault(storage, error)) from None
-
-
-def tells_storage_faults(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorator of functions with an argument ``storage``: :func:`storage_faults`."""
-    signature = inspect.signature(function)
-
-    @wraps(function)
-    def telling(*arguments: P.args, **options: P.kwargs) -> T:
-        with storage_faults(signature.bind(*arguments, **options).arguments["storage"]):
-            return function(*arguments, **options)
-
-    return telling
-
-
-def check_storage(storage: str) -> None:
-    """Check that files can be written to a storage, leaving nothing behind; UserError if not."""
-    folder = Folder(storage)
-    with storage_faults(storage, ValueError):
-        there = folder.exists()
-        if not there and folder.is_local:
-            parent = Path(folder.path)
-            while not parent.exists():
-                parent = parent.parent
-            if not parent.is_dir():
-                raise NotADirectoryError(20, "Not a directory", str(parent))
-            folder = Folder(str(parent))
-        folder.write(".calsweep-write-test", bytes(_BLOCK))  # the disk is full
-        folder.delete(".calsweep-write-test")
-
-
-_ALLOWED = (
-    "; allowed: a folder that can be written, or a URI such as s3://bucket/prefix (the "
-    "variable CALSWEEP_STORAGE sets it, too)"
-)
-
-
-def storage_fault(storage: str, error: Exception, advice: str = _ALLOWED) -> str:
-    reason = getattr(error, "strerror", None) or first_line(error)
-    if (file := getattr(error, "filename", None)) and file != storage:
-        reason += f" ({file})"
-    return f"storage = {storage!r} cannot be used: {reason}{advice}"

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
 from sweeps.errors import UserError
 from sweeps.evidence.scaling import scaled_rows
-from sweeps.messages.formatting import calsweep_command, counted, format_loss
+from sweeps.messages.formatting import calsweep_command, format_loss
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.reference import deliverable
 from sweeps.results.result import SweepResult
@@ -17,7 +16,7 @@ from sweeps.service.delivery.loading import load_ensemble, load_trained, select_
 from sweeps.service.reading.stored import StoredSweep, class_and_label_names
 from trainables.contract.setting import loss_name
 from trainables.files.rows import Rows
-from trainables.plugins.arguments import did_you_mean
+from trainables.plugins.arguments import did_you_mean, few
 
 if TYPE_CHECKING:
     from sweeps.evidence.ensemble import Selected
@@ -191,7 +190,7 @@ def _of_number(sweep: StoredSweep, number: int) -> TrialRecord:
     if number not in known:
         raise UserError(
             f"no finished classifier of sweep {sweep.plan.name!r}; allowed: "
-            f"{_listed(known) or 'none yet'}",
+            f"{few(known, 20) or 'none yet'}",
             "trial",
             number,
         )
@@ -205,17 +204,11 @@ def best_of_loss(sweep: StoredSweep, loss: str) -> TrialRecord:
     if asked not in best:
         raise UserError(
             f"no trial of it has finished in sweep {sweep.plan.name!r}"
-            f"{did_you_mean(loss, best)}; allowed: {_listed(best) or 'none yet'}",
+            f"{did_you_mean(loss, best)}; allowed: {few(best, 20) or 'none yet'}",
             "loss",
             loss,
         )
     return best[asked].judged[0]
-
-
-def _listed(names: Iterable[object]) -> str:
-    shown = [str(name) for name in names]
-    more = [f"... ({counted(len(shown), 'trial')})"] if len(shown) > 20 else []
-    return ", ".join(shown[:20] + more)
 
 
 def _numbers(networks: TrialRecord | Selected) -> tuple[int, ...]:

@@ -46,8 +46,6 @@ class Built:
     """An exported classifier: its files by name, and their description ``model.json``."""
 
     files: dict[str, bytes]
-    classifier: CalibratedClassifier | CalibratedEnsemble
-    program: ExportedProgram  # as it is read back from its file
     about: Exported
 
 
@@ -77,10 +75,7 @@ def export_model(
     sweep = StoredSweep.read(name, storage)
     use_working_folder()
     delivered = deliver(sweep, wanted)
-    builder = Builder(sweep, load_same_data(sweep))
-    built = builder.build(delivered)
-    if onnx:
-        built.files["model.onnx"] = builder.as_onnx(built)
+    built = Builder(sweep, load_same_data(sweep), onnx).build(delivered)
     try:
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".calsweep-") as temporary:
             made = Path(temporary) / "made"
@@ -107,32 +102,29 @@ def reads_files(folder: str) -> bool:
 
 @dataclass(frozen=True)
 class Builder:
-    """Builds the classifiers of a sweep, for a folder or for MLflow."""
+    """Builds the classifiers of a sweep, for a folder or for MLflow; if asked for, with `onnx`."""
 
-    _sweep: StoredSweep
-    _dataset: Dataset
+    sweep: StoredSweep
+    dataset: Dataset
+    onnx: bool = False
 
     @property
     def _checked(self) -> int:
         """Number of test samples that check an export; fewer if a sample has many outputs."""
-        most = max(2, _CHECKED // self._dataset.task.cluster_size)
-        return min(most, len(self._dataset.test))
+        most = max(2, _CHECKED // self.dataset.task.cluster_size)
+        return min(most, len(self.dataset.test))
 
     @property
     def _needed(self) -> list[str]:
         from trainables.export.raw_samples import needed_packages
 
-        return needed_packages(self._dataset.samples)
-
-    @property
-    def example(self) -> Any:
-        return self._dataset.test.rows(slice(2))
+        return needed_packages(self.dataset.samples)
 
     def to_register(self, delivered: Delivered) -> ModelToRegister:
         from trainables.data.kinds.table import TableRows
         from trainables.export.raw_samples import columns_of, encode_code, raw_example
 
-        built, samples = self.build(delivered), self._dataset.samples
+        built, samples = self.build(delivered), self.dataset.samples
         return ModelToRegister(
             delivered.number,
             built.files[PROGRAM],
@@ -140,9 +132,9 @@ class Builder:
             encode_code(),
             tuple(self._needed),
             tuple(columns_of(samples)) if isinstance(samples, TableRows) else (),
-            raw_example(samples, self.example),
-            read_on_test(self._sweep, delivered),
-            self._dataset.test_digest(),
+            raw_example(samples, self.dataset.test.rows(slice(2))),
+            read_on_test(self.sweep, delivered),
+            self.dataset.test_digest(),
         )
 
     def build(self, delivered: Delivered) -> Built:
@@ -155,9 +147,9 @@ class Builder:
     def _build_one(self, record: TrialRecord, own: dict[str, Any]) -> Built:
         from trainables.export.prediction_sets import COVERAGES
 
-        read, way = self._sweep.store.rows, self._sweep.plan.rule.scaling
-        scaling = own_scaling(self._sweep, record)
-        classifier = load_trained(self._sweep, self._dataset, record, scaling)
+        read, way = self.sweep.store.rows, self.sweep.plan.rule.scaling
+        scaling = own_scaling(self.sweep, record)
+        classifier = load_trained(self.sweep, self.dataset, record, scaling)
         on_test = _if_readable(read, "test", record.number)
         expected = None if on_test is None else scaling(on_test.tensors()[0])
         names = ("ece", "ece_scaled", "error", "nll", "nll_scaled")
@@ -173,14 +165,14 @@ class Builder:
             test={key: record.outcome[f"test_{key}"] for key in names}
             | (_if_readable(_as_handed_out, read, record, way) or {}),
             prediction_sets=sets or {},
-            verdict=None if record.number < 0 else self._sweep.store.verdict,
+            verdict=None if record.number < 0 else self.sweep.store.verdict,
         )
         return self._build(about, classifier, classifier.network.state_dict(), expected)
 
     def _build_ensemble(self, selected: Selected, own: dict[str, Any]) -> Built:
         from trainables.export.prediction_sets import COVERAGES
 
-        ensemble = load_ensemble(self._sweep, self._dataset, selected)
+        ensemble = load_ensemble(self.sweep, self.dataset, selected)
         on_test = _if_readable(lambda: selected.on_test)
         about = Exported(
             **own,
@@ -211,7 +203,7 @@ class Builder:
         from trainables.export.raw_samples import ENCODE_FILE, encode_code
 
         try:
-            data = export_program(classifier, self.example)
+            data = export_program(classifier, self.dataset.test.rows(slice(2)))
         except ValueError as error:
             raise UserError(f"{about.label}: {error}") from None
         program = load_program(data)
@@ -228,21 +220,25 @@ class Builder:
         }
         if about.raw != "rows":
             files[ENCODE_FILE] = encode_code()
-        return Built(files, classifier, program, about)
+        if self.onnx:
+            files["model.onnx"] = self._as_onnx(classifier, program)
+        return Built(files, about)
 
-    def as_onnx(self, built: Built) -> bytes:
+    def _as_onnx(
+        self, classifier: CalibratedClassifier | CalibratedEnsemble, program: ExportedProgram
+    ) -> bytes:
         """The classifier as ONNX, checked against its program on the first test samples."""
         import torch
 
         from trainables.export.exported import export_onnx, run_onnx
 
-        rows = self._dataset.test.rows(slice(self._checked))
+        rows = self.dataset.test.rows(slice(self._checked))
         try:
-            data = export_onnx(built.classifier, rows)
+            data = export_onnx(classifier, rows)
         except ValueError as error:
             raise UserError(str(error), "onnx") from None
         with torch.no_grad():
-            expected = built.program.module()(torch.from_numpy(rows))
+            expected = program.module()(torch.from_numpy(rows))
         _compare("model.onnx", torch.from_numpy(run_onnx(data, rows)), expected)
         return data
 
@@ -251,7 +247,7 @@ class Builder:
 
         from trainables.data.core.tasks import at_places
 
-        task, test = self._dataset.task, self._dataset.test
+        task, test = self.dataset.task, self.dataset.test
         count = self._checked
         with torch.no_grad():
             found = program.module()(torch.from_numpy(test.rows(slice(count))))
@@ -264,7 +260,7 @@ class Builder:
     def _about(self) -> dict[str, Any]:
         from trainables.export.raw_samples import describe_samples, raw_form
 
-        sweep, dataset = self._sweep.plan.sweep, self._dataset
+        sweep, dataset = self.sweep.plan.sweep, self.dataset
         return {
             "sweep": sweep.name,
             "dataset": sweep.dataset.label,

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sweeps.errors import UserError
 from sweeps.messages.documents import document
@@ -31,13 +31,11 @@ from sweeps.service.reading.stored import (
 )
 from sweeps.store.journal import owner_of, read_journal
 from sweeps.store.state import failure_of, state_of
-from sweeps.store.sweep_store import SweepStore, of_each_sweep, sweep_names, tells_storage_faults
+from sweeps.store.storage import sweep_names, tells_storage_faults
+from sweeps.store.sweep_store import SweepStore, of_each_sweep
 from sweeps.tracking.address import tracking_uri
 from trainables.contract.messages import COSTS
 from trainables.plugins.arguments import few
-
-if TYPE_CHECKING:
-    pass
 
 _SECONDS: Final = {"h": 3600, "d": 86400, "w": 7 * 86400}
 # Of a trial in a document.

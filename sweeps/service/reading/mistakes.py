@@ -6,10 +6,10 @@ The data may be unavailable where the report is written.
 from __future__ import annotations
 
 import json
-import logging
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from sweeps.messages.reporter import logger
 from sweeps.search.record import TrialRecord
 from sweeps.store.sweep_store import SweepStore
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from trainables.contract.config import ScalingWay
     from trainables.data.core.base import Data
 
-logger = logging.getLogger("calsweep")
 
 _FILE = "mistakes.json"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import redact
+from sweeps.messages.reporter import logger
 from sweeps.results.best import Advice, TrackedSweep, data_unlike_all, named
 from sweeps.results.evidence import NOT_YET, Evidence
 from sweeps.results.explanation import result_of
@@ -18,9 +18,8 @@ from sweeps.service.reading.mistakes import load_mistakes
 from sweeps.store.code import code_warnings
 from sweeps.store.first_files import read_earlier_candidates, read_skipped
 from sweeps.store.identity import Identity, read_environment, read_identity
-from sweeps.store.sweep_store import SweepStore, left_out_if_unreadable, of_each_sweep
-
-logger = logging.getLogger("calsweep")
+from sweeps.store.storage import left_out_if_unreadable
+from sweeps.store.sweep_store import SweepStore, of_each_sweep
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,8 @@ from sweeps.errors import UserError
 from sweeps.messages.files import write_bytes, write_text
 from sweeps.service.reading.finding import read_sweep_with_trials, side_by_side
 from sweeps.service.reading.stored import StoredSweep, load_evidence, sweeps_on_test_split
-from sweeps.store.sweep_store import SweepStore, tells_storage_faults
+from sweeps.store.storage import tells_storage_faults
+from sweeps.store.sweep_store import SweepStore
 
 if TYPE_CHECKING:
     from sweeps.pages.matplotlib_figures import FigureForm

@@ -18,7 +18,8 @@ from sweeps.search.record import TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.search.space import SearchSpace
 from sweeps.search.trial_queue import TrialQueue
-from sweeps.store.sweep_store import SweepStore, check_storage
+from sweeps.store.storage import check_storage
+from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.terminal.progress import epochs_left
 from tests.builders import make_sweep, new_store, queue_of

@@ -17,7 +17,8 @@ from sweeps.jobs import jobs
 from sweeps.messages.documents import FORMAT
 from sweeps.search.plan import Plan
 from sweeps.store.journal import note, owner_of, read_journal
-from sweeps.store.sweep_store import SweepStore, sweep_names
+from sweeps.store.storage import sweep_names
+from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import load_sweep
 from sweeps.tracking.address import tracking_uri
 from sweeps.tracking.mirror import Mirror

@@ -22,9 +22,9 @@ def test_each_change_names_the_trials_before_and_after(tmp_path: Path) -> None:
     folder = Folder(str(tmp_path))
     for name, data in identity_files(IDENTITY).items():
         folder.write(name, data)
-    first = Code.now({"own.py": "c1"})
+    first = Code({"own.py": "c1"})
     a = keep_code(folder, first)
-    b = keep_code(folder, Code.now({"own.py": "c2", "more.py": "c3"}))
+    b = keep_code(folder, Code({"own.py": "c2", "more.py": "c3"}))
     c = keep_code(folder, replace(first, packages={**first.packages, "torch": "1.0"}))
     assert code_warnings(folder, [record(0), record(1, a)]) == []  # older records name no code
     found = code_warnings(folder, [record(0), record(1, a), record(3, a, b), record(4, b, c)])
@@ -42,7 +42,7 @@ def test_a_damaged_file_hides_only_what_changed(tmp_path: Path, damage: str) -> 
     folder = Folder(str(tmp_path))
     for name, data in identity_files(IDENTITY).items():
         folder.write(name, data)
-    a, b = (keep_code(folder, Code.now({"own.py": name})) for name in ("c1", "c2"))
+    a, b = (keep_code(folder, Code({"own.py": name})) for name in ("c1", "c2"))
     name = f"{b}.json" if damage == "code" else damage
     (folder / "code" if damage == "code" else folder).write(name, b"{")
     (found,) = code_warnings(folder, [record(0, a), record(1, b)])

@@ -13,7 +13,8 @@ from sweeps.service.reading.stored import sweeps_on_test_split
 from sweeps.service.running import run_sweep
 from sweeps.store.earlier_sweeps import recorded_for
 from sweeps.store.identity import Identity, identity_files
-from sweeps.store.sweep_store import SweepStore, sweep_names
+from sweeps.store.storage import sweep_names
+from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, make_sweep, new_store, trial
 from trainables.files.storage import Folder
 

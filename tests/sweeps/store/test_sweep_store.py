@@ -25,7 +25,8 @@ from sweeps.service.running import resume_sweep, run_sweep
 from sweeps.service.upkeep import delete_sweep, sync_sweep
 from sweeps.store import lease
 from sweeps.store.driver_log import driver_log
-from sweeps.store.sweep_store import SweepStore, check_storage, sweep_names
+from sweeps.store.storage import check_storage, sweep_names
+from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.upgrading import FORMAT
 from tests.builders import Noted, baseline, compared, make_sweep, new_store, trial
 from trainables.contract.setting import Setting
@@ -513,7 +514,7 @@ def test_what_cannot_be_written_now_is_waited_for(
 
 FULL_DISK = """
 import resource, sys
-from sweeps.store.sweep_store import check_storage
+from sweeps.store.storage import check_storage
 from trainables.contract.setting import Setting
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, 1000))
 check_storage(sys.argv[1])
