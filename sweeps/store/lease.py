@@ -155,7 +155,7 @@ def _wait_until_free(folder: Folder, reporter: Reporter) -> None:
 
 
 def read_lease(folder: Folder) -> Holder | None:
-    """Who has the lease; None if nobody has."""
+    """The process that has the lease; None if no process has."""
     if (data := folder.read_if_exists(NAME)) is None:
         return None
     try:
