@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from trainables.data.core.base import Dataset, EvaluationKind, EvaluationSet, Split
+from trainables.data.core.types import Labels
 from trainables.plugins.arguments import did_you_mean, few
 from trainables.plugins.components import Catalogue, check_options
 
@@ -106,15 +107,11 @@ def _load_cifar_c(
         raise ValueError(f"severities={list(severities)} must be some of 1 to {_SEVERITIES}")
     names = _corruptions(place, corruptions)
     labels = _read(place / "labels.npy").astype(np.int64)
-    size = len(labels) // _SEVERITIES  # images are ordered by severity
-    found = []
-    for severity in severities:
-        rows = slice((severity - 1) * size, severity * size)
-        for name in names:
-            images = _corrupted(place / f"{name}.npy", len(labels))
-            pixels = np.ascontiguousarray(images[rows].transpose(0, 3, 1, 2))
-            found.append((severity, Split(pixels, labels[rows])))
-    return found
+    return [
+        (severity, _corrupted(place / f"{name}.npy", labels, severity))
+        for severity in severities
+        for name in names
+    ]
 
 
 load_cifar10_c = partial(_load_cifar_c, "CIFAR-10-C")
@@ -132,14 +129,17 @@ def _corruptions(place: Path, wanted: tuple[str, ...] | None) -> list[str]:
     return list(wanted or there)
 
 
-def _corrupted(file: Path, count: int) -> Any:
-    images, wanted = _read(file), (count, 32, 32, 3)
+def _corrupted(file: Path, labels: Labels, severity: int) -> Split:
+    """The images of one severity, by which a file is ordered."""
+    images, wanted = _read(file), (len(labels), 32, 32, 3)
     if images.dtype != np.uint8 or images.shape != wanted:
         raise ValueError(
             f"{file} holds {images.dtype} of shape {images.shape}, while uint8 of shape {wanted} "
             "is expected"
         )
-    return images
+    size = len(labels) // _SEVERITIES
+    rows = slice((severity - 1) * size, severity * size)
+    return Split(np.ascontiguousarray(images[rows].transpose(0, 3, 1, 2)), labels[rows])
 
 
 def _read(file: Path) -> Any:

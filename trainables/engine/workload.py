@@ -43,7 +43,11 @@ def measure(name: str, options: dict[str, object], dataset: Dataset) -> Workload
     """Measures a model by passing two samples through it on the CPU; downloads no weights."""
     with torch.random.fork_rng(devices=[]):
         model, inputs = _model_and_inputs(name, options, dataset)
-        data = _bytes_of(dataset)
+        # Streamed inputs do not count, as they arrive in batches.
+        data = sum(
+            split.targets.nbytes + (0 if split.is_streamed else split.inputs.nbytes)
+            for split in (dataset.train, dataset.validation, dataset.test)
+        )
         return on_usable_device(lambda inputs: _measure(model, inputs, data), model, inputs)
 
 
@@ -108,14 +112,6 @@ def _measure(model: nn.Module, inputs: Tensor, data: int) -> Workload:
         operations=counter.get_total_flops() / len(inputs),
         layers=len(layers),
         data=data,
-    )
-
-
-def _bytes_of(dataset: Dataset) -> int:
-    """Bytes on the device; streamed inputs do not count, as they arrive in batches."""
-    return sum(
-        split.targets.nbytes + (0 if split.is_streamed else split.inputs.nbytes)
-        for split in (dataset.train, dataset.validation, dataset.test)
     )
 
 

@@ -203,11 +203,9 @@ def encode_code() -> bytes:
 
 def columns_of(samples: TableRows) -> list[str]:
     """The columns of a data frame that the classifier reads."""
-    names: list[str] = []
-    for feature in samples.numeric:
-        base = feature.rpartition(".")[0]
-        is_date = base and set(date_features(base)) <= set(samples.numeric)
-        names.append(base if is_date else feature)
+    bases = {name: name.rpartition(".")[0] for name in samples.numeric}
+    dates = {base for base in bases.values() if {*date_features(base)} <= {*samples.numeric}} - {""}
+    names = [base if base in dates else name for name, base in bases.items()]
     return list(dict.fromkeys([*names, *samples.categorical]))
 
 

@@ -38,13 +38,11 @@ def save_checkpoint(folder: Folder, epoch: int, state: dict[str, object]) -> str
 
 def load_checkpoint(folder: Folder, setting: str) -> dict[str, Any] | None:
     """The newest undamaged state whose ``state["setting"]`` is this; None if there is none."""
-    for data in _undamaged(folder):
-        state: dict[str, object] = torch.load(
-            io.BytesIO(data), map_location="cpu", weights_only=True
-        )
-        if state.get("setting") == setting:
-            return state
-    return None
+    states = (
+        torch.load(io.BytesIO(data), map_location="cpu", weights_only=True)
+        for data in _undamaged(folder)
+    )
+    return next((state for state in states if state.get("setting") == setting), None)
 
 
 def read_checkpoint(folder: Folder) -> bytes | None:

@@ -9,23 +9,6 @@ from trainables.losses.base import CalibrationLoss, Extra
 from trainables.plugins.arguments import Range
 
 
-def auc_margin(
-    scores: Tensor, positive: Tensor, a: Tensor, b: Tensor, alpha: Tensor, margin: float
-) -> Tensor:
-    """The AUC margin loss of each of C binary problems, (C,).
-
-    ``scores`` (N, C) are in [0, 1]; ``positive`` (N, C) is 1 for positive and 0 for negative
-    samples. ``a`` and ``b`` (C,) estimate the mean scores of positives and negatives, whose target
-    difference is ``margin``; ``alpha`` (C,), at least 0, is the dual variable.
-    """
-    q = positive.mean(0)
-    weight = q + positive * (1 - 2 * q)  # 1 − q for positive, q for negative samples
-    mean = b + positive * (a - b)  # a for positive, b for negative samples
-    spread = (weight * (scores - mean).square()).mean(0)
-    gap = q * (1 - q) * margin + (weight * (1 - 2 * positive) * scores).mean(0)
-    return spread + 2 * alpha * gap - q * (1 - q) * alpha.square()
-
-
 class AUCMargin(CalibrationLoss):
     """AUC min-max margin loss, minimised over model, a and b, maximised over the dual variable α.
 
@@ -61,7 +44,20 @@ class AUCMargin(CalibrationLoss):
         positive = torch.zeros_like(scores).scatter(1, targets.unsqueeze(1), 1.0)
         if self.num_classes == 2:
             scores, positive = scores[:, 1:], positive[:, 1:]
-        return auc_margin(scores, positive, self.a, self.b, self.alpha, self.margin).mean()
+        return self.of_problems(scores, positive).mean()
+
+    def of_problems(self, scores: Tensor, positive: Tensor) -> Tensor:
+        """The loss of each of C binary problems, (C,).
+
+        ``scores`` (N, C) are in [0, 1]; ``positive`` (N, C) is 1 for positive and 0 for negative
+        samples.
+        """
+        q = positive.mean(0)
+        weight = q + positive * (1 - 2 * q)  # 1 − q for positive, q for negative samples
+        mean = self.b + positive * (self.a - self.b)  # a for positive, b for negative samples
+        spread = (weight * (scores - mean).square()).mean(0)
+        gap = q * (1 - q) * self.margin + (weight * (1 - 2 * positive) * scores).mean(0)
+        return spread + 2 * self.alpha * gap - q * (1 - q) * self.alpha.square()
 
     def on_step_end(self) -> None:
         """Projects the dual variable to [0, ∞)."""

@@ -25,8 +25,8 @@ from trainables.contract.messages import (
 )
 from trainables.contract.metric_names import RARE_CLASS, MetricName, groups_name
 from trainables.data.core.base import Data, Dataset
-from trainables.data.core.divisions import ByGroup, HeldOutSplit
-from trainables.data.core.stratified import stratified_split
+from trainables.data.core.divisions import ByGroup
+from trainables.data.core.stratified import HeldOutSplit, stratified_split
 from trainables.engine.training import DivergedError, Trainer
 from trainables.files.checkpoints import load_checkpoint, save_checkpoint
 from trainables.files.rows import Rows, has_rare_class
@@ -363,9 +363,9 @@ def validation_parts(
     if adapt_share == 0:
         return (everything := np.arange(len(labels))), everything
     groups = data.validation.groups if isinstance(data, Dataset) else None
+    held = HeldOutSplit("adapt_share", adapt_share, seed=0)
     if groups is not None:
-        held = HeldOutSplit("adapt_share", adapt_share, seed=0)
         rows = np.arange(len(labels))
         return ByGroup("of dataset.group", groups).hold_out(labels, rows, data.classes, held)
     kinds, names = data.task.strata(labels, data.classes)
-    return stratified_split(kinds, adapt_share, seed=0, classes=names, option="adapt_share")
+    return stratified_split(kinds, held, names)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.golden import inputs, recorded
 from trainables.losses import CalibrationLoss, make_loss
-from trainables.losses.aucm import auc_margin
+from trainables.losses.aucm import AUCMargin
 from trainables.losses.cals import penalty
 from trainables.losses.soft_rank import soft_rank
 
@@ -150,13 +150,12 @@ def test_aucm(golden: dict[str, Any], logits: Tensor, targets: Tensor) -> None:
     # Recorded for one binary problem: is the prediction right?
     entry = golden["losses"]["libauc_aucm"][0]
     confidence, predicted = logits.softmax(1).max(1, keepdim=True)
-    duals = [
-        torch.tensor([entry["hyper"][key]], dtype=torch.float64, requires_grad=True)
-        for key in ("a", "b", "alpha")
-    ]
+    loss = AUCMargin(2, margin=1.0).double()
+    duals = [loss.a, loss.b, loss.alpha]
+    for dual, key in zip(duals, ("a", "b", "alpha"), strict=True):
+        dual.data.fill_(entry["hyper"][key])
     right = (predicted == targets.unsqueeze(1)).double()
-    a, b, alpha = duals
-    value = auc_margin(confidence, right, a, b, alpha, margin=1.0).mean()
+    value = loss.of_problems(confidence, right).mean()
     for dual, key in zip(duals, ("grad_a", "grad_b", "grad_alpha"), strict=True):
         (gradient,) = torch.autograd.grad(value, dual, retain_graph=True)
         assert_close(gradient, torch.tensor([entry[key]], dtype=torch.float64))

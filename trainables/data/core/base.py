@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +11,9 @@ from trainables.data.core.samples import Samples
 from trainables.data.core.tasks import OneClass, Task
 from trainables.data.core.types import Inputs, Labels, Stored, Streamed
 from trainables.files.storage import digest_of, new_digest
+
+_OPTIONAL: Final = {"soft": (np.float32, 2), "weights": (np.float32, 1), "groups": (np.int64, 1)}
+"""Dtype and number of axes of what a split may have."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,13 @@ class Split:
             )
         if self.inputs.size == 0:
             raise ValueError(f"a split needs samples; inputs have shape {self.inputs.shape}")
-        self._check_more("soft", self.soft, 2)
-        self._check_more("weights", self.weights, 1)
-        self._check_more("groups", self.groups, 1, np.int64)
-        for name in ("inputs", "labels", "soft", "weights", "groups"):
-            if isinstance(getattr(self, name), np.ndarray):
-                object.__setattr__(self, name, _read_only(getattr(self, name)))
+        for name, (dtype, axes) in _OPTIONAL.items():
+            self._check_optional(name, dtype, axes)
+        for name, array in vars(self).items():
+            if isinstance(array, np.ndarray):
+                view = np.ascontiguousarray(array).view()
+                view.flags.writeable = False
+                object.__setattr__(self, name, view)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -107,8 +111,8 @@ class Split:
         """The number of groups; None if samples are independent."""
         return None if self.groups is None else len(np.unique(self.groups))
 
-    def _check_more(self, name: str, array: Any, axes: int, dtype: Any = np.float32) -> None:
-        if array is None:
+    def _check_optional(self, name: str, dtype: Any, axes: int) -> None:
+        if (array := getattr(self, name)) is None:
             return
         if not isinstance(array, np.ndarray) or array.dtype != dtype:
             found = getattr(array, "dtype", type(array).__name__)
@@ -260,9 +264,3 @@ Data: TypeAlias = Dataset | OwnData
 
 def _are_labels(labels: npt.NDArray[Any]) -> bool:
     return labels.dtype == np.int64 or (labels.dtype == np.uint8 and labels.ndim == 3)
-
-
-def _read_only(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    view = np.ascontiguousarray(array).view()
-    view.flags.writeable = False
-    return view

@@ -3,12 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from trainables.data.core.stratified import stratified_split
+from trainables.data.core.stratified import HeldOutSplit, stratified_split
 from trainables.data.core.tasks import strata
 from trainables.data.core.types import Flags, Indices, Labels
 
@@ -22,27 +22,6 @@ SPLITS: Final = {
 Names: TypeAlias = Sequence[str] | None
 Shares: TypeAlias = npt.NDArray[np.float64]
 _DRAWS: Final = 20_000  # of a group, in all orders together
-
-
-@dataclass(frozen=True)
-class HeldOutSplit:
-    """A split to hold out: the option that gives its size, a fraction or a number, and the seed."""
-
-    option: Literal["test_size", "validation", "adapt_share"]
-    size: float | int
-    seed: int
-
-    @property
-    def needed(self) -> int:
-        """The number of splits that are still to be made, with the one for training."""
-        return 3 if self.option == "test_size" else 2
-
-    def count(self, total: int) -> int:
-        """The number of samples to hold out; ``ValueError`` unless some are, and some remain."""
-        count = self.size if isinstance(self.size, int) else round(self.size * total)
-        if not 0 < count < total:
-            raise ValueError(f"{self.option}={self.size} holds out {count} of {total} samples")
-        return count
 
 
 class Division(ABC):
@@ -71,9 +50,7 @@ class ByClass(Division):
     """Drawn at random, with equal shares of each class."""
 
     def _chosen(self, kinds: Labels, rows: Indices, names: Names, held: HeldOutSplit) -> Flags:
-        _, second = stratified_split(
-            kinds, held.size, seed=held.seed, classes=names, option=held.option, needed=held.needed
-        )
+        _, second = stratified_split(kinds, held, names)
         return np.isin(np.arange(len(rows)), second)
 
 

@@ -31,12 +31,14 @@ class Samples(ABC):
         each_pixel: Whether each pixel has a class, which requires segmentation models.
         augmentation: The usual training augmentation of this data, one of ``augmentations``.
         model_dtype: Dtype of the model input.
+        stored: Dtype of the rows of a split.
     """
 
     shape: tuple[int, ...]
     default_model: ClassVar[str]
     in_words: ClassVar[str] = ""
     model_dtype: ClassVar[str] = "float32"
+    stored: ClassVar[str] = "float32"
     augmentations: ClassVar[tuple[AugmentationName, ...]] = ("none",)
     mixable: ClassVar[bool] = True
     encodes: ClassVar[bool] = False
@@ -47,9 +49,9 @@ class Samples(ABC):
     def __str__(self) -> str:
         """The kind in a few words, for messages."""
 
-    @abstractmethod
     def check(self, inputs: Stored) -> None:
         """Raises ``TypeError`` for a wrong dtype, ``ValueError`` for a wrong shape."""
+        self.check_array(inputs, self.stored)
 
     def encode(self, raw: Any) -> Stored:
         """Converts samples as read to rows of a split; the default returns them unchanged."""

@@ -11,11 +11,12 @@ import numpy as np
 from trainables.contract.metric_names import FEWEST_CLUSTERS
 from trainables.data.core.bad_samples import BadSamples, settle
 from trainables.data.core.base import Dataset, Split, Targets
-from trainables.data.core.divisions import ByClass, ByEqualRows, ByGroup, Division, HeldOutSplit
+from trainables.data.core.divisions import ByClass, ByEqualRows, ByGroup, Division
 from trainables.data.core.equal_rows import EQUAL_ROWS, copies_of, equal_numbers
 from trainables.data.core.options import CommonOptions, Validation
 from trainables.data.core.samples import Samples
 from trainables.data.core.stratified import (
+    HeldOutSplit,
     long_tailed,
     per_class_split,
     stratified_sample,
@@ -125,7 +126,8 @@ def build_dataset(parts: Parts, about: About, common: CommonOptions) -> Dataset:
     strata, names = task.strata(labels[rest], about.classes)
     kept = np.arange(len(rest))
     if "validation" not in rows:
-        kept, held = stratified_split(strata, common.validation, seed=split_seed, classes=names)
+        size = HeldOutSplit("validation", common.validation, split_seed)
+        kept, held = stratified_split(strata, size, names)
         rows["validation"] = "train", rest[held]
     if common.train_samples is not None:
         kept = kept[stratified_sample(strata[kept], common.train_samples, seed=sample_seed)]

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -14,39 +16,57 @@ _NEEDED = {
 }
 
 
+@dataclass(frozen=True)
+class HeldOutSplit:
+    """A split to hold out: the option that gives its size, a fraction or a number, and the seed."""
+
+    option: Literal["test_size", "validation", "adapt_share"]
+    size: float | int
+    seed: int
+
+    @property
+    def needed(self) -> int:
+        """The number of splits that are still to be made, with the one for training."""
+        return 3 if self.option == "test_size" else 2
+
+    def size_of(self, total: int) -> int:
+        """The number of samples to hold out, of so many."""
+        return self.size if isinstance(self.size, int) else round(self.size * total)
+
+    def count(self, total: int) -> int:
+        """The number of samples to hold out; ``ValueError`` unless some are, and some remain."""
+        count = self.size_of(total)
+        if not 0 < count < total:
+            raise ValueError(f"{self.option}={self.size} holds out {count} of {total} samples")
+        return count
+
+
 def stratified_split(
-    labels: Labels,
-    held_out: float | int,
-    *,
-    seed: int,
-    classes: Sequence[str] | None = None,
-    option: str = "validation",
-    needed: int = 2,
+    labels: Labels, held: HeldOutSplit, classes: Sequence[str] | None = None
 ) -> tuple[Indices, Indices]:
     """Sorted indices of two parts of the samples, stratified by class; both contain all classes.
 
-    ``held_out`` is the size of the second part: a fraction of N (float) or a count (int). At least
-    ``needed`` samples per class are required: one to hold out, the rest for the first part, which
-    may be split again. ``classes`` and ``option``, its name, are for messages.
+    The second part is held out. Each class has a sample there, and the rest in the first part,
+    which may be split again. ``classes`` are for messages.
 
     Raises:
         ValueError: A class has too few samples, or a part is too small to hold each class.
     """
-    counts = np.unique_counts(labels)
-    if (fewest := counts.counts.min()) < needed:
+    counts, spare = np.unique_counts(labels), held.needed - 1
+    if (fewest := counts.counts.min()) < held.needed:
         rare = counts.values[counts.counts.argmin()]
         raise ValueError(
             f"class {rare if classes is None else repr(classes[rare])} has only "
-            f"{'one sample' if fewest == 1 else f'{fewest} samples'}; {_NEEDED[option]}"
+            f"{'one sample' if fewest == 1 else f'{fewest} samples'}; {_NEEDED[held.option]}"
         )
-    size = held_out if isinstance(held_out, int) else round(held_out * len(labels))
-    least, most = len(counts.values), len(labels) - (needed - 1) * len(counts.values)
+    size, least = held.size_of(len(labels)), len(counts.values)
+    most = len(labels) - spare * least
     if not least <= size <= most:
         raise ValueError(
-            f"{option}={held_out} holds out {size} of {len(labels)} samples; with {least} "
+            f"{held.option}={held.size} holds out {size} of {len(labels)} samples; with {least} "
             f"classes it must be {least} to {most}, so that each class is in all parts"
         )
-    second = _draw(labels, size, seed=seed, spare=needed - 1)
+    second = _draw(labels, size, seed=held.seed, spare=spare)
     return np.setdiff1d(np.arange(len(labels)), second), second
 
 

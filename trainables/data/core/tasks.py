@@ -148,10 +148,7 @@ class SeveralLabels(Task):
         return rows.repeat_interleave(self.decisions)
 
     def scaled(self, logits: Tensor, scaling: Callable[[Tensor], Tensor]) -> Tensor:
-        import torch
-
-        yes = logits.reshape(-1)
-        mapped = scaling(torch.stack([torch.zeros_like(yes), yes], 1))
+        mapped = scaling(self.decisions_of(logits, logits)[0])
         return (mapped[:, 1] - mapped[:, 0]).reshape(-1, len(self.names))
 
     def probabilities(self, logits: Tensor) -> Tensor:

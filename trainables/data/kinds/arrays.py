@@ -32,6 +32,7 @@ class Images(Samples):
     augmentation: AugmentationName = "none"
 
     default_model: ClassVar[str] = "small_cnn"
+    stored: ClassVar[str] = "uint8"
     augmentations: ClassVar[tuple[AugmentationName, ...]] = get_args(AugmentationName)
 
     def __post_init__(self) -> None:
@@ -47,9 +48,6 @@ class Images(Samples):
     def __str__(self) -> str:
         channels, height, width = self.shape
         return f"images of {channels} x {height} x {width} (channels, height, width)"
-
-    def check(self, inputs: Stored) -> None:
-        self.check_array(inputs, "uint8")
 
     def encode(self, raw: Stored) -> Stored:
         """Streamed images stay on disk."""
@@ -134,9 +132,6 @@ class Arrays(Samples):
 
     def __str__(self) -> str:
         return f"arrays of {' x '.join(map(str, self.shape))} numbers"
-
-    def check(self, inputs: Stored) -> None:
-        self.check_array(inputs, "float32")
 
     def normalise(self, batch: Tensor) -> Tensor:
         import torch

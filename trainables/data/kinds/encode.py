@@ -334,91 +334,61 @@ def table_columns(samples: Mapping[str, Any], raw: Any) -> dict[str, pa.ChunkedA
     """
     table, flags = as_table(raw), samples.get("flags", ())
     columns = {name: _numbers(table, name, is_flag=name in flags) for name in samples["numeric"]}
-    for name in samples["categorical"]:
-        values = _column(table, name)
-        _check_type(
-            name,
-            values,
-            fits=values.type in (*_TEXT, "bool") or _is_number(values),
-            expected="words",
-        )
-        columns[name] = values.cast("string")
-    return columns
+    words = {name: _column(table, name, "words") for name in samples["categorical"]}
+    return columns | {name: values.cast("string") for name, values in words.items()}
 
 
 def _numbers(table: pa.Table, name: str, *, is_flag: bool) -> pa.ChunkedArray:
-    import pyarrow as pa
-
     if (column := date_column(name, table.column_names)) is not None:
-        values = _column(table, column)
-        if values.type in _TEXT:
-            values = _converted(column, values, as_dates, "a date such as 2026-11-24")
-        kind = values.type
-        _check_type(
-            column,
-            values,
-            fits=pa.types.is_date(kind) or pa.types.is_timestamp(kind),
-            expected="dates",
-        )
-        return date_feature(name, values)
-    values = _column(table, name)
-    if values.type in _TEXT:
-        numbers = _converted(name, values, as_flags if is_flag else as_numbers, "a number")
-    else:
-        _check_type(
-            name, values, fits=values.type == "bool" or _is_number(values), expected="numbers"
-        )
-        numbers = (values.cast("uint8") if values.type == "bool" else values).cast(
-            "double", safe=False
-        )
+        values = _column(table, column, "dates")
+        return date_feature(name, _read(column, values, as_dates, "a date such as 2026-11-24"))
+    values = _column(table, name, "numbers")
+    numbers = _read(name, values, as_flags if is_flag else as_numbers, "a number")
+    if numbers.type == "bool":
+        numbers = numbers.cast("uint8")
+    numbers = numbers.cast("double", safe=False)
     if np.isinf(float_array(numbers)).any():
         raise ValueError(f"column {name!r} has an infinite number")
     return numbers
 
 
-def _column(table: pa.Table, name: str) -> pa.ChunkedArray:
-    """A column by name, decoded; as text if all its values are missing."""
+def _column(table: pa.Table, name: str, expected: str) -> pa.ChunkedArray:
+    """A column by name, decoded: text, also if all its values are missing, or as expected."""
     import pyarrow as pa
 
     if name not in table.column_names:
         raise ValueError(f"no column {name!r}; the columns: {', '.join(table.column_names)}")
-    values = table[name]
-    if pa.types.is_null(values.type):
+    values, types = table[name], pa.types
+    if types.is_null(values.type):
         return values.cast("string")
-    return values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
-
-
-def _is_number(values: pa.ChunkedArray) -> bool:
-    import pyarrow as pa
-
-    kind = values.type
-    return any(
-        each(kind) for each in (pa.types.is_integer, pa.types.is_floating, pa.types.is_decimal)
-    )
-
-
-def _check_type(name: str, values: pa.ChunkedArray, *, fits: bool, expected: str) -> None:
-    if not fits:
+    if types.is_dictionary(values.type):
+        values = values.cast(values.type.value_type)
+    numbers = (types.is_boolean, types.is_integer, types.is_floating, types.is_decimal)
+    tests = (types.is_date, types.is_timestamp) if expected == "dates" else numbers
+    if values.type not in _TEXT and not any(test(values.type) for test in tests):
         raise ValueError(f"column {name!r} holds {values.type}, not {expected}")
+    return values
 
 
-def _converted(
+def _read(
     name: str,
-    texts: pa.ChunkedArray,
+    values: pa.ChunkedArray,
     convert: Callable[[pa.ChunkedArray], pa.ChunkedArray],
     what: str,
 ) -> pa.ChunkedArray:
     """Texts as numbers or dates; ValueError if one is neither that nor missing."""
     import pyarrow.compute as pc
 
-    values = convert(texts.cast("string"))
-    wrong = np.flatnonzero(pc.and_(texts.is_valid(), values.is_null()).to_numpy())
+    if values.type not in _TEXT:
+        return values
+    found = convert(values.cast("string"))
+    wrong = np.flatnonzero(pc.and_(values.is_valid(), found.is_null()).to_numpy())
     if len(wrong):
         more = f", as {len(wrong)} rows are not" * (len(wrong) > 1)
         raise ValueError(
-            f"row {wrong[0]} (from 0): {name} is {texts[wrong[0]].as_py()!r}, not {what}{more}"
+            f"row {wrong[0]} (from 0): {name} is {values[wrong[0]].as_py()!r}, not {what}{more}"
         )
-    return values
+    return found
 
 
 _KINDS: dict[str, Callable[[Mapping[str, Any], Any], Rows]] = {

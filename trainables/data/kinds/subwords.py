@@ -1,6 +1,7 @@
 """Texts as a kind of sample: token sequences of a Hugging Face tokenizer."""
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from trainables.data.core.samples import Samples
-from trainables.data.core.types import Inputs, Stored
+from trainables.data.core.types import Inputs
 from trainables.plugins.arguments import describe_error
 from trainables.plugins.extras import require_extra
 
@@ -32,6 +33,7 @@ class Subwords(Samples):
 
     in_words: ClassVar[str] = "texts cut by a tokenizer (dataset.tokenizer)"
     model_dtype: ClassVar[str] = "int32"
+    stored: ClassVar[str] = "int32"
     mixable: ClassVar[bool] = False
     encodes: ClassVar[bool] = True
 
@@ -46,12 +48,8 @@ class Subwords(Samples):
         found = _tokenizer(place)
         if found.pad_token_id is None:
             raise ValueError(f"tokenizer={tokenizer} has no token to fill short texts up with")
-        longest = 1
-        for start in range(0, len(texts), _AT_A_TIME):
-            some = list(texts[start : start + _AT_A_TIME])
-            cut = found(some, truncation=True, max_length=max_tokens)
-            longest = max(longest, *map(len, cut["input_ids"]))
-        return cls((longest,), place, len(found), found.pad_token_id)
+        lengths = (len(ids) for some in _cut(place, texts, max_tokens) for ids in some)
+        return cls((max(1, *lengths),), place, len(found), found.pad_token_id)
 
     @property
     def default_model(self) -> str:  # type: ignore[override]
@@ -63,16 +61,9 @@ class Subwords(Samples):
 
     def encode(self, raw: Inputs) -> Inputs:
         """Converts texts (N,) of ``str`` to rows (N, L); long texts are truncated at the end."""
-        rows = np.empty((len(raw), *self.shape), np.int32)
-        for start in range(0, len(raw), _AT_A_TIME):
-            cut = _tokenizer(self.tokenizer)(
-                list(raw[start : start + _AT_A_TIME]),
-                truncation=True,
-                padding="max_length",
-                max_length=self.shape[0],
-            )
-            rows[start : start + _AT_A_TIME] = cut["input_ids"]
-        return rows
+        cut = _cut(self.tokenizer, raw, self.shape[0], padding="max_length")
+        none = np.empty((0, *self.shape), np.int32)
+        return np.concatenate([none, *(np.array(ids, np.int32) for ids in cut)])
 
     def content(self) -> str | None:
         """The tokenizer itself, as JSON for the package ``tokenizers``, with this length.
@@ -91,14 +82,21 @@ class Subwords(Samples):
         content: str = own.to_str()
         return content
 
-    def check(self, inputs: Stored) -> None:
-        self.check_array(inputs, "int32")
-
     def shown(self, row: Inputs) -> str:
         found = _tokenizer(self.tokenizer)
         text: str = found.decode(row[:_SHOWN_TOKENS].tolist(), skip_special_tokens=True)
         cut = len(row) > _SHOWN_TOKENS and row[_SHOWN_TOKENS] != self.padding
         return f"{text} …" if cut else text
+
+
+def _cut(
+    place: str, texts: Inputs, length: int, padding: str | bool = False
+) -> Iterator[list[list[int]]]:
+    """The ids of texts (N,) by the tokenizer at a place, some texts at a time."""
+    for start in range(0, len(texts), _AT_A_TIME):
+        some = list(texts[start : start + _AT_A_TIME])
+        cut = _tokenizer(place)(some, truncation=True, padding=padding, max_length=length)
+        yield cut["input_ids"]
 
 
 def resolved(place: str) -> str:

@@ -29,7 +29,6 @@ class _Words(Samples):
     vocabulary: tuple[str, ...]
 
     first_word: ClassVar[int]
-    stored: ClassVar[str] = "float32"
     mixable: ClassVar[bool] = False
     encodes: ClassVar[bool] = True
 
@@ -55,7 +54,7 @@ class _Words(Samples):
         )
 
     def check(self, inputs: Stored) -> None:
-        self.check_array(inputs, self.stored)
+        super().check(inputs)
         assert isinstance(inputs, np.ndarray)
         words = inputs if inputs.ndim == 2 else inputs[..., 0]
         low, high = words.min(), words.max()

@@ -77,13 +77,13 @@ def _soft(values: Sequence[Values], names: tuple[str, ...], bad: Sequence[BadSam
         if part.ndim == 1:
             _check(part, faults, names)
             found.append(Targets(_places(names, part)))
-            continue
-        if part.shape[1] != len(names) or len(names) < 2:
+        elif part.shape[1] != len(names) or len(names) < 2:
             raise ValueError(
                 f"{bad[0].where(0)}: there are {part.shape[1]} probabilities of "
                 f"{len(names)} classes; each class needs one, and two classes are needed"
             )
-        found.append(_drawn(_probabilities(part, faults)))
+        else:
+            found.append(_drawn(_probabilities(part, faults)))
     return found, names
 
 

@@ -100,14 +100,13 @@ def _by_name(parts: Sequence[TabularFiles], bad: BadSamples, column: str) -> Div
         raise ValueError(
             f"split={column} and the path {parts[1].option} are given; give one of them"
         )
-    found = []
-    for row, word in enumerate(rows.column(column, pa.string()).to_pylist()):
-        split = _NAMES.get((word or "").strip().lower())
-        if split is None:
-            known = ", ".join(_NAMES)
-            bad.add(row, f"{column} is {word!r}, which is no split; allowed: {known}")
-        found.append(split or "train")
-    splits = np.array(found)
+    words = rows.column(column, pa.string()).to_pylist()
+    found = [_NAMES.get((word or "").strip().lower()) for word in words]
+    rule = f"which is no split; allowed: {', '.join(_NAMES)}"
+    bad.add_each(
+        [split is None for split in found], lambda row: f"{column} is {words[row]!r}, {rule}"
+    )
+    splits = np.array([split or "train" for split in found])
     sizes = ", ".join(f"{(splits == name).sum():,} {name}" for name in SPLITS)
     if not (splits == "train").any():
         raise ValueError(f"{rows.named(rows.files[0])}: split={column} names no training samples")

@@ -265,11 +265,6 @@ def _matches(texts: pa.ChunkedArray, pattern: str) -> pa.ChunkedArray:
     return pc.match_substring_regex(pc.utf8_trim_whitespace(texts), pattern)
 
 
-def _share(texts: pa.ChunkedArray) -> float:
-    """The share of numbers, also with marks."""
-    return float(pc.mean(_matches(texts, _MARKED_NUMBER).cast(pa.float64())).as_py())
-
-
 def marked_number(values: pa.ChunkedArray) -> str | None:
     """A number with marks, such as 1,234 or 12%, if almost all texts are numbers, some with marks.
 
@@ -277,7 +272,8 @@ def marked_number(values: pa.ChunkedArray) -> str | None:
     """
     known = values.drop_null()
     marked = known.filter(pc.invert(_matches(known, NUMBER)))
-    if not len(marked) or min(_share(each) for each in (known, marked)) < _MOSTLY:
+    alike = (_matches(each, _MARKED_NUMBER).cast(pa.float64()) for each in (known, marked))
+    if not len(marked) or min(pc.mean(each).as_py() for each in alike) < _MOSTLY:
         return None
     return str(marked[0].as_py())
 

@@ -69,8 +69,9 @@ def open_parquet(where: str, source: fs.FileSystem, path: str) -> File:
     def read(name: str) -> Chunks:
         with _parquet(where, source, path) as opened:
             try:
-                large = _holds_bytes(opened.schema_arrow.field(name).type)
-                for batch in opened.iter_batches(batch_size=64 if large else 1024, columns=[name]):
+                has_bytes = "binary" in str(opened.schema_arrow.field(name).type)
+                size = 64 if has_bytes else 1024
+                for batch in opened.iter_batches(batch_size=size, columns=[name]):
                     yield batch.column(name)  # also columns whose names begin alike are there
             except (pa.ArrowException, OSError) as error:
                 raise ValueError(
@@ -80,10 +81,6 @@ def open_parquet(where: str, source: fs.FileSystem, path: str) -> File:
 
     with _parquet(where, source, path) as file:
         return File(path, file.schema_arrow, file.metadata.num_rows, read)
-
-
-def _holds_bytes(kind: pa.DataType) -> bool:
-    return "binary" in str(kind)
 
 
 def _parquet(where: str, source: fs.FileSystem, path: str) -> pq.ParquetFile:

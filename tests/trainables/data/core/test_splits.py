@@ -6,8 +6,13 @@ from hypothesis import strategies as st
 from trainables.data.core.base import Targets
 from trainables.data.core.options import CommonOptions
 from trainables.data.core.splits import About, Part, build_dataset
-from trainables.data.core.stratified import long_tailed, stratified_sample, stratified_split
-from trainables.data.core.types import Labels
+from trainables.data.core.stratified import (
+    HeldOutSplit,
+    long_tailed,
+    stratified_sample,
+    stratified_split,
+)
+from trainables.data.core.types import Indices, Labels
 from trainables.data.kinds.arrays import Images
 
 counts_per_class = st.lists(st.integers(2, 60), min_size=2, max_size=8)
@@ -24,7 +29,7 @@ def test_split_is_a_partition_with_each_class_in_both_parts(
 ) -> None:
     labels = labels_of(counts)
     size = data.draw(st.integers(len(counts), len(labels) - len(counts)))
-    first, second = stratified_split(labels, size, seed=seed)
+    first, second = stratified_split(labels, HeldOutSplit("validation", size, seed))
     assert len(second) == size
     np.testing.assert_array_equal(np.sort(np.concatenate([first, second])), np.arange(len(labels)))
     for part in (first, second):
@@ -35,7 +40,7 @@ def test_split_is_a_partition_with_each_class_in_both_parts(
 @given(counts=st.lists(st.integers(10, 60), min_size=2, max_size=8), seed=st.integers(0, 2**32))
 def test_each_class_has_its_share_to_one_sample(counts: list[int], seed: int) -> None:
     labels = labels_of(counts)
-    _, held = stratified_split(labels, 0.25, seed=seed)
+    _, held = stratified_split(labels, HeldOutSplit("validation", 0.25, seed))
     exact = len(held) * np.array(counts) / len(labels)
     assert np.all(np.abs(np.bincount(labels[held]) - exact) < 1)
 
@@ -53,13 +58,15 @@ def test_sample_has_the_size_and_every_class(
 
 def test_shares_by_hand() -> None:
     labels = labels_of([70, 20, 10])
-    _, held = stratified_split(labels, 0.1, seed=0)
+    _, held = stratified_split(labels, HeldOutSplit("validation", 0.1, 0))
     np.testing.assert_array_equal(np.bincount(labels[held]), [7, 2, 1])
 
 
 def test_seeds_decide() -> None:
     labels = labels_of([50, 50])
-    first, again, other = (stratified_split(labels, 0.5, seed=seed)[1] for seed in (1, 1, 2))
+    first, again, other = (
+        stratified_split(labels, HeldOutSplit("validation", 0.5, seed))[1] for seed in (1, 1, 2)
+    )
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
 
@@ -75,17 +82,20 @@ def test_seeds_decide() -> None:
 )
 def test_split_refuses(counts: list[int], held_out: float, message: str) -> None:
     with pytest.raises(ValueError, match=message):
-        stratified_split(labels_of(counts), held_out, seed=0, classes=("cat", "dog"))
+        stratified_split(labels_of(counts), HeldOutSplit("validation", held_out, 0), ("cat", "dog"))
 
 
 def test_a_class_in_three_parts_needs_three_samples() -> None:
-    options = {"seed": 0, "classes": ("cat", "dog"), "option": "test_size", "needed": 3}
+    def split(counts: list[int], size: float) -> tuple[Indices, Indices]:
+        held = HeldOutSplit("test_size", size, seed=0)
+        return stratified_split(labels_of(counts), held, ("cat", "dog"))
+
     message = "class 'dog' has only 2 samples; three are needed, one each for training, validation"
     with pytest.raises(ValueError, match=message):
-        stratified_split(labels_of([9, 2]), 0.2, **options)
+        split([9, 2], 0.2)
     with pytest.raises(ValueError, match="with 2 classes it must be 2 to 8"):
-        stratified_split(labels_of([9, 3]), 9, **options)
-    rest, held = stratified_split(labels_of([9, 3]), 8, **options)
+        split([9, 3], 9)
+    rest, held = split([9, 3], 8)
     np.testing.assert_array_equal(np.bincount(labels_of([9, 3])[rest]), [2, 2])
     assert len(held) == 8
 
