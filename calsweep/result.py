@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from sweeps.errors import UserError
 from sweeps.messages.formatting import DEFAULT_STORAGE, format_loss
+from sweeps.results.documents import to_document
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.refinement import parts_of_nll
 from sweeps.results.result import Best
@@ -116,7 +117,7 @@ class Result:
         supported`` or ``worse``), ``seeds``, ``split``, and how it is corrected, see
         :class:`~sweeps.evidence.comparison.Comparison`.
         """
-        found = [each.to_json() for each in self._found.evidence.all_comparisons]
+        found = [to_document(each) for each in self._found.evidence.all_comparisons]
         return _frame(found, [each.name for each in fields(Comparison)])
 
     def prediction_sets(self) -> Any:

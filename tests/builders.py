@@ -65,7 +65,10 @@ def queue_of(sweep: SweepFile, store: SweepStore, **more: Any) -> TrialQueue:
     """The trial queue of a new or resumed sweep with ten classes."""
     known = Known(store.load_earlier())
     past = Past(store.load_records(), known, more.pop("trained_encoders", ()))
-    return TrialQueue(Plan(sweep), store.save, 10, past, **more)
+    listeners = more.pop("listeners", ())
+    queue = TrialQueue(Plan(sweep), store.save, 10, past, **more)
+    queue.listeners += listeners
+    return queue
 
 
 def ranked(records: Sequence[TrialRecord], **sections: Any) -> Ranking:
@@ -201,8 +204,8 @@ def compared(
 ) -> Comparison:
     """A comparison of two sides, such as ``focal`` and ``cross_entropy + scaling``."""
     return Comparison(
-        ours=Arm.from_json(ours),
-        theirs=Arm.from_json(theirs),
+        ours=Arm.parse(ours),
+        theirs=Arm.parse(theirs),
         metric=metric,
         value=value,
         low=low,

@@ -67,13 +67,12 @@ def replay(
     plan = Plan(sweep)
     candidates = [s for s in curves.settings if plan.space.branches.get(s.loss)]
     past = Past(known=Known(recorded=recorded, initial=initial, candidates=candidates))
-    finals = None
+    queue = TrialQueue(plan, keep_nothing, num_classes, past)
     if expected is not None:
         from sweeps.search.guide import Guide
 
         guide = Guide(plan, past.known, [], num_classes)
-        finals = FinalistPlan(plan, (), guide if expected else None)
-    queue = TrialQueue(plan, keep_nothing, num_classes, past, finals=finals)
+        queue.finals = FinalistPlan(plan, (), guide if expected else None)
     running: list[_Running] = []
     while not queue.exhausted:
         while len(running) < at_once and (record := queue.next()) is not None:

@@ -207,10 +207,10 @@ class QueueCallback(SharedWithTune, Callback):
         number = trial.config["number"]
         self._silence.ended(number)
         match from_tune(trial.last_result):
-            case Failed(reason, traceback, warnings):
+            case Failed(reason, traceback, warnings, diverged):
                 self._warn(number, warnings)
                 logger.error("trial %d: %s", number, traceback or reason)
-                self._queue.end(number, "failed", reason)
+                self._queue.end(number, "failed", reason, diverged=diverged)
             case OutOfMemory(reason):
                 logger.warning("trial %d: %s", number, reason)
                 running = self._queue.live

@@ -70,30 +70,20 @@ _KINDS: Final = {
 
 
 @dataclass(frozen=True)
-class _Seen:
-    """What a file contains.
-
-    Options of ``dataset``, a key of :data:`_KINDS`, words, the number of samples, comments, and the
-    metric to minimise.
-    """
-
-    options: dict[str, Any]
-    kind: str
-    words: str
-    count: int
-    comments: tuple[str, ...] = ()
-    objective: str = "val_ece"
-
-
-@dataclass(frozen=True)
 class Draft:
-    """The parts of a sweep file that depend on the data, with a description of the data.
+    """The parts of a sweep file that depend on the data.
 
-    ``count`` is the number of samples, 0 if unknown; ``frozen`` a pretrained network to freeze.
+    Attributes:
+        dataset: The section ``dataset``.
+        kind: A key of :data:`_KINDS`.
+        seen: A description of the data.
+        comments: What is said about the data beside ``dataset``.
+        count: Number of samples, 0 if unknown.
+        frozen: A pretrained network to freeze.
     """
 
     name: str
-    dataset: dict[str, object]
+    dataset: dict[str, Any]
     kind: str
     seen: str
     losses: tuple[str, ...] = ("focal", "dual_focal", "inverse_focal", "mbls", "mmce")
@@ -339,26 +329,18 @@ def _file(path: Path, given: Path, whole: Path | None = None) -> Draft:
     beside = files_beside(path) if whole is None else {}
     form = form_of(path.name)
     if path.suffix == ".npz":
-        found = _arrays(path, beside.get("test"))
+        found = _arrays(_name(given), path, beside.get("test"))
     elif form is not None:
-        found = _rows(read_rows(whole or path, form, beside))
+        found = _rows(_name(given), read_rows(whole or path, form, beside))
     else:
         raise UserError(f"not understood; allowed: {TABLES_SHOWN}, or .npz", "data", path)
-    options = {"name": form or "npz", "train": str(whole or path), **found.options}
+    options = {"name": form or "npz", "train": str(whole or path), **found.dataset}
     if whole is None and not {"split", "validation"} & options.keys():
         options |= _validation(found.count, held_out="test" not in options)
-    return Draft(
-        _name(given),
-        options,
-        found.kind,
-        f"Seen: {found.words}.",
-        comments=found.comments,
-        objective=found.objective,
-        count=found.count,
-    )
+    return replace(found, dataset=options)
 
 
-def _arrays(path: Path, test: Path | None) -> _Seen:
+def _arrays(name: str, path: Path, test: Path | None) -> Draft:
     import numpy as np
 
     from trainables.data.kinds.arrays import Images
@@ -379,13 +361,13 @@ def _arrays(path: Path, test: Path | None) -> _Seen:
     options |= {} if test is None else {"test": str(test)}
     together, notes = _together({}, samples, labels, tested=test is not None)
     options |= together
+    kind, seen = "array", f"arrays of {' x '.join(map(str, samples.shape[1:]))}"
     if samples.dtype == np.uint8:
-        return _Seen(options, "image", f"{count:,} {Images.measured(samples[:1])}", count, notes)
-    shape = " x ".join(map(str, samples.shape[1:]))
-    return _Seen(options, "array", f"{count:,} arrays of {shape}", count, notes)
+        kind, seen = "image", str(Images.measured(samples[:1]))
+    return Draft(name, options, kind, f"Seen: {count:,} {seen}.", comments=notes, count=count)
 
 
-def _rows(rows: TrainingRows) -> _Seen:
+def _rows(own_name: str, rows: TrainingRows) -> Draft:
     table, label, tested = rows.table, rows.label, "test" in rows.beside
     classes = len(set(table[label].to_pylist()) - {None})
     others = [name for name in table.column_names if name != label]
@@ -404,8 +386,14 @@ def _rows(rows: TrainingRows) -> _Seen:
                 divided, _values(table[column]), _values(table[label]), tested=tested
             )
             options = {**given, kind: column, **options}
-            seen = f"{seen}, {kind}s in column {column}"
-            return _Seen(options, kind, seen, table.num_rows, (*notes, *more))
+            return Draft(
+                own_name,
+                options,
+                kind,
+                f"Seen: {seen}, {kind}s in column {column}.",
+                comments=(*notes, *more),
+                count=table.num_rows,
+            )
     dates = [
         name
         for name in unusable
@@ -428,9 +416,15 @@ def _rows(rows: TrainingRows) -> _Seen:
         "group, the latest rows are the test split"
         for name in dates
     ]
-    words = f"{seen}; features are {few([*usable, *dates])}"
-    objective = "val_event_ece" if classes == 2 else "val_ece"
-    return _Seen(options, "table", words, table.num_rows, (*notes, *more, *comments), objective)
+    return Draft(
+        own_name,
+        options,
+        "table",
+        f"Seen: {seen}; features are {few([*usable, *dates])}.",
+        comments=(*notes, *more, *comments),
+        objective="val_event_ece" if classes == 2 else "val_ece",
+        count=table.num_rows,
+    )
 
 
 def _values(column: pa.ChunkedArray) -> npt.NDArray[Any]:

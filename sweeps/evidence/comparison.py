@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import combinations, permutations, product
 from typing import TYPE_CHECKING, Final
 
@@ -82,14 +82,8 @@ def compare(
     finalists = max(1, sum(c.seeds > 0 for c in rivals))
     fresh = ranking.chosen is not None and ranking.chosen.seeds > 0
     of_looks = _Looks(looks, ranking)
-    design = Design(
-        confidence=of_looks.confidence,
-        candidates=candidates,
-        finalists=finalists if fresh else candidates,
-    )
-
-    runs = _Runs(read, "validation", ranking.rule.scaling)
-    return _compared(ranking, runs, design, candidates, of_looks)
+    design = Design(of_looks.confidence, candidates, finalists if fresh else candidates)
+    return _compared(ranking, read, design, candidates, of_looks)
 
 
 def look(comparisons: Sequence[Comparison]) -> Look:
@@ -120,7 +114,7 @@ def compare_on_test_split(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> 
 
     finalists = max(1, sum(c.seeds > 0 for c in ranking.candidates if c != ranking.baseline))
     design = Design(1 - error_of(sweeps), finalists, finalists, fresh_samples=True)
-    return _compared(ranking, _Runs(read, "test", ranking.rule.scaling), design, sweeps)
+    return _compared(ranking, read, design, sweeps)
 
 
 def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Comparison]:
@@ -146,12 +140,10 @@ def compare_losses(ranking: Ranking, read: ReadRows, sweeps: int = 1) -> list[Co
             pairs.append(((ours, both or scaled), (baseline, both), metrics))
     pairs = [pair for pair in pairs if pair[2]]
     trained = finalists if baseline is None else [*finalists, baseline]
-    runs = _Runs(read, "test", ranking.rule.scaling)
     design = Design(1 - error_of(sweeps) / max(1, len(pairs)))
+    runs = _Runs(read, ranking.rule.scaling, trained, design, sweeps)
     return [
-        runs.compare(metric, ours, theirs, trained, design, sweeps)
-        for ours, theirs, metrics in pairs
-        for metric in metrics
+        runs.compare(metric, ours, theirs) for ours, theirs, metrics in pairs for metric in metrics
     ]
 
 
@@ -177,7 +169,7 @@ def verdicts_in_pairs(
     """
     from trainables.metrics import COMPARABLE, Design
 
-    runs, found = _Runs(read, "test", way), dict[tuple[str, Arm, Arm], Verdict]()
+    found: dict[tuple[str, Arm, Arm], Verdict] = {}
     for name in metrics:
         pairs = [((a, name.scaled), (b, name.scaled)) for a, b in combinations(settings, 2)]
         if not name.scaled and name.metric not in _UNSCALABLE:
@@ -187,8 +179,9 @@ def verdicts_in_pairs(
                 if b.loss == BASELINE_LOSS
             ]
         design = Design(1 - error_of(sweeps) / max(1, len(pairs)))
+        runs = _Runs(read, way, settings, design, sweeps)
         for pair in pairs if name.metric in COMPARABLE else ():
-            each = runs.compare(name.metric, *pair, settings, design, sweeps)
+            each = runs.compare(name.metric, *pair)
             found[name.metric, each.ours, each.theirs] = each.verdict
             found[name.metric, each.theirs, each.ours] = _OPPOSITE[each.verdict]
     return found
@@ -252,7 +245,7 @@ def _metrics_of(objective: MetricName) -> list[str]:
 
 def _compared(
     ranking: Ranking,
-    runs: _Runs,
+    read: ReadRows,
     design: Design,
     corrected_for: int,
     looks: _Looks | None = None,
@@ -263,6 +256,7 @@ def _compared(
     objective = MetricName.parse(ranking.rule.objective)
     scaled = objective.scaled and objective.metric not in UNCHANGED_BY_TEMPERATURE
     finalists = [each for each in ranking.candidates if each.seeds]
+    runs = _Runs(read, ranking.rule.scaling, finalists, design, corrected_for, looks)
     found = []
     for both in (False, True):
         ours = chosen, scaled or (both and chosen != baseline)
@@ -271,9 +265,7 @@ def _compared(
         for metric in _metrics_against(objective, scaled=both):
             if metric == CALIBRATION_PART and runs.split != "test":
                 continue
-            found.append(
-                runs.compare(metric, ours, theirs, finalists, design, corrected_for, looks)
-            )
+            found.append(runs.compare(metric, ours, theirs))
     return found
 
 
@@ -297,33 +289,38 @@ class _Looks:
         return None if math.isnan(chance) else chance
 
 
+@dataclass
 class _Runs:
-    """Probabilities of trials on a split, as trained and after their scalings."""
+    """Probabilities of trials on a split, as trained and after their scalings.
 
-    def __init__(self, read: ReadRows, split: Split, way: ScalingWay) -> None:
-        self._read, self._way, self.split = read, way, split
-        self._first: Rows | None = None
+    Attributes:
+        finalists: Settings from which the variance over seeds is estimated.
+        design: How ours was selected.
+        corrected_for: See :class:`~sweeps.results.verdicts.Comparison`.
+        looks: Of the validation split; None for the test split.
+    """
+
+    read: ReadRows
+    way: ScalingWay
+    finalists: Sequence[Candidate]
+    design: Design
+    corrected_for: int
+    looks: _Looks | None = None
+    _first: Rows | None = None
+
+    @property
+    def split(self) -> Split:
+        return "test" if self.looks is None else "validation"
 
     def compare(
-        self,
-        metric: str,
-        ours: tuple[Candidate, bool],
-        theirs: tuple[Candidate, bool],
-        finalists: Sequence[Candidate],
-        design: Design,
-        corrected_for: int,
-        looks: _Looks | None = None,
+        self, metric: str, ours: tuple[Candidate, bool], theirs: tuple[Candidate, bool]
     ) -> Comparison:
-        """Compare two settings, each after its scaling if the second item says so.
-
-        `finalists` are further settings for estimating the variance over seeds; `design` says how
-        ours was selected.
-        """
-        same = ours[0] == theirs[0]
-        others = [(each, ours[1]) for each in finalists if each not in (ours[0], theirs[0])]
+        """Compare two settings, each after its scaling if the second item says so."""
+        same, looks = ours[0] == theirs[0], self.looks
+        others = [(each, ours[1]) for each in self.finalists if each not in (ours[0], theirs[0])]
         rows = self._rows(ours[0].judged[0])
         clusters = rows.clusters()
-        design = replace(design, same_runs=same, decisions=rows.decisions, clusters=clusters)
+        design = replace(self.design, same_runs=same, decisions=rows.decisions, clusters=clusters)
         judged = self._difference(metric, (ours, theirs, *others), design)
         return Comparison(
             ours=Arm(ours[0].loss, ours[1]),
@@ -335,7 +332,7 @@ class _Runs:
             verdict=judged.verdict,
             seeds=min(len(ours[0].judged), len(theirs[0].judged)),
             split=self.split,
-            corrected_for=corrected_for,
+            corrected_for=self.corrected_for,
             looks=1 if looks is None else looks.count,
             chance=None if looks is None else looks.chance(judged, design),
             groups=rows.num_groups,
@@ -371,11 +368,11 @@ class _Runs:
         logits, _ = double_tensors(self._rows(trial))
         if not scaled:
             return logits
-        found = scaled_network(self._read, trial, self._way)
+        found = scaled_network(self.read, trial, self.way)
         return found.scaling(logits) if self.split == "test" else found.crossed
 
     def _rows(self, trial: TrialRecord) -> Rows:
-        rows = self._read(self.split, trial.number)
+        rows = self.read(self.split, trial.number)
         self._first = self._first or rows
         if not np.array_equal(rows.labels, self._first.labels):
             raise ValueError(

@@ -74,7 +74,7 @@ class FirstEpochs:
             return
         self._done = True
         if failed:
-            if (record.reason or "").startswith("diverged"):
+            if record.diverged:
                 _, lower_rate, _ = _changes(self._plan)
                 self._reporter.notice(f"The baseline {record.reason}. Try {lower_rate}.")
             return

@@ -178,12 +178,10 @@ class Chart:
     parts: list[Part] = field(default_factory=list)
     legend: list[tuple[Mark | Stroke, str]] = field(default_factory=list)
 
-    def points(
-        self, xs: Sequence[float], ys: Sequence[float], mark: Mark, tips: Sequence[str]
-    ) -> None:
-        for x, y, tip in zip(xs, ys, tips, strict=True):
-            if math.isfinite(x + y):
-                self.parts.append(Point(x, y, mark, tip))
+    def point(self, x: float, y: float, mark: Mark, tip: str) -> None:
+        """A mark, if its place is finite."""
+        if math.isfinite(x + y):
+            self.parts.append(Point(x, y, mark, tip))
 
     def line(
         self,

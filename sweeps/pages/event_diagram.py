@@ -30,11 +30,9 @@ def event_svg(name: str, bins: EventBins, title: str) -> str:
     chart.line((low, high), (low, high), _IDEAL, "calibrated")
     for mean, *ends in zip(bins.means, bins.lows, bins.highs, strict=False):
         chart.line((mean, mean), [*map(y.within, ends)], Stroke(COLOURS[0], 1.2))
-    tips = [
-        f"{name}: {count:,} samples, mean probability {mean:.4g}, frequency {share:.4g}"
-        for count, mean, share in zip(bins.counts, bins.means, bins.frequencies, strict=True)
-    ]
-    chart.points(bins.means, [*map(y.within, bins.frequencies)], mark, tips)
+    for count, mean, share in zip(bins.counts, bins.means, bins.frequencies, strict=True):
+        tip = f"{name}: {count:,} samples, mean probability {mean:.4g}, frequency {share:.4g}"
+        chart.point(mean, y.within(share), mark, tip)
     chart.name(mark, name)
     return svg(chart)
 

@@ -61,13 +61,9 @@ def error_against_objective(ranking: Ranking) -> Chart:
     )
 
     def draw(records: Iterable[TrialRecord], mark: Mark, what: str = "") -> None:
-        records = list(records)
-        chart.points(
-            [r.outcome["val_error"] for r in records],
-            [r.outcome[objective] for r in records],
-            mark,
-            [what + _tip(r, objective) for r in records],
-        )
+        for r in records:
+            tip = what + _tip(r, objective)
+            chart.point(r.outcome["val_error"], r.outcome[objective], mark, tip)
 
     if limit is not None:
         chart.add(Band(limit, chart.x.high), Vertical(limit, "guard"))
@@ -122,15 +118,8 @@ def pareto_front(ranking: Ranking) -> list[tuple[float, float]]:
 
 
 def _staircase(front: Sequence[tuple[float, float]]) -> tuple[list[float], list[float]]:
-    xs: list[float] = []
-    ys: list[float] = []
-    for error, value in front:
-        if ys:
-            xs.append(error)
-            ys.append(ys[-1])
-        xs.append(error)
-        ys.append(value)
-    return xs, ys
+    errors, values = ([place[i] for place in front for _ in range(2)] for i in (0, 1))
+    return errors[1:], values[:-1]
 
 
 def curves(records: Sequence[TrialRecord], plan: Plan) -> Chart:
@@ -223,10 +212,8 @@ def trade_off(ranking: Ranking, metric: str) -> Chart:
             x, y = (fmean(values) for values in of[loss][first : first + 2])
             if math.isnan(x + y):
                 continue
-            chart.points(
-                *([x], [y], look),
-                [f"{format_loss(loss)}: ECE {format_fraction(x)}, {metric} {format_fraction(y)}"],
-            )
+            tip = f"{format_loss(loss)}: ECE {format_fraction(x)}, {metric} {format_fraction(y)}"
+            chart.point(x, y, look, tip)
             for bar in ((ends[loss][first], [y, y]), ([x, x], ends[loss][first + 1])):
                 chart.line(*bar, Stroke(look.colour, 0.8))
         chart.name(mark, format_loss(loss))
@@ -261,9 +248,8 @@ class Searched:
     name: str
     trials: tuple[TrialRecord, ...]
 
-    @property
-    def values(self) -> list[float]:
-        return [float(r.hyperparameters[self.name]) for r in self.trials]
+    def value(self, trial: TrialRecord) -> float:
+        return float(trial.hyperparameters[self.name])
 
 
 def searched(records: Iterable[TrialRecord], objective: str) -> list[Searched]:
@@ -292,14 +278,9 @@ def one_slice(group: Searched, objective: str) -> Chart:
         width=300,
         height=200,
     )
-    for mark, published in ((_SEARCHED, False), (_PUBLISHED, True)):
-        own = [r for r in group.trials if (r.role == "published") == published]
-        chart.points(
-            [float(r.hyperparameters[group.name]) for r in own],
-            [r.outcome[objective] for r in own],
-            mark,
-            [_tip(r, objective) for r in own],
-        )
+    for r in sorted(group.trials, key=lambda r: r.role == "published"):
+        mark = _PUBLISHED if r.role == "published" else _SEARCHED
+        chart.point(group.value(r), r.outcome[objective], mark, _tip(r, objective))
     return chart
 
 
@@ -322,14 +303,17 @@ def _map(across: Searched, up: Searched, objective: str) -> Chart:
         width=300,
         height=220,
     )
-    ranked = sorted(across.trials, key=lambda r: r.outcome[objective])
-    for place, record in enumerate(ranked):
-        shade = _SHADES[len(_SHADES) * place // len(ranked)]
+    for record, shade in _shaded(across.trials, objective):
         shape = "diamond" if record.role == "published" else "circle"
-        where = [float(record.hyperparameters[group.name]) for group in (across, up)]
         for mark in (Mark(shade, shape, size=6), Mark(GREY, shape, hollow=True, size=6)):
-            chart.points([where[0]], [where[1]], mark, [_tip(record, objective)])
+            chart.point(across.value(record), up.value(record), mark, _tip(record, objective))
     return chart
+
+
+def _shaded(trials: Sequence[TrialRecord], objective: str) -> list[tuple[TrialRecord, str]]:
+    """The trials, best first, each with the shade of its fifth."""
+    ranked = sorted(trials, key=lambda r: r.outcome[objective])
+    return [(r, _SHADES[len(_SHADES) * place // len(ranked)]) for place, r in enumerate(ranked)]
 
 
 def test_values(sweeps: Sequence[Beside]) -> Chart | None:
@@ -338,21 +322,16 @@ def test_values(sweeps: Sequence[Beside]) -> Chart | None:
     The line is the 95% interval of the selected setting. Hollow marks are after temperature
     scaling. None if no sweep has selected a setting. Sweeps may have different metrics.
     """
-    shown = [(each.sweep.name, found) for each in sweeps if (found := each.chosen)]
-    looks = {
-        "test": ("selected", _SEARCHED),
-        "test_scaled": ("selected with T", replace(_SEARCHED, hollow=True)),
-        "baseline_test": ("cross_entropy", _PUBLISHED),
-        "baseline_scaled": ("cross_entropy with T", replace(_PUBLISHED, hollow=True)),
-    }
-    values = [
-        found[key]
-        for _, found in shown
-        for key in (*looks, "test_low", "test_high")
-        if not math.isnan(found[key])
-    ]
-    if not values:
+    shown = [(each, chosen) for each in sweeps if (chosen := each.ranking.chosen) is not None]
+    ends = [chosen.interval(each.metric) for each, chosen in shown]
+    values = [end for both in ends for end in both] + [v for each, _ in shown for v in each.on_test]
+    if all(map(math.isnan, values)):
         return None
+    looks = [
+        (f"{what} with T" if hollow else what, replace(mark, hollow=hollow))
+        for what, mark in (("selected", _SEARCHED), ("cross_entropy", _PUBLISHED))
+        for hollow in (False, True)
+    ]
     metrics = dict.fromkeys(metric_heading(each.sweep.objective) for each in sweeps)
     chart = Chart(
         "The metric on the test split in each sweep",
@@ -361,14 +340,14 @@ def test_values(sweeps: Sequence[Beside]) -> Chart | None:
         height=110 + 34 * len(shown),
         left=150,
     )
-    for height, (name, found) in enumerate(reversed(shown), start=1):
-        chart.add(Row(height, name))
-        chart.line([found["test_low"], found["test_high"]], [height] * 2, Stroke(COLOURS[0], 2))
-        for key, (what, mark) in looks.items():
-            if not math.isnan(found[key]):
-                tip = f"{name}, {what}: {format_fraction(found[key])}"
-                chart.points([found[key]], [height], mark, [tip])
-    for what, mark in looks.values():
+    rows = reversed(list(zip(shown, ends, strict=True)))
+    for height, ((each, _), both) in enumerate(rows, start=1):
+        chart.add(Row(height, each.sweep.name))
+        chart.line(both, [height] * 2, Stroke(COLOURS[0], 2))
+        for (what, mark), value in zip(looks, each.on_test, strict=True):
+            tip = f"{each.sweep.name}, {what}: {format_fraction(value)}"
+            chart.point(value, height, mark, tip)
+    for what, mark in looks:
         chart.name(mark, what)
     return chart
 
@@ -398,15 +377,13 @@ def _across(rows: Mapping[int, Searched], sweeps: Sequence[Beside]) -> Chart:
     for height, (row, group) in enumerate(sorted(rows.items(), reverse=True), start=1):
         objective = sweeps[row].ranking.rule.objective
         chart.add(Row(height, sweeps[row].sweep.name))
-        ranked = sorted(group.trials, key=lambda r: r.outcome[objective])
-        for place, record in reversed(list(enumerate(ranked))):
-            mark = Mark(_SHADES[len(_SHADES) * place // len(ranked)], size=5)
-            at = [float(record.hyperparameters[group.name])]
-            for each in (mark, replace(mark, colour=GREY, hollow=True)):
-                chart.points(at, [height], each, [_tip(record, objective)])
-            if place == 0:
-                ring = Mark(COLOURS[1], hollow=True, size=8)
-                chart.points(at, [height], ring, [f"best: {_tip(record, objective)}"])
+        ranked = _shaded(group.trials, objective)
+        for record, shade in reversed(ranked):
+            for mark in (Mark(shade, size=5), Mark(GREY, hollow=True, size=5)):
+                chart.point(group.value(record), height, mark, _tip(record, objective))
+        best = ranked[0][0]
+        ring, tip = Mark(COLOURS[1], hollow=True, size=8), f"best: {_tip(best, objective)}"
+        chart.point(group.value(best), height, ring, tip)
     return chart
 
 
@@ -438,8 +415,8 @@ def _interval_bar(each: Comparison, furthest: float) -> str:
 
 
 def _hyperparameter_axis(group: Searched, label: str) -> Axis:
-    low, high = min(group.values), max(group.values)
-    return axis(label, group.values, log=low > 0 and high / low > 20)
+    values = [group.value(trial) for trial in group.trials]
+    return axis(label, values, log=min(values) > 0 and max(values) / min(values) > 20)
 
 
 def _symbol(name: str) -> str:

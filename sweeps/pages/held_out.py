@@ -130,8 +130,8 @@ def class_chart(classes: Sequence[OfClass]) -> Chart:
             f"accuracy {each.right:.1%}"
         )
         chart.line([each.confidence, each.right], [height] * 2, Stroke(DIM, 1))
-        chart.points([each.confidence], [height], sure, [tip])
-        chart.points([each.right], [height], right, [tip])
+        chart.point(each.confidence, height, sure, tip)
+        chart.point(each.right, height, right, tip)
         chart.add(Row(height, each.name))
     chart.name(sure, "mean confidence")
     chart.name(right, "accuracy")

@@ -12,7 +12,7 @@ import time
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
+from dataclasses import dataclass, field
 from typing import Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
@@ -34,6 +34,7 @@ from sweeps.pages.chart import Chart
 from sweeps.pages.predictions import parts_of_error, probabilities, reliability_bins, top_label
 from sweeps.pages.svg import svg
 from sweeps.results.columns import legend, one_line, shown_metrics
+from sweeps.results.documents import to_document
 from sweeps.results.evidence import Evidence
 from sweeps.results.explanation import evaluation_rows, failure_summary, result_of
 from sweeps.results.headline import headline
@@ -61,30 +62,40 @@ _MOST_IN_A_MATRIX = 15  # classes
 _UNKNOWN = "not known: its file is missing"
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What a sweep has kept besides its trials.
+
+    Attributes:
+        environment: Its machine and packages; None if unknown.
+        samples: Some samples of the test split, as text or as an image in a ``data:`` URI.
+        skipped: Samples that cannot be used, one per line.
+        classes: Names of the classes; unknown ones are numbered.
+        labels: Names of the decisions on a sample, if there are several.
+    """
+
+    environment: Mapping[str, Any] | None = None
+    samples: Mapping[int, str] = field(default_factory=dict)
+    skipped: str = ""
+    classes: Sequence[str] = ()
+    labels: Sequence[str] = ()
+
+
 def render_report(
     plan: Plan,
     records: Sequence[TrialRecord],
     evidence: Evidence,
     read: ReadRows,
-    environment: Mapping[str, Any] | None,
-    shown_samples: Mapping[int, str] = MappingProxyType({}),
-    skipped: str = "",
-    classes: Sequence[str] = (),
-    labels: Sequence[str] = (),
+    known: Kept = Kept(),
 ) -> str:
-    """One HTML page that shows what a sweep found, finished or not.
-
-    If the names of classes are unknown, they are numbered. `shown_samples` are some samples of the
-    test split, as text or as an image in a ``data:`` URI; `labels` the names of the decisions on a
-    sample, if there are several; `skipped` lists samples, one per line.
-    """
+    """One HTML page that shows what a sweep found, finished or not."""
     ranking = Ranking(records, plan.rule)
     found = result_of(ranking, plan, evidence)
     sweep_yaml = to_yaml(plan.sweep.model_dump(mode="json"))
     tables = {
         "leaderboard": [_flat(row.to_json()) for row in found.rows],
         "trials": [_trial_values(record) for record in records],
-        "verdicts": [each.to_json() for each in evidence.all_comparisons],
+        "verdicts": [to_document(each) for each in evidence.all_comparisons],
     }
     headings = shown_metrics(plan.rule.objective, rare=ranking.rare_class)
     metrics = {name: one_line(heading) for name, heading in headings.items()}
@@ -106,7 +117,7 @@ def render_report(
         leading=_drawn_verdicts(found.leading_comparisons),
         basis=basis(evidence.all_comparisons),
         why=found.why if records else (),
-        warnings=_warnings(ranking, environment) if records else [],
+        warnings=_warnings(ranking, known.environment) if records else [],
         failures=failure_summary(records),
         found=found,
         by_how_much=by_how_much,
@@ -118,14 +129,16 @@ def render_report(
         trials=[_trial_row(record, metrics) for record in records],
         diagrams=[Markup(drawn) for drawn in _diagrams(ranking, shown, predictions)],
         **_search_figures(ranking, plan),
-        on_test=_on_test(ranking, shown, predictions, classes, labels),
-        shown_samples=shown_samples,
-        skipped=skipped,
-        skipped_counts=[each for each in skipped.splitlines() if each.endswith("skipped:")],
+        on_test=_on_test(ranking, shown, predictions, known),
+        shown_samples=known.samples,
+        skipped=known.skipped,
+        skipped_counts=[each for each in known.skipped.splitlines() if each.endswith("skipped:")],
         evaluation_sets=evaluation_rows(ranking),
         sweep_yaml=sweep_yaml,
         downloads=_downloads(plan.name, tables, sweep_yaml),
-        environment=_UNKNOWN if environment is None else json.dumps(environment, indent=1),
+        environment=_UNKNOWN
+        if known.environment is None
+        else json.dumps(known.environment, indent=1),
     )
 
 
@@ -203,9 +216,6 @@ def render_side_by_side(sweeps: Sequence[Beside]) -> str:
         sweeps=sweeps,
         by_loss=best_by_loss(sweeps),
         metrics=[metric_heading(each.sweep.objective) for each in sweeps],
-        test_metrics=[
-            MetricName(MetricName.parse(each.sweep.objective).metric, "test") for each in sweeps
-        ],
         on_test=_svg(on_test) if on_test else "",
         figures=[_svg(chart) for chart in figures.across_sweeps(sweeps)],
     )
@@ -298,8 +308,7 @@ def _on_test(
     ranking: Ranking,
     shown: TrialRecord | None,
     predictions: _Predictions,
-    classes: Sequence[str],
-    about: Sequence[str],
+    kept: Kept,
 ) -> dict[str, object] | None:
     """The shown network on the test split, with its scaling; None without its predictions."""
     from sweeps.pages import held_out
@@ -309,8 +318,9 @@ def _on_test(
     if shown is None or rows is None:
         return None
     probs, labels = probabilities(rows.logits), rows.labels
-    known = len(classes) == probs.shape[1]
-    names = list(classes) if known else [str(index) for index in range(probs.shape[1])]
+    about, names = kept.labels, list(kept.classes)
+    if len(names) != probs.shape[1]:
+        names = [str(index) for index in range(probs.shape[1])]
     counts = held_out.confusion(probs, labels)
     curves = {shown.label: (probs, labels)}
     others = (each.judged[0] for each in (ranking.chosen, ranking.baseline) if each is not None)
@@ -322,7 +332,7 @@ def _on_test(
     by_class, by_label = held_out.by_class, held_out.by_label
     parts = by_label(probs, labels, about) if about else by_class(probs, labels, names)
     return {
-        "event": Markup(event_of_rows(rows, classes)),
+        "event": Markup(event_of_rows(rows, kept.classes)),
         "label": shown.label,
         "scaling": predictions.words(shown),
         "samples": len(labels) // rows.per_sample,

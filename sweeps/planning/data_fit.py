@@ -12,8 +12,7 @@ from sweeps.messages.reporter import Reporter
 from sweeps.planning.checks import fault_of
 from sweeps.planning.gpu_share import Machines, settle_devices
 from sweeps.search.plan import Plan
-from sweeps.sweep_file.schema import Stage, SweepFile
-from sweeps.sweep_file.sections.search import SearchSection
+from sweeps.sweep_file.schema import Stage, SweepFile, budget_faults
 from sweeps.sweep_file.sections.training import DEFAULT_MODEL, ModelSection, TrainingSection
 from trainables.contract.config import check_shares
 from trainables.contract.metric_names import MetricName
@@ -76,7 +75,7 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
         faults.append(f"training.{error}; or a larger dataset.validation")
     faults += _mixing_faults(sweep.stages[-1], dataset)
     faults += _objective_faults(sweep, dataset)
-    faults += _budget_faults(sweep.search, sweep.training.epochs)
+    faults += budget_faults(sweep)
     if faults:
         raise UserError("\n".join(faults))
     return sweep
@@ -136,16 +135,6 @@ def _with_batches(recipe: TrainingSection, dataset: Dataset) -> TrainingSection:
     if dataset.task.cluster_size == 1 or recipe.eval_batch_size <= recipe.batch_size:
         return recipe
     return recipe.model_copy(update={"eval_batch_size": recipe.batch_size})
-
-
-def _budget_faults(search: SearchSection, epochs: int) -> list[str]:
-    most = search.max_epochs
-    if most is None or most >= epochs:
-        return []
-    return [
-        f"search.max_epochs = {most} is less than training.epochs = {epochs}, which the baseline's "
-        "trial needs; allowed: at least as many, or give fewer training.epochs"
-    ]
 
 
 def _recipe_faults(stages: Sequence[Stage], workers: int, dataset: Dataset) -> list[str]:

@@ -72,13 +72,7 @@ def settle_devices(
     gpu = machines.weakest_gpu(reporter) if wanted and there_are else None
     said = None
     if share == "auto" and gpu is not None:
-        share = gpu_share(
-            sweep.scaling,
-            workload_of(sweep.trained, dataset),
-            inputs_per_step(sweep.stages),
-            gpu,
-            nodes,
-        )
+        share = gpu_share(sweep, workload_of(sweep.trained, dataset), gpu, nodes)
         said = _in_words(share, gpu)
     elif share == "auto":
         share = 0.0
@@ -120,9 +114,8 @@ def _with_precision(sweep: SweepFile, precision: str) -> SweepFile:
 
 
 def gpu_share(
-    scaling: ScalingSection,
+    sweep: SweepFile,
     workload: Workload | None,
-    steps: Sequence[tuple[int, int]],
     gpu: Gpu,
     nodes: Iterable[Mapping[str, float]],
     needed: float | None = None,
@@ -131,11 +124,10 @@ def gpu_share(
 
     Up to eight trials share a GPU: as many as fit its memory and the node's CPUs, or fewer if these
     keep it busy. A trial with several workers gets one GPU per worker, or none if the cluster has
-    too few. If the workload is unknown, as for a custom loop, each trial gets one. `steps` are
-    those of :func:`inputs_per_step`. `needed` is the GPU memory of a trial in bytes; None estimates
-    it.
+    too few. If the workload is unknown, as for a custom loop, each trial gets one. `needed` is the
+    GPU memory of a trial in bytes; None estimates it.
     """
-    nodes = list(nodes)
+    nodes, scaling = list(nodes), sweep.scaling
     if scaling.num_workers > 1:
         whole = ScalingSection(**{**scaling.model_dump(), "gpus_per_worker": 1.0})
         return 1.0 if worker_room(whole, nodes) >= scaling.num_workers else 0.0
@@ -143,9 +135,8 @@ def gpu_share(
         return 1.0
     from trainables.engine.workload import busy_share
 
-    busy = max(busy_share(workload, count) for count, _ in steps)
-    needed = needed or memory_needed(workload, steps)
-    by_memory = gpu.memory / needed
+    busy = max(busy_share(workload, count) for count, _ in _inputs_per_step(sweep.stages))
+    by_memory = gpu.memory / (needed or memory_needed(sweep, workload))
     by_cpus = max(
         node.get("CPU", 0.0) / scaling.cpus_per_worker / node["GPU"]
         for node in nodes
@@ -154,14 +145,14 @@ def gpu_share(
     return 1.0 / max(1, math.floor(min(by_memory, by_cpus, 1 / busy, _MOST_ON_ONE)))
 
 
-def memory_needed(workload: Workload, steps: Iterable[tuple[int, int]]) -> float:
+def memory_needed(sweep: SweepFile, workload: Workload) -> float:
     """Estimated bytes of GPU memory that a trial needs."""
     from trainables.engine.workload import device_memory
 
-    return max(device_memory(workload, *each) for each in steps)
+    return max(device_memory(workload, *each) for each in _inputs_per_step(sweep.stages))
 
 
-def inputs_per_step(stages: Sequence[Stage]) -> list[tuple[int, int]]:
+def _inputs_per_step(stages: Sequence[Stage]) -> list[tuple[int, int]]:
     """Batch sizes of each stage: in training (with all views), and in evaluation."""
     from trainables.losses.registry import loss_class
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from sweeps.messages.reporter import Reporter
-from sweeps.planning.gpu_share import Gpu, gpu_share, inputs_per_step, memory_needed, workload_of
+from sweeps.planning.gpu_share import Gpu, gpu_share, memory_needed, workload_of
 from sweeps.search.plan import Plan
 from sweeps.search.record import Entry, TrialRecord
 
@@ -49,11 +49,11 @@ def findings(
     from trainables.data.core.base import Dataset  # imports torch
 
     sweep = plan.sweep
-    workload, steps = workload_of(sweep.trained, dataset), inputs_per_step(sweep.stages)
+    workload = workload_of(sweep.trained, dataset)
     used, share = entry["gpu_memory"], sweep.scaling.gpus
     memory = f"{used / 1e9:.1f} GB of GPU memory"
     if workload is not None:
-        memory += f" (estimated: {memory_needed(workload, steps) / 1e9:.1f} GB)"
+        memory += f" (estimated: {memory_needed(sweep, workload) / 1e9:.1f} GB)"
     facts = [memory]
     if isinstance(dataset, Dataset) and "training_seconds" in entry:  # custom loops have none
         recipe = (sweep.encoder or sweep).training
@@ -63,7 +63,7 @@ def findings(
     if workload is None or sweep.scaling.num_workers > 1:
         return found
     gpu = Gpu("", round(used / entry["gpu_memory_share"]), True)
-    better = gpu_share(sweep.scaling, workload, steps, gpu, nodes, _RESERVE * used)
+    better = gpu_share(sweep, workload, gpu, nodes, _RESERVE * used)
     if not _LOWEST < better / share < _HIGHEST:
         trials = round(1 / better)
         fit = "one trial fits a GPU" if trials == 1 else f"{trials} trials fit a GPU"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 from sweeps.messages.formatting import finite
 from sweeps.results.columns import objective_metric
-from sweeps.results.leaderboard import front_rows
+from sweeps.results.documents import to_document
+from sweeps.results.leaderboard import StoredFront, front_rows
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.rules import Rule
@@ -138,11 +139,11 @@ class BestEntry:
     test: Mapping[str, float]
     temperature: float
     parent_run_id: str | None
-    front: tuple[Mapping[str, object], ...] | None
+    front: StoredFront
 
     def to_json(self) -> dict[str, object]:
-        values = asdict(self)
-        return values if self.front else {k: v for k, v in values.items() if k != "front"}
+        values = to_document(self)
+        return {key: value for key, value in values.items() if key != "front" or value}
 
     @property
     def setting(self) -> Setting:
@@ -240,7 +241,7 @@ def _ambiguous_names(sweeps: Sequence[TrackedSweep]) -> set[str]:
 def _entry(
     sweep: TrackedSweep, best: Candidate, ranking: Ranking, ambiguous: set[str]
 ) -> BestEntry:
-    chosen, front = judged_setting(ranking, sweep.recommended) or best, front_rows(ranking)
+    chosen = judged_setting(ranking, sweep.recommended) or best
     trial = chosen.trials[0]
     metric = objective_metric(sweep.rule.objective)
     full = sweep.full_names
@@ -270,7 +271,7 @@ def _entry(
         test=_split(chosen, "test", metric),
         temperature=chosen.mean("temperature"),
         parent_run_id=sweep.parent_id,
-        front=tuple(front) if front else None,
+        front=front_rows(ranking),
     )
 
 

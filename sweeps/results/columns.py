@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import PlainSerializer, PlainValidator
 
 from sweeps.messages.formatting import metric_heading, objective_heading
 from trainables.contract.metric_names import MetricName
@@ -112,6 +114,14 @@ class LeaderboardRow:
     def to_json(self) -> dict[str, object]:
         others = {key: value for key, value in vars(self).items() if key != "metrics"}
         return {**others, **self.metrics}
+
+
+StoredRow = Annotated[
+    LeaderboardRow,
+    PlainValidator(LeaderboardRow.from_json),
+    PlainSerializer(LeaderboardRow.to_json),
+]
+"""A row in documents, where its metrics are fields like the others."""
 
 
 def legend(rows: Sequence[LeaderboardRow], objective: str) -> list[str]:

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, PlainSerializer, PlainValidator
 
 from sweeps.messages.confident import Confident
 from sweeps.messages.formatting import metric_heading
 from sweeps.messages.shares import Share, class_words, share_line
-from sweeps.results.columns import LeaderboardRow
+from sweeps.results.columns import StoredRow
 from sweeps.results.reference import ReferenceResult, advice
 from sweeps.results.scaling import ScalingRow
 from sweeps.results.verdicts import Comparison
-from sweeps.search.record import known_fields
+from sweeps.search.record import flat, known_fields
 from sweeps.search.untried import Untried
+
+_UNKNOWN = 3 * (math.nan,)  # files omit NaN
+_Figure = Annotated[
+    tuple[float, float, float], BeforeValidator(lambda kept: (*kept, *_UNKNOWN)[:3])
+]
 
 
 @dataclass(frozen=True)
@@ -31,16 +38,7 @@ class EventEvidence:
     label: str
     event: str
     share: Share
-    figures: Mapping[str, tuple[float, float, float]] = field(default_factory=dict)
-
-    @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> EventEvidence:
-        """Read what `asdict` and JSON made of it, which omits values that are not known."""
-        figures = {}
-        for name, each in kept.get("figures", {}).items():
-            value, low, high = (*each, math.nan, math.nan, math.nan)[:3]
-            figures[name] = (value, low, high)
-        return cls(kept["label"], kept["event"], Share(**kept["share"]), figures)
+    figures: Mapping[str, _Figure] = field(default_factory=dict)
 
     @property
     def line(self) -> str:
@@ -116,11 +114,11 @@ class EnsembleEvidence:
         seeds: The same of all seeds of cross-entropy.
     """
 
-    row: LeaderboardRow
+    row: StoredRow
     members: tuple[Member, ...]
     networks: int
     temperature: float
-    nll: float
+    nll: float = math.nan  # stores of format 1 have none
     scaling: Mapping[str, Any] | None = None
     sets: tuple[SetsRow, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
@@ -133,25 +131,12 @@ class EnsembleEvidence:
     def trials(self) -> tuple[int, ...]:
         return tuple(sorted({member.trial for member in self.members}))
 
-    @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> EnsembleEvidence:
-        given = {
-            "row": LeaderboardRow.from_json(kept["row"]),
-            "members": tuple(Member(**each) for each in kept["members"]),
-            "sets": tuple(SetsRow(**each) for each in kept.get("sets", ())),
-            "comparisons": tuple(map(Comparison.from_json, kept.get("comparisons", ()))),
-            "why": tuple(kept.get("why", ())),
-            "seeds": cls.from_json(seeds) if (seeds := kept.get("seeds")) else None,
-        }
-        return cls(**{"nll": math.nan, **known_fields(cls, kept), **given})
 
-    def to_json(self) -> dict[str, object]:
-        return {
-            **asdict(self),
-            "row": self.row.to_json(),
-            "comparisons": [each.to_json() for each in self.comparisons],
-            "seeds": None if self.seeds is None else self.seeds.to_json(),
-        }
+_StoredUntried = Annotated[
+    Untried,
+    PlainValidator(lambda kept: Untried(**known_fields(Untried, kept))),
+    PlainSerializer(flat),
+]
 
 
 @dataclass(frozen=True)
@@ -184,40 +169,12 @@ class Evidence:
     sets: tuple[SetsRow, ...] = ()
     on_data: tuple[str, ...] = ()
     ends: tuple[str, ...] = ()
-    untried: tuple[Untried, ...] = ()
+    untried: tuple[_StoredUntried, ...] = ()
     scalings: tuple[ScalingRow, ...] = ()
     event: EventEvidence | None = None
     classes: tuple[EventEvidence, ...] = ()
     confident: Confident | None = None
     against_reference: Comparison | None = None
-
-    @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> Evidence:
-        """Read it from :meth:`~sweeps.results.result.SweepResult.to_json`.
-
-        Raises:
-            TypeError: The file is damaged.
-        """
-        untried = (known_fields(Untried, each) for each in kept.get("untried", ()))
-        event, ensemble = kept.get("event"), kept.get("ensemble")
-        confident, compared = kept.get("confident"), kept.get("against_reference")
-        return cls(
-            comparisons=tuple(map(Comparison.from_json, kept.get("comparisons", ()))),
-            warnings=tuple(kept.get("warnings", ())),
-            candidates=kept.get("candidates"),
-            references=tuple(ReferenceResult(**each) for each in kept.get("references", ())),
-            ensemble=None if ensemble is None else EnsembleEvidence.from_json(ensemble),
-            pairs=tuple(map(Comparison.from_json, kept.get("pairs", ()))),
-            sets=tuple(SetsRow(**each) for each in kept.get("sets", ())),
-            on_data=tuple(kept.get("on_data", ())),
-            ends=tuple(kept.get("ends", ())),
-            untried=tuple(Untried(**each) for each in untried),
-            scalings=tuple(map(ScalingRow.from_json, kept.get("scalings", ()))),
-            event=None if event is None else EventEvidence.from_json(event),
-            classes=tuple(map(EventEvidence.from_json, kept.get("classes", ()))),
-            confident=None if confident is None else Confident(**confident),
-            against_reference=None if compared is None else Comparison.from_json(compared),
-        )
 
     @property
     def of_ensemble(self) -> tuple[Comparison, ...]:

@@ -6,7 +6,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Final
 
 from sweeps.messages.formatting import (
@@ -14,10 +14,10 @@ from sweeps.messages.formatting import (
     format_hyperparameters,
     format_setting,
     metric_heading,
-    over_groups,
 )
 from sweeps.results.columns import objective_metric
 from sweeps.results.evidence import NOT_YET, Evidence
+from sweeps.results.headline import interval_words
 from sweeps.results.leaderboard import front_rows, leaderboard, untried_rows
 from sweeps.results.recommendation import recommend
 from sweeps.results.reference import reference_rows
@@ -27,7 +27,7 @@ from sweeps.search.plan import Plan
 from sweeps.search.ranking import Candidate, Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.sweep_file.sections.training import TrainingSection
-from trainables.contract.metric_names import MetricName, groups_name
+from trainables.contract.metric_names import MetricName
 
 _USUAL: Final = TrainingSection()
 
@@ -194,14 +194,9 @@ def _context(chosen: Candidate, objective: str) -> list[str]:
 
 def _on_the_test_split(chosen: Candidate, metric: str) -> str:
     name = MetricName(metric, "test")
-    low, high = chosen.interval(name)
-    # A measured calibration error is biased upwards, so it may lie above its own interval.
-    over = over_groups(chosen.mean(groups_name("test")))
-    interval = f" (95% interval {low:.4f} to {high:.4f}{over})"
-    interval = interval if not math.isnan(low) else f" (no interval{over})" if over else ""
     return (
         f"On the test split: {metric_heading(metric)} "
-        f"{chosen.mean(name):.4f}{interval}, after temperature scaling "
+        f"{chosen.mean(name):.4f}{interval_words(chosen, name)}, after temperature scaling "
         f"{chosen.mean(replace(name, scaled=True)):.4f}, error {chosen.mean('test_error'):.4f}."
     )
 
@@ -236,23 +231,35 @@ def _evaluation_sets(candidate: Candidate) -> Iterator[tuple[str, dict[str, str]
             yield ood[1], {"AUROC": key}
 
 
-def evaluation_rows(ranking: Ranking) -> list[dict[str, object]]:
-    """The selected setting and the baseline on the sets of ``evaluation``, a row per metric.
+@dataclass(frozen=True)
+class EvaluationRow:
+    """A metric on a set of ``evaluation``.
 
     ``numbers`` are the value for the selected setting, after temperature scaling, and both for
     cross-entropy; NaN if unknown.
     """
+
+    set: str
+    metric: str
+    numbers: tuple[float, ...]
+
+
+def evaluation_rows(ranking: Ranking) -> list[EvaluationRow]:
+    """The selected setting and the baseline on the sets of ``evaluation``, a row per metric."""
     chosen, baseline = ranking.chosen, ranking.baseline
-    rows: list[dict[str, object]] = []
-    for name, shown in _evaluation_sets(chosen) if chosen is not None else ():
-        for metric, column in shown.items():
-            numbers = [
-                math.nan if each is None else each.mean(f"{column}{ending}")
-                for each in (chosen, baseline)
-                for ending in ("", "_scaled")
-            ]
-            rows.append({"set": name, "metric": metric, "numbers": numbers})
-    return rows
+
+    def numbers(column: str) -> tuple[float, ...]:
+        return tuple(
+            math.nan if each is None else each.mean(f"{column}{ending}")
+            for each in (chosen, baseline)
+            for ending in ("", "_scaled")
+        )
+
+    return [
+        EvaluationRow(name, metric, numbers(column))
+        for name, shown in (_evaluation_sets(chosen) if chosen is not None else ())
+        for metric, column in shown.items()
+    ]
 
 
 def _baseline_reason(ranking: Ranking) -> str:
@@ -300,7 +307,7 @@ def result_of(ranking: Ranking, plan: Plan, evidence: Evidence = NOT_YET) -> Swe
         evidence=evidence,
         candidates=evidence.candidates or len(ranking.candidates),
         guard_reference=ranking.reference,
-        front=tuple(front_rows(ranking)) if ranking.rule.others else None,
+        front=front_rows(ranking),
     )
 
 

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from pydantic import PlainSerializer
 
 from sweeps.results.columns import LeaderboardRow, RowKind, shown_metrics
 from sweeps.search.ranking import Candidate, Ranking
@@ -76,18 +80,39 @@ def in_short(rows: Sequence[LeaderboardRow], most: int = 6) -> list[LeaderboardR
     return [row for row in rows if not row.trials or row in kept]
 
 
-def front_rows(ranking: Ranking) -> list[dict[str, object]]:
-    """A row for each setting of the Pareto front; none if there is one objective."""
-    return [
-        {
-            "loss": each.loss,
-            "hyperparameters": each.setting.hyperparameters,
-            "trial": each.trials[0].number,
-            "seeds": each.seeds,
-            **dict(zip(ranking.rule.objectives, each.objectives, strict=True)),
-        }
-        for each in (ranking.front if ranking.rule.others else ())
-    ]
+@dataclass(frozen=True)
+class FrontRow:
+    """A setting of the Pareto front: its trial of the search, and its objectives by name."""
+
+    loss: str
+    hyperparameters: Mapping[str, Any]
+    trial: int
+    seeds: int
+    objectives: Mapping[str, float]
+
+    def to_json(self) -> dict[str, object]:
+        own = {key: value for key, value in vars(self).items() if key != "objectives"}
+        return {**own, **self.objectives}
+
+
+StoredFront = tuple[Annotated[FrontRow, PlainSerializer(FrontRow.to_json)], ...] | None
+"""The Pareto front in documents, where objectives are fields; None if there is one objective."""
+
+
+def front_rows(ranking: Ranking) -> tuple[FrontRow, ...] | None:
+    """A row for each setting of the Pareto front; None if there is one objective."""
+    if not ranking.rule.others:
+        return None
+    return tuple(
+        FrontRow(
+            each.loss,
+            each.setting.hyperparameters,
+            each.trials[0].number,
+            each.seeds,
+            dict(zip(ranking.rule.objectives, each.objectives, strict=True)),
+        )
+        for each in ranking.front
+    )
 
 
 def _kind(candidate: Candidate, ranking: Ranking) -> tuple[RowKind, str]:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from sweeps.results.columns import LeaderboardRow
+from sweeps.results.columns import StoredRow
+from sweeps.results.documents import to_document
 from sweeps.results.evidence import Evidence
+from sweeps.results.leaderboard import StoredFront
 from sweeps.results.recommendation import Recommendation
 from sweeps.results.verdicts import Comparison, leading
 from sweeps.search.ranking import Ranking
-from sweeps.search.record import flat
 
 
 @dataclass(frozen=True)
@@ -67,11 +68,11 @@ class SweepResult:
     verdict: str | None
     failures: tuple[str, ...]
     why: tuple[str, ...]
-    rows: tuple[LeaderboardRow, ...]
+    rows: tuple[StoredRow, ...]
     evidence: Evidence
     candidates: int
     guard_reference: float | None
-    front: tuple[dict[str, object], ...] | None
+    front: StoredFront
 
     @property
     def leading_comparisons(self) -> list[Comparison]:
@@ -87,43 +88,11 @@ class SweepResult:
         return self.evidence.warnings
 
     def to_json(self) -> dict[str, object]:
-        """Plain data for ``answer.json`` and MLflow; :meth:`Evidence.from_json` reads them."""
-        evidence, selected = self.evidence, self.selected
-        compared = evidence.against_reference
-        values: dict[str, object] = {
-            "sweep": self.sweep,
-            "dataset": self.dataset,
-            "model": self.model,
-            "objective": self.objective,
-            "recommended": None if self.recommended is None else asdict(self.recommended),
-            "warnings": list(self.warnings),
-            "why": list(self.why),
-            "candidates": self.candidates,
-            "comparisons": [each.to_json() for each in evidence.comparisons],
-            "pairs": [each.to_json() for each in evidence.pairs],
-            "verdict": self.verdict,
-            "guard_reference": self.guard_reference,
-            "references": [asdict(each) for each in evidence.references],
-            "against_reference": compared and compared.to_json(),
-            "rows": [each.to_json() for each in self.rows],
-            "ensemble": None if evidence.ensemble is None else evidence.ensemble.to_json(),
-            "sets": [asdict(each) for each in evidence.sets],
-            "on_data": list(evidence.on_data),
-            "ends": list(evidence.ends),
-            "untried": [flat(each) for each in evidence.untried],
-            "scalings": [asdict(each) for each in evidence.scalings],
-            "classes": [asdict(each) for each in evidence.classes],
-        }
-        values |= {
-            key: asdict(found)
-            for key in ("event", "confident")
-            if (found := getattr(evidence, key)) is not None
-        }
-        if self.front is not None:
-            values["front"] = list(self.front)
-        if selected is not None:
-            values["chosen"] = asdict(selected)
-        return values
+        """Plain data for ``answer.json`` and MLflow, from which :class:`Evidence` can be read."""
+        own = to_document(self)
+        found = {**own.pop("evidence"), **own, "chosen": own.pop("selected")}
+        absent = {key for key in ("event", "confident", "front", "chosen") if found[key] is None}
+        return {key: value for key, value in found.items() if key not in {"failures", *absent}}
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from sweeps.messages.formatting import scaling_words
 
@@ -31,10 +30,6 @@ class ScalingRow:
     nll_temperature: float
     ece: float
     ece_temperature: float
-
-    @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> ScalingRow:
-        return cls(**{**kept, "trials": tuple(kept["trials"]), "names": tuple(kept["names"])})
 
     @property
     def is_temperature(self) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from sweeps.messages.formatting import over_groups
 from sweeps.search.ranking import Candidate, Ranking
@@ -27,31 +26,24 @@ class Beside:
         return [section.name for section in self.sweep.losses]
 
     @property
-    def chosen(self) -> dict[str, Any]:
-        """The selected setting: ``loss``, ``hyperparameters``, metrics; empty if there is none.
+    def metric(self) -> MetricName:
+        """The metric of the objective on the test split."""
+        return MetricName(MetricName.parse(self.sweep.objective).metric, "test")
 
-        ``over`` is `` over 57 groups``, if groups are the unit of the interval.
-        """
-        if (chosen := self.ranking.chosen) is None:
-            return {}
-        name = MetricName(MetricName.parse(self.ranking.rule.objective).metric, "test")
-        low, high = chosen.interval(name)
-        scaled, baseline = replace(name, scaled=True), self.ranking.baseline
-        return {
-            "loss": chosen.loss,
-            "hyperparameters": chosen.setting.hyperparameters,
-            "objective": chosen.objective,
-            "val_error": chosen.val_error,
-            "test": chosen.mean(name),
-            "test_low": low,
-            "test_high": high,
-            "over": over_groups(chosen.mean(groups_name("test"))),
-            "test_error": chosen.mean("test_error"),
-            "test_scaled": chosen.mean(scaled),
-            "temperature": chosen.mean("temperature"),
-            "baseline_test": math.nan if baseline is None else baseline.mean(name),
-            "baseline_scaled": math.nan if baseline is None else baseline.mean(scaled),
-        }
+    @property
+    def on_test(self) -> tuple[float, ...]:
+        """The metric of the selected setting, with a temperature, and both of cross-entropy."""
+        return tuple(
+            math.nan if each is None else each.mean(name)
+            for each in (self.ranking.chosen, self.ranking.baseline)
+            for name in (self.metric, replace(self.metric, scaled=True))
+        )
+
+    @property
+    def over(self) -> str:
+        """`` over 57 groups``, if groups are the unit of the selected setting's interval."""
+        chosen = self.ranking.chosen
+        return "" if chosen is None else over_groups(chosen.mean(groups_name("test")))
 
 
 def best_by_loss(sweeps: Sequence[Beside]) -> dict[str, list[Candidate | None]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Literal
+
+from pydantic import PlainSerializer, PlainValidator
 
 from sweeps.messages.formatting import counted, metric_heading
-from sweeps.search.record import known_fields
 from trainables.contract.metric_names import FEWEST_CLUSTERS
 
 ERROR = 0.05  # the probability that an interval misses, over all sweeps on a test split
@@ -37,7 +38,7 @@ class Arm:
     scaled: bool = False
 
     @classmethod
-    def from_json(cls, text: str) -> Arm:
+    def parse(cls, text: str) -> Arm:
         """From :meth:`__str__` in a file."""
         ending = next((each for each in _SCALED if text.endswith(each)), "")
         return cls(text.removesuffix(ending), ending != "")
@@ -51,13 +52,16 @@ class Arm:
         return f"{self.setting}, scaled" if self.scaled else self.setting
 
 
+_Side = Annotated[Arm, PlainValidator(Arm.parse), PlainSerializer(str)]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     """The selected setting compared with another one.
 
     Attributes:
         value: Difference of the metric, ours minus theirs; means over the runs.
-        low: Lower end of its interval over samples and seeds.
+        low: Lower end of its interval over samples and seeds; NaN if it is not known.
         verdict: ``supported`` (ours is better), ``not supported`` (it may be chance) or ``worse``.
         seeds: Number of runs of each; 0 if trained classifiers are compared, without new runs.
         split: The split of the samples; ``test`` took no part in the selection.
@@ -71,12 +75,12 @@ class Comparison:
         groups: Number of groups, such as patients, in the split; None if samples are independent.
     """
 
-    ours: Arm
-    theirs: Arm
+    ours: _Side
+    theirs: _Side
     metric: str
     value: float
-    low: float
-    high: float
+    low: float = math.nan
+    high: float = math.nan
     verdict: Verdict
     seeds: int
     split: Split = "validation"
@@ -84,15 +88,6 @@ class Comparison:
     looks: int = 1
     chance: float | None = None
     groups: int | None = None
-
-    @classmethod
-    def from_json(cls, kept: Mapping[str, Any]) -> Comparison:
-        arms = {key: Arm.from_json(kept[key]) for key in ("ours", "theirs")}
-        ends = {"low": math.nan, "high": math.nan}  # JSON omits NaN
-        return cls(**{**ends, **known_fields(cls, kept), **arms})
-
-    def to_json(self) -> dict[str, object]:
-        return {**vars(self), "ours": str(self.ours), "theirs": str(self.theirs)}
 
     @property
     def difference(self) -> str:

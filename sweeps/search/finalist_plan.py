@@ -43,9 +43,7 @@ class FinalistPlan:
         self._guide = guide
         self._plan = plan
         self._take_look = take_look
-        own = [record for record in records if record.role == "finalist"]
-        self._started = [(r.setting, r.seed) for r in own]
-        self._failed = {(r.setting, r.seed) for r in own if _is_run_again(r)}
+        self._own = [record for record in records if record.role == "finalist"]
         self._finals: list[Final] | None = None
         self._first: list[Final] = []  # the finals that are decided first
         self._counts = plan.counts
@@ -55,7 +53,11 @@ class FinalistPlan:
 
     @property
     def started(self) -> int:
-        return len(self._started)
+        return len(self._own)
+
+    @property
+    def _started(self) -> list[Final]:
+        return [(record.setting, record.seed) for record in self._own]
 
     @property
     def is_decided(self) -> bool:
@@ -64,18 +66,11 @@ class FinalistPlan:
     @property
     def is_final(self) -> bool:
         """Whether the search cannot continue, because finalists are decided or have started."""
-        return self._finals is not None or bool(self._started)
+        return self._finals is not None or bool(self._own)
 
     def start(self, record: TrialRecord) -> None:
-        self._started.append((record.setting, record.seed))
-
-    def ended(self, record: TrialRecord) -> None:
-        if _is_run_again(record):
-            self._failed.add((record.setting, record.seed))
-
-    def again(self, record: TrialRecord) -> None:
-        """A trial that had failed continues."""
-        self._failed.discard((record.setting, record.seed))
+        """A trial of a finalist has started."""
+        self._own.append(record)
 
     def decide(self, searched: Sequence[TrialRecord]) -> bool:
         """Select the finalists from the trials of the search; returns whether this was new."""
@@ -164,23 +159,24 @@ class FinalistPlan:
         """
         if self._finals is None:
             return None
-        started, unstarted = Counter(self._started), set(self._finals).difference(self._started)
-        fits = budget.lacking(len(unstarted) + len(self._reserved)) is None
-        again = [f for f in self._finals if f in self._failed and (fits or started[f] > 1)]
+        started = Counter(self._started)
+        failed = {
+            (each.setting, each.seed)
+            for each in self._own
+            if each.state == "failed" and not each.dropped
+        }
+        fits = budget.lacking(len({*self._finals} - {*started}) + len(self._reserved)) is None
+        again = [f for f in self._finals if f in failed and (fits or started[f] > 1)]
         return [final for final in (*self._finals, *again) if final[1] not in failed_seeds]
 
     def remaining(self, failed_seeds: set[int], budget: Budget) -> list[Final]:
         """The decided trials that have not started; retries are the last."""
         trials = self.trials(failed_seeds, budget) or []
-        open_ = Counter(trials) - Counter(self._started)
-        return sorted(open_, key=lambda final: final in self._started)
+        started = Counter(self._started)
+        return sorted(Counter(trials) - started, key=lambda final: final in started)
 
     def _room(self, searched: Sequence[TrialRecord]) -> int:
         """The number of trials that ``search.max_epochs`` allows."""
         if (most := self._plan.search.max_epochs) is None:
             return sys.maxsize
         return (most - sum(record.epochs for record in searched)) // self._plan.epochs
-
-
-def _is_run_again(record: TrialRecord) -> bool:
-    return record.state == "failed" and not record.dropped

@@ -28,6 +28,7 @@ class TrialRecord:
         history: One entry per epoch: metrics by name.
         runs: When its process ran: ``[began, ended]`` for each run, ``[began]`` for one that
             continues or was interrupted.
+        diverged: Whether it failed because its numbers were not finite.
         dropped: Whether a user dropped it; its state is ``failed``.
         runs_before: How many runs had ended when it was last retried; the limit of its minutes
             counts those after them.
@@ -46,6 +47,7 @@ class TrialRecord:
     history: list[Entry] = field(default_factory=list)
     runs: list[list[float]] = field(default_factory=list)
     code: list[str] = field(default_factory=list, compare=False)
+    diverged: bool = False
     dropped: bool = False
     runs_before: int = 0
     sweep_id: str | None = field(default=None, compare=False)
@@ -79,6 +81,7 @@ class TrialRecord:
             (self.history, list),
             (self.runs, list),
             (self.code, list),
+            (self.diverged, bool),
             (self.dropped, bool),
             (self.runs_before, int),
             (self.sweep_id, str | None),

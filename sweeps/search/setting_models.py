@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from optuna.distributions import BaseDistribution, CategoricalDistribution
@@ -108,24 +108,26 @@ def rows_of(places: Array, feature: Array | float = 0.0, doubt: Array | float = 
     return np.column_stack([*columns, places])
 
 
+class Observed(NamedTuple):
+    """Rows (N, D) with their values (N,) and the variances of their noise (N,); N may be 0."""
+
+    rows: Array
+    values: Array
+    variances: Array
+
+
 def posterior(
-    kernel: SettingKernel,
-    rows: Array,
-    values: Array,
-    variances: Array,
-    wanted: Array,
-    reference: Array | None = None,
+    kernel: SettingKernel, observed: Observed, wanted: Array, reference: Array | None = None
 ) -> Guess:
     """The prediction of a Gaussian process with mean zero (Rasmussen and Williams 2006, alg. 2.1).
 
     Args:
         kernel: Its covariance.
-        rows: Observed rows, (N, D); N may be 0.
-        values: Observed values, (N,).
-        variances: Variance of the noise of each value, (N,).
+        observed: What is known.
         wanted: Rows to predict, (S, D).
         reference: A row, (1, D): the prediction is the difference from it.
     """
+    rows, values, variances = observed
     root = cholesky(kernel(rows, rows) + np.diag(variances + 1e-9), lower=True)
     weights = solve_triangular(root, values, lower=True)
     explained = solve_triangular(root, kernel(rows, wanted), lower=True)

@@ -15,7 +15,7 @@ from trainables.contract.messages import Role
 from trainables.contract.setting import Setting
 
 if TYPE_CHECKING:
-    from sweeps.search.guide import Guide, Proposal
+    from sweeps.search.guide import Guide
 
 _MOST_GUIDED = 100  # trials; for more, Gaussian processes are slow, so Optuna's sampler follows
 
@@ -26,11 +26,16 @@ class Suggestions:
     Attributes:
         most: The largest number of settings.
         guide: What proposes the settings of a guided search; None for another sampler.
+        study: What other samplers learn from.
     """
 
-    def __init__(self, plan: Plan, num_classes: int, known: Known) -> None:
-        self._study = SweepStudy(plan)
-        self._study.learn(known.earlier)
+    def __init__(
+        self, plan: Plan, num_classes: int, known: Known, searched: Sequence[TrialRecord]
+    ) -> None:
+        """`searched` are the trials of the search, of which further ones are added later."""
+        self.study = SweepStudy(plan)
+        self.study.learn(known.earlier)
+        self._searched = searched
         self._trials, self._losses = plan.search.trials, list(plan.space.branches)
         published = plan.space.initial_settings(num_classes)
         self.guide: Guide | None = None
@@ -41,63 +46,50 @@ class Suggestions:
             published = [s for s in published if not plan.space.contains(s)]
         initial = published if known.initial is None else known.initial
         self._initial = list(initial)[: self._trials]
-        self._first = deque(self._initial)
         self.most = plan.space.most_trials(self._trials, self._initial)
-
-    def adopt(self, searched: Sequence[TrialRecord]) -> None:
-        """Continue after these trials of the search, some of which are still running."""
         tried = {record.setting for record in searched}
         self._first = deque(setting for setting in self._initial if setting not in tried)
         for record in searched:
-            self._study.adopt(record.number, record.setting)
+            self.study.adopt(record.number, record.setting)
         for record in sorted(searched, key=lambda r: r.ended or 0.0):
             if record.state != "running":
-                self._study.observe(record)
+                self.study.observe(record)
 
-    def observe(self, record: TrialRecord) -> None:
-        """Learn from a trial that has ended."""
-        self._study.observe(record)
-
-    def again(self, record: TrialRecord) -> None:
-        """A trial that had ended continues, so its result is new."""
-        self._study.adopt(record.number, record.setting)
-
-    def next(self, number: int, searched: Sequence[TrialRecord]) -> tuple[Role, Setting]:
-        """The role and the setting of a new trial, after these trials of the search."""
+    def next(self, number: int) -> tuple[Role, Setting]:
+        """The role and the setting of a new trial."""
         if self._first:
             setting = self._first.popleft()
-            self._study.adopt(number, setting)
+            self.study.adopt(number, setting)
             return "baseline" if setting == self._initial[0] else "published", setting
-        if self.guide is not None and len(searched) < _MOST_GUIDED:
-            guided = self.guide.propose(searched).setting
+        if self.guide is not None and len(self._searched) < _MOST_GUIDED:
+            guided = self.guide.propose(self._searched).setting
             if guided is not None:
-                self._study.adopt(number, guided)
+                self.study.adopt(number, guided)
                 return "search", guided
-        return "search", self._study.suggest(number)
-
-    def untried(self, searched: Sequence[TrialRecord]) -> list[Untried]:
-        """The losses without a trial, each with its most promising setting."""
-        tried = {record.loss for record in searched}
-        left = [loss for loss in self._losses if loss not in tried]
-        if self.guide is not None and any(r.state == "finished" for r in searched):
-            return self.guide.most_promising(left, searched)
-        return [Untried(Setting(loss, {})) for loss in left]
-
-    def are_used_up(self, searched: int) -> bool:
-        """Whether there are no more settings after this many."""
-        return not self._first and (searched >= self._trials or self._study.exhausted)
-
-    def gain_nothing(self, searched: Sequence[TrialRecord]) -> bool:
-        """Whether a guided search expects no setting to be better than those of these trials."""
-        if self.guide is None or self._first or len(searched) >= _MOST_GUIDED:
-            return False
-        return self.guide.is_done(searched)
-
-    def least_gain(self, searched: Sequence[TrialRecord]) -> float:
-        """The expected gain below which a guided search ends; 0 for other searches."""
-        return self.guide.propose(searched).least if self.guide else 0.0
+        return "search", self.study.suggest(number)
 
     @property
-    def latest_proposal(self) -> Proposal | None:
-        """What a guided search expected last."""
-        return self.guide.latest if self.guide else None
+    def untried(self) -> list[Untried]:
+        """The losses without a trial, each with its most promising setting."""
+        tried = {record.loss for record in self._searched}
+        left = [loss for loss in self._losses if loss not in tried]
+        if self.guide is not None and any(r.state == "finished" for r in self._searched):
+            return self.guide.most_promising(left, self._searched)
+        return [Untried(Setting(loss, {})) for loss in left]
+
+    @property
+    def are_used_up(self) -> bool:
+        """Whether there are no more settings."""
+        return not self._first and (len(self._searched) >= self._trials or self.study.exhausted)
+
+    @property
+    def gain_nothing(self) -> bool:
+        """Whether a guided search expects no setting to be better than those that were tried."""
+        if self.guide is None or self._first or len(self._searched) >= _MOST_GUIDED:
+            return False
+        return self.guide.is_done(self._searched)
+
+    @property
+    def least_gain(self) -> float:
+        """The expected gain below which a guided search ends; 0 for other searches."""
+        return self.guide.propose(self._searched).least if self.guide else 0.0

@@ -25,6 +25,7 @@ from sweeps.search.setting_models import (
     REFERENCE,
     Array,
     Guess,
+    Observed,
     Places,
     SettingKernel,
     posterior,
@@ -216,9 +217,11 @@ class TemperatureModel:
         early = np.where(self._done, noise, math.hypot(noise, _EARLY_NOISE))
         found = posterior(
             _RATIO_HERE,
-            np.concatenate([reference, rows[:count]]),
-            np.concatenate([[0.0], differences]) + self.baseline.log_t - _USUAL_LOG_T,
-            np.concatenate([[noise], early]) ** 2,
+            Observed(
+                np.concatenate([reference, rows[:count]]),
+                np.concatenate([[0.0], differences]) + self.baseline.log_t - _USUAL_LOG_T,
+                np.concatenate([[noise], early]) ** 2,
+            ),
             rows[count:],
         )
         return Guess(found.mean + prior.mean[count:] + _USUAL_LOG_T, found.sd)
@@ -238,9 +241,11 @@ class TemperatureModel:
         differences = self._errors - prior.mean[:count]
         found = posterior(
             _ERROR_HERE,
-            np.concatenate([reference, rows[:count]]),
-            np.concatenate([[0.0], differences]),
-            noise**2,
+            Observed(
+                np.concatenate([reference, rows[:count]]),
+                np.concatenate([[0.0], differences]),
+                noise**2,
+            ),
             rows[count:],
             reference,
         )
@@ -254,7 +259,7 @@ class TemperatureModel:
         known = [e.setting for e in self._earlier]
         variances = noise**2 / self._weights
         rows, wanted = (rows_of(self._places(each)) for each in (known, settings))
-        return posterior(kernel, rows, np.array(values), variances, wanted)
+        return posterior(kernel, Observed(rows, np.array(values), variances), wanted)
 
     def _rest(self, places: Array, feature: Array) -> Guess:
         """The residual of the objective, for settings with these features."""
@@ -267,9 +272,11 @@ class TemperatureModel:
         observed = np.concatenate([self._reference, self._places(settings)])
         found = posterior(
             _OBJECTIVE,
-            rows_of(observed, known * slope / unit),
-            (values - level - slope * known) / unit,
-            np.full(len(values), (self.baseline.noise / unit) ** 2),
+            Observed(
+                rows_of(observed, known * slope / unit),
+                (values - level - slope * known) / unit,
+                np.full(len(values), (self.baseline.noise / unit) ** 2),
+            ),
             rows_of(places, feature * slope / unit),
         )
         return Guess(unit * found.mean, unit * found.sd)

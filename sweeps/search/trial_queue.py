@@ -6,7 +6,7 @@ import logging
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from sweeps.messages.redaction import redact
 from sweeps.search import clock
@@ -17,7 +17,6 @@ from sweeps.search.plan import Plan
 from sweeps.search.record import Entry, State, TrialRecord, may_be_dropped, may_be_retried
 from sweeps.search.stopping import Pruner
 from sweeps.search.suggestions import Suggestions
-from sweeps.search.untried import Untried
 from sweeps.search.warm_start import Known
 from sweeps.sweep_file.sections.search import SearchSection
 from trainables.contract.messages import Role, TrialConfig
@@ -51,6 +50,9 @@ class Past:
     pilot: Sequence[TrialRecord] = ()
 
 
+NOTHING_YET: Final = Past()
+
+
 class TrialQueue:
     """Keeps the record of every trial, saves each change, and decides what runs next.
 
@@ -61,12 +63,13 @@ class TrialQueue:
 
     Args:
         save: Saves a record; returns when it is saved.
-        listeners: Called with a record whenever it has changed. They only observe: one that raises
-            is not called again, and the sweep continues.
         take_look: Whether further seeds may still change the verdict: see :class:`FinalistPlan`.
-        finals: The plan of the finalists, instead of one that uses the search's own guide.
 
     Attributes:
+        listeners: Called with a record whenever it has changed. They only observe: one that raises
+            is not called again, and the sweep continues.
+        suggestions: The settings of the search.
+        finals: The plan of the finalists.
         code: The digest of the code that trials start with now.
         code_now: Finds it again, because it may have been fixed before a trial is retried.
         generation: How often it was found again; older processes may have imported older code.
@@ -77,12 +80,9 @@ class TrialQueue:
         plan: Plan,
         save: Callable[[TrialRecord], object],
         num_classes: int,
-        past: Past | None = None,
-        listeners: tuple[Listener, ...] = (),
+        past: Past = NOTHING_YET,
         take_look: TakeLook = lambda ranking: "open",
-        finals: FinalistPlan | None = None,
     ) -> None:
-        past = past or Past()
         self.plan = plan
         self.records = list(past.records)
         # Numbers may be missing because a record was damaged.
@@ -91,8 +91,7 @@ class TrialQueue:
         self.code_now: Callable[[], str] = str
         self.generation = 0
         self._save = save
-        self._listeners = list(listeners)
-        self._suggestions = Suggestions(plan, num_classes, past.known)
+        self.listeners: list[Listener] = []
         self._pruner = Pruner(plan, num_classes)
         self._unfinished = deque(r for r in self.records if r.state == "running")
         self._live: set[int] = set()
@@ -100,9 +99,8 @@ class TrialQueue:
         self._failures = 0  # in a row, in this run of the sweep
         self._short_of_memory: set[int] = set()  # trials that exceeded their share of a GPU
         self._searched = [record for record in self.records if record.searched]
-        self._finals = finals or FinalistPlan(
-            plan, self.records, self._suggestions.guide, take_look
-        )
+        self.suggestions = Suggestions(plan, num_classes, past.known, self._searched)
+        self.finals = FinalistPlan(plan, self.records, self.suggestions.guide, take_look)
         self._encoders = EncoderPlan(plan, self.records, past.trained_encoders)
         for record in self._unfinished:
             record.cut_off(record.history, clock.time())
@@ -113,25 +111,24 @@ class TrialQueue:
             # trial reports all of its epochs again.
             known = record.history[:-1] if record.state == "running" else record.history
             self._pruner.should_prune(record, known)
-        self._suggestions.adopt(self._searched)
         self.advance()
 
     @property
     def planned(self) -> int:
         """The total number of trials, as far as known; further seeds are added later."""
-        encoders = len(self.records) - len(self._searched) - self._finals.started
+        encoders = len(self.records) - len(self._searched) - self.finals.started
         encoders += len(self._encoders.untrained)
-        known = self._finals.trials(self._encoders.failed, self.budget)
-        searched = self._suggestions.most if known is None else len(self._searched)
+        known = self.finals.trials(self._encoders.failed, self.budget)
+        searched = self.suggestions.most if known is None else len(self._searched)
         return encoders + searched + self._planned_finals
 
     @property
     def finals_left(self) -> int:
-        return self._planned_finals - self._finals.started
+        return self._planned_finals - self.finals.started
 
     @property
     def _planned_finals(self) -> int:
-        return self._finals.planned(self._encoders.failed, self.budget, self._suggestions.most)
+        return self.finals.planned(self._encoders.failed, self.budget, self.suggestions.most)
 
     def epochs(self, record: TrialRecord) -> int:
         """The number of epochs of a trial that is not stopped."""
@@ -141,7 +138,7 @@ class TrialQueue:
     @property
     def outcome_epochs(self) -> tuple[int, ...]:
         """Epochs after which a trial may end: the rungs and the last epoch."""
-        return (*self._pruner.rungs, self.plan.epochs)
+        return (*self._pruner.stopper.rungs, self.plan.epochs)
 
     @property
     def live(self) -> int:
@@ -167,7 +164,7 @@ class TrialQueue:
         if not self._encoders.is_ready(seed):
             return None
         if not self._search_is_over:
-            return self._start(*self._suggestions.next(self._next_number, self._searched), seed)
+            return self._start(*self.suggestions.next(self._next_number), seed)
         self.advance()
         remaining = self._remaining_finals
         if not remaining or not self._encoders.is_ready(remaining[0][1]):
@@ -175,29 +172,15 @@ class TrialQueue:
         return self._start("finalist", *remaining[0])
 
     @property
-    def seeds_ended_by(self) -> str | None:
-        """Why ``selection.seeds: auto`` added no further seeds: see :class:`FinalistPlan`."""
-        return self._finals.ended_by
-
-    @property
-    def least_gain(self) -> float:
-        """The expected gain below which a guided search ends; 0 for other searches."""
-        return self._suggestions.least_gain(self._searched)
-
-    @property
-    def untried(self) -> list[Untried]:
-        """The losses of which no trial was started."""
-        return self._suggestions.untried(self._searched)
-
-    @property
     def may_end_early(self) -> bool:
         """Whether the search is running and ends when no better setting is expected."""
-        return self._suggestions.guide is not None and not self._finals.is_final
+        return self.suggestions.guide is not None and not self.finals.is_final
 
     @property
     def latest_proposal(self) -> Proposal | None:
         """What a guided search that is running expected last."""
-        return self._suggestions.latest_proposal if self.may_end_early else None
+        guide = self.suggestions.guide
+        return guide.latest if guide is not None and self.may_end_early else None
 
     @property
     def exhausted(self) -> bool:
@@ -232,7 +215,7 @@ class TrialQueue:
             return False
         if self.plan.search.seed in self._encoders.failed:
             return True
-        return self._finals.is_decided and not self._remaining_finals
+        return self.finals.is_decided and not self._remaining_finals
 
     def result(self, number: int, metrics: Entry) -> None:
         """Add the metrics of an epoch; a known epoch is ignored."""
@@ -324,10 +307,8 @@ class TrialQueue:
         self.budget.again(record)
         if record.role == "encoder":
             self._encoders.again(record)
-        elif record.role == "finalist":
-            self._finals.again(record)
-        else:
-            self._suggestions.again(record)
+        elif record.searched:  # its result is new
+            self.suggestions.study.adopt(record.number, record.setting)
         record.again()
         self.code = self.code_now()
         self.generation += 1
@@ -338,10 +319,12 @@ class TrialQueue:
         self._notify(record)
         return True
 
-    def end(self, number: int, state: State, reason: str | None = None) -> None:
+    def end(
+        self, number: int, state: State, reason: str | None = None, *, diverged: bool = False
+    ) -> None:
         """Record that a running trial has ended."""
         record = self._by_number[number]
-        record.state, record.ended = state, clock.time()
+        record.state, record.ended, record.diverged = state, clock.time(), diverged
         record.pause(record.ended)
         record.reason = redact(reason) if reason else reason  # the reason is stored and shown
         self._live.discard(number)
@@ -351,10 +334,8 @@ class TrialQueue:
         self.budget.ends(record)
         if record.role == "encoder":
             self._encoders.ended(record)
-        elif record.role == "finalist":
-            self._finals.ended(record)
         elif record.searched:
-            self._suggestions.observe(record)
+            self.suggestions.study.observe(record)
         self._notify(record)
         self.advance()
 
@@ -379,7 +360,7 @@ class TrialQueue:
         if record.searched:
             self._searched.append(record)
         if role == "finalist":
-            self._finals.start(record)
+            self.finals.start(record)
         self._notify(record)
         return record
 
@@ -392,11 +373,11 @@ class TrialQueue:
     @property
     def _search_is_over(self) -> bool:
         """Whether no trial of the search may start; permanently once the finalists are decided."""
-        if self._finals.is_final:
+        if self.finals.is_final:
             return True
-        if self._suggestions.are_used_up(len(self._searched)):
+        if self.suggestions.are_used_up:
             return True
-        return self._lacking is not None or self._suggestions.gain_nothing(self._searched)
+        return self._lacking is not None or self.suggestions.gain_nothing
 
     @property
     def _lacking(self) -> str | None:
@@ -412,7 +393,7 @@ class TrialQueue:
     @property
     def _remaining_finals(self) -> list[tuple[Setting, int]]:
         """The finalists' trials that have not started."""
-        return self._finals.remaining(self._encoders.failed, self.budget)
+        return self.finals.remaining(self._encoders.failed, self.budget)
 
     def advance(self) -> None:
         """Decide what follows: the finalists after the search, their further seeds after these."""
@@ -420,21 +401,21 @@ class TrialQueue:
             return
         if not self._encoders.is_ready(self.plan.search.seed) or not self._search_is_over:
             return
-        if self._finals.decide(self._searched) and len(self._searched) < self._suggestions.most:
-            in_vain = self._lacking is None and self._suggestions.gain_nothing(self._searched)
+        if self.finals.decide(self._searched) and len(self._searched) < self.suggestions.most:
+            in_vain = self._lacking is None and self.suggestions.gain_nothing
             self.ended_by = "sampler" if in_vain else self._lacking
         while not (self._live or self._remaining_finals):
-            if not (further := self._finals.extend(self.records, self.budget)):
+            if not (further := self.finals.extend(self.records, self.budget)):
                 break
             self._encoders.add(further)
 
     def _notify(self, record: TrialRecord) -> None:
-        for listener in list(self._listeners):
+        for listener in list(self.listeners):
             try:
                 listener(record)
             except Exception:
                 logger.exception("an observer of the sweep failed and is no longer called")
-                self._listeners.remove(listener)
+                self.listeners.remove(listener)
 
 
 def overtime(record: TrialRecord, running: float, search: SearchSection) -> str | None:

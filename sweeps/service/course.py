@@ -134,9 +134,9 @@ def _queue_of(running: RunningSweep, past: Past, listeners: tuple[Listener, ...]
         store.save,
         running.data.num_classes,
         past,
-        listeners=listeners,
         take_look=partial(take_look, plan, store),
     )
+    queue.listeners += listeners
     queue.code = running.code
     queue.code_now = lambda: store.patiently(
         keep_code, store.folder, Code(own_modules(plan.sweep.named))

@@ -68,7 +68,7 @@ def end_of(queue: TrialQueue, store: SweepStore, dataset: Data, reporter: Report
         *copied,
         *store.patiently(code_warnings, store.folder, queue.records),
     )
-    untried = tuple(queue.untried)
+    untried = tuple(queue.suggestions.untried)
     several = queue.plan.sweep.selection.ensemble == "if_supported"
     recommended = recommend(ranking, evidence, with_ensemble=several)
     network = ranking, store.rows_patiently, recommended
@@ -197,8 +197,8 @@ def _on_budget(queue: TrialQueue, storage: str) -> str | None:
     if key == "sampler":
         return (
             f"The search ended after {searched}: no other setting was expected to lower "
-            f"{queue.plan.search.objective} by more than {queue.least_gain:.4f}, half of its "
-            "standard error."
+            f"{queue.plan.search.objective} by more than {queue.suggestions.least_gain:.4f}, half "
+            "of its standard error."
         )
     budget = f"search.{key} = {format_value(getattr(queue.plan.search, key))}"
     if spent is None:
@@ -227,7 +227,7 @@ def _on_further_seeds(queue: TrialQueue, ranking: Ranking) -> str | None:
     selection, chosen = queue.plan.sweep.selection, ranking.chosen
     if selection.seeds != "auto" or chosen is None or not chosen.seeds or queue.cut_short:
         return None
-    ended_by = queue.seeds_ended_by
+    ended_by = queue.finals.ended_by
     reason = {
         None: "the most there are",
         "decided": "the verdicts on the validation split are decided",

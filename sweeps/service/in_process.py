@@ -149,10 +149,10 @@ def _take(report: Report, queue: TrialQueue, number: int, reporter: Reporter) ->
         case Waiting(reason):
             reporter.fault(f"trial {number} waits: {reason}")
             time.sleep(_SECONDS_BETWEEN_TRIES)
-        case Failed(reason, trace):
+        case Failed(reason, trace, _, diverged):
             logger.error("trial %d: %s", number, trace or reason)
             reporter.notice(f"trial {number} failed: {trace or reason}".rstrip())
-            queue.end(number, "failed", reason)
+            queue.end(number, "failed", reason, diverged=diverged)
         case OutOfMemory(reason):
             queue.out_of_memory(number, reason, at_fault=True)
             reporter.notice(f"trial {number} ran out of memory on its GPU")

@@ -95,8 +95,8 @@ class _Alone:
             own.save,
             running.data.num_classes,
             Past([r for r in records if r.state != "failed"], pilot=self.before),
-            listeners=listeners,
         )
+        queue.listeners += listeners
         self.runs = not queue.exhausted
         if self.runs:
             running.progress.stage(self.action)

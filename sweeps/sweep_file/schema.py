@@ -194,23 +194,15 @@ def _disagreements(sweep: SweepFile) -> Iterator[str]:
     names = [section.name for section in sweep.losses]
     if twice := sorted({name for name in names if names.count(name) > 1}):
         yield f"losses: {', '.join(twice)} is named twice; name each loss once"
-    workers, most, epochs = (
-        sweep.scaling.num_workers,
-        sweep.search.max_epochs,
-        sweep.training.epochs,
-    )
+    workers = sweep.scaling.num_workers
     for stage in sweep.stages:
         if stage.recipe.batch_size < workers:
             yield (
                 f"{stage.key}.batch_size = {stage.recipe.batch_size} is not allowed with "
                 f"scaling.num_workers = {workers}, which share a batch; allowed: {workers} or more"
             )
-    known = "epochs" in sweep.training.model_fields_set
-    if known and most is not None and most < epochs:
-        yield (
-            f"search.max_epochs = {most} is not allowed with training.epochs = {epochs}; "
-            f"allowed: {epochs} or more, for the baseline's trial"
-        )
+    if "epochs" in sweep.training.model_fields_set:
+        yield from budget_faults(sweep)
     if sweep.search.max_gpu_hours is not None and sweep.scaling.gpus_per_worker == 0:
         yield (
             f"search.max_gpu_hours = {sweep.search.max_gpu_hours:g} is not allowed with "
@@ -230,6 +222,16 @@ def _disagreements(sweep: SweepFile) -> Iterator[str]:
         besides = [key for key, value in given.items() if value is not None]
         yield from (
             f"{key} is not possible together with encoder; leave one of them" for key in besides
+        )
+
+
+def budget_faults(sweep: SweepFile) -> Iterator[str]:
+    """That the budget is too small for the baseline's trial, once its epochs are known."""
+    most, epochs = sweep.search.max_epochs, sweep.training.epochs
+    if most is not None and most < epochs:
+        yield (
+            f"search.max_epochs = {most} is not allowed with training.epochs = {epochs}; "
+            f"allowed: {epochs} or more, for the baseline's trial"
         )
 
 

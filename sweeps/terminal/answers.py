@@ -255,20 +255,18 @@ def side_by_side_tables(sweeps: Sequence[Beside]) -> list[Table]:
         chosen.add_column(heading, justify="right", overflow="fold")
     chosen.add_column("beats scaled\ncross-entropy", overflow="fold")
     for each in sweeps:
-        found = each.chosen
-        numbers = ("objective", "val_error", "test", "test_scaled")
-        setting = (
-            f"{format_loss(found['loss'])}\n{format_hyperparameters(found['hyperparameters'])}"
-            if found
-            else "none"
-        )
+        cells = ["none", *5 * ["–"]]
+        if (best := each.ranking.chosen) is not None:
+            given = format_hyperparameters(best.setting.hyperparameters)
+            numbers = (best.objective, best.val_error, *each.on_test[:2])
+            temperature = format_temperature(best.mean("temperature"))
+            setting = f"{format_loss(best.loss)}\n{given}"
+            cells = [setting, *map(format_fraction, numbers), temperature]
         chosen.add_row(
             each.sweep.name,
             f"{each.sweep.dataset.label}\n{each.sweep.model_label}",
-            setting,
-            *(format_fraction(found.get(name, math.nan)) for name in numbers),
-            f"{found['temperature']:.2f}" if found else "–",
-            (each.verdict or "–") + found.get("over", "").replace(" over", "\nover"),
+            *cells,
+            (each.verdict or "–") + each.over.replace(" over", "\nover"),
         )
     return [chosen, _by_loss(sweeps)]
 

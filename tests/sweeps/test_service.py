@@ -218,7 +218,7 @@ def test_a_custom_metric_is_the_objective(workplace: Path) -> None:
     assert chosen is not None and front
     assert result.result.objective == "val_cost_scaled"
     assert all(o["val_cost"] <= o["val_cost_high"] and "test_cost_scaled" in o for o in finished)
-    assert front[0]["val_cost_scaled"] <= front[-1]["val_cost_scaled"]
+    assert front[0].objectives["val_cost_scaled"] <= front[-1].objectives["val_cost_scaled"]
     (sweep,) = [
         s for s in tracked_sweeps(tracking_uri(str(workplace / "store"))) if s.name == "own_metric"
     ]

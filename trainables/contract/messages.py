@@ -70,11 +70,12 @@ class Waiting:
 
 @dataclass(frozen=True)
 class Failed:
-    """The trial cannot continue, for this reason in one line."""
+    """The trial cannot continue, for this reason in one line; or its numbers are not finite."""
 
     reason: str
     traceback: str = ""
     warnings: tuple[str, ...] = ()
+    diverged: bool = False
     done: Literal[True] = True
 
 

@@ -120,7 +120,7 @@ class TrialRun:
             if not self._unsaved:
                 self._train_epoch()
         except DivergedError as error:
-            return Failed(str(error))
+            return Failed(str(error), diverged=True)
         except StorageAwayError as error:
             return Waiting(str(error))
         except Exception as error:

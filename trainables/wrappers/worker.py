@@ -145,7 +145,9 @@ def run_worker(loop_config: dict[str, Work]) -> None:
             raise TrialFailedError(reason, traceback.format_exc()) from None
         report = warned.added_to(report)
         if isinstance(report, Failed):
-            raise TrialFailedError(report.reason, report.traceback, report.warnings)
+            raise TrialFailedError(
+                report.reason, report.traceback, report.warnings, report.diverged
+            )
         if rank == 0:
             work.mail.tell.remote(report)
     if run is not None:

@@ -9,6 +9,7 @@ from sweeps.errors import UserError
 from sweeps.messages.redaction import redact
 from sweeps.messages.reporter import logger
 from sweeps.results.best import Advice, TrackedSweep, data_unlike_all, named
+from sweeps.results.documents import from_document
 from sweeps.results.evidence import NOT_YET, Evidence
 from sweeps.results.explanation import result_of
 from sweeps.results.result import SweepResult
@@ -53,17 +54,19 @@ class StoredSweep:
 
     def report(self, evidence: Evidence) -> str:
         """Its report as one HTML page."""
-        from sweeps.pages.report import render_report  # its imports for drawing take a second
+        from sweeps.pages.report import Kept, render_report  # its imports for drawing take a second
 
         return render_report(
             self.plan,
             self.ranking.records,
             evidence,
             self.store.rows,
-            read_environment(self.store.folder),
-            load_mistakes(self.store),
-            read_skipped(self.store.folder),
-            *class_and_label_names(self.store),
+            Kept(
+                read_environment(self.store.folder),
+                load_mistakes(self.store),
+                read_skipped(self.store.folder),
+                *class_and_label_names(self.store),
+            ),
         )
 
 
@@ -121,8 +124,8 @@ def load_evidence(store: SweepStore) -> Evidence:
     if (kept := store.load_answer()) is None:
         return NOT_YET
     try:
-        return Evidence.from_json(kept)
-    except TypeError:
+        return from_document(Evidence, kept)
+    except (ValueError, TypeError, KeyError):
         logger.warning("%s/answer.json is damaged; shown without comparisons", store.folder.uri)
         return NOT_YET
 

@@ -14,6 +14,7 @@ from torch import Tensor
 from sweeps.evidence.ensemble import judge_ensemble, select, select_seeds
 from sweeps.evidence.prediction_sets import judge_sets
 from sweeps.messages.formatting import finite
+from sweeps.results.documents import from_document, to_document
 from sweeps.results.evidence import EnsembleEvidence, Evidence
 from sweeps.search.ranking import Ranking
 from sweeps.terminal.answers import leaderboard_table
@@ -159,7 +160,7 @@ def test_its_test_verdicts_are_corrected_for_other_sweeps(tmp_path: Path) -> Non
 def test_its_row_survives_the_file_of_the_answer(tmp_path: Path) -> None:
     ranking, read = sweep(tmp_path)
     [found] = judge_ensemble(ranking, read)
-    kept = EnsembleEvidence.from_json(json.loads(json.dumps(finite(found.to_json()))))
+    kept = from_document(EnsembleEvidence, json.loads(json.dumps(finite(to_document(found)))))
     assert (kept.trials, kept.comparisons, kept.sets) == (
         found.trials,
         found.comparisons,

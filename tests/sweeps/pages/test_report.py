@@ -128,7 +128,7 @@ def rendered(verdict: Any, **further: Any) -> str:
     sweep = make_sweep("shown", losses=["focal"], training={"epochs": 3})
     rows = (torch.randn(50, 10).numpy(), (torch.arange(50) % 10).numpy())
     evidence = Evidence(tuple(verdicts), **further)
-    return render_report(Plan(sweep), records, evidence, lambda *_: Rows(*rows), None)
+    return render_report(Plan(sweep), records, evidence, lambda *_: Rows(*rows))
 
 
 @pytest.mark.parametrize(

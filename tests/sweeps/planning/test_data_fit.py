@@ -69,7 +69,9 @@ def test_the_stored_file_is_complete_and_the_recipe_is_settled_once(tmp_path: Pa
 
 def test_a_budget_of_epochs_has_room_for_the_usual_ones(tmp_path: Path) -> None:
     data, search = table(tmp_path), {"max_epochs": 20}
-    with pytest.raises(UserError, match=r"max_epochs = 20 is less than training.epochs = 30"):
+    with pytest.raises(
+        UserError, match=r"max_epochs = 20 is not allowed with training.epochs = 30"
+    ):
         fit_to_data(without_model(search=search), data)
     fit_to_data(without_model(search=search, training={"epochs": 20}), data)
 

@@ -8,7 +8,7 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.messages.reporter import Reporter
 from sweeps.planning.data import load_data
-from sweeps.planning.gpu_share import Gpu, gpu_share, inputs_per_step, settle_devices, worker_room
+from sweeps.planning.gpu_share import Gpu, gpu_share, settle_devices, worker_room
 from sweeps.sweep_file.schema import SweepFile
 from sweeps.sweep_file.sections.resources import ScalingSection
 from tests.builders import make_sweep
@@ -40,17 +40,16 @@ def test_shares(
     workload: Workload, memory: int, node: dict[str, float], scaling: dict[str, Any], share: float
 ) -> None:
     sweep = make_sweep(scaling=scaling)
-    steps, gpu = inputs_per_step(sweep.stages), Gpu("G", memory * GIB, True)
-    assert gpu_share(sweep.scaling, workload, steps, gpu, [{"CPU": 4}, node]) == share
+    gpu = Gpu("G", memory * GIB, True)
+    assert gpu_share(sweep, workload, gpu, [{"CPU": 4}, node]) == share
 
 
 def test_two_views_take_twice_the_memory() -> None:
     encoder = {"loss": "supcon", "training": {"batch_size": 128}}
     shares = [
         gpu_share(
-            ScalingSection(),
+            make_sweep(model={"name": "small_cnn"}, **sections),
             replace(LARGE, operations=1.0),
-            inputs_per_step(make_sweep(model={"name": "small_cnn"}, **sections).stages),
             Gpu("G", 40 * GIB, True),
             [{"CPU": 64, "GPU": 1}],
         )

@@ -96,7 +96,7 @@ def test_of_several_objectives_the_front_is_the_answer() -> None:
         trial(2, "mbls", val_ece=0.05, val_error=0.05),
     ]
     found = result_of(ranked(records, search=search), Plan(make_sweep(search=search)))
-    assert [(each["loss"], each["val_error"]) for each in found.front or ()] == [
+    assert [(each.loss, each.objectives["val_error"]) for each in found.front or ()] == [
         ("focal", 0.1),
         ("cross_entropy", 0.02),
     ]

@@ -11,6 +11,7 @@ import pytest
 from sweeps.messages.formatting import finite
 from sweeps.messages.shares import Share
 from sweeps.results.columns import LeaderboardRow, with_rare_class
+from sweeps.results.documents import from_document
 from sweeps.results.evidence import EventEvidence, Evidence
 from sweeps.results.explanation import explain_choice, result_of
 from sweeps.results.leaderboard import leaderboard
@@ -80,7 +81,7 @@ def test_losses_that_were_not_tried_have_a_row() -> None:
     rows = {row.loss: row for row in found.rows}
     assert rows["mbls"].note == "not tried; 0.0213 expected"
     assert rows["brier"].note == "not tried"
-    kept = Evidence.from_json(json.loads(json.dumps(finite(found.to_json()))))
+    kept = from_document(Evidence, json.loads(json.dumps(finite(found.to_json()))))
     assert [each.setting for each in kept.untried] == [each.setting for each in untried]
     assert kept.untried[0].expected == 0.0213 and math.isnan(kept.untried[1].expected)
 
@@ -92,7 +93,7 @@ def test_a_stored_result_recommends_with_the_chosen_scaling() -> None:
     found = result_of(ranking, plan, Evidence(scalings=(scaling,)))
     assert found.recommended is not None
     assert found.recommended.name == "cross-entropy with structured matrix scaling"
-    kept = Evidence.from_json(json.loads(json.dumps(finite(found.to_json()))))
+    kept = from_document(Evidence, json.loads(json.dumps(finite(found.to_json()))))
     assert result_of(ranking, plan, kept).recommended == found.recommended
     assert {each.name for each in fields(Evidence)} <= found.to_json().keys() | {
         "event",
@@ -186,7 +187,7 @@ def test_the_evidence_on_classes_and_comparisons_without_interval_survive_json()
     right = replace(wrong, share=Share(0.1, 0.1, 0, 1))
     evidence = Evidence((against,), event=event, classes=(wrong, right))
     found = result_of(ranked([baseline()]), Plan(make_sweep()), evidence)
-    again = Evidence.from_json(json.loads(json.dumps(finite(found.to_json()))))
+    again = from_document(Evidence, json.loads(json.dumps(finite(found.to_json()))))
     assert again.comparisons[0].difference == "+0.1000 no interval"
     assert again.on_shares == evidence.on_shares
     assert again.on_shares[0] == "P(ill): AUROC 0.8000 [0.7000, 0.9000], slope 1.1000."

@@ -68,7 +68,7 @@ def test_it_starts_with_the_baseline_and_finds_a_temperature_of_1(
     assert math.copysign(1, math.log(best.outcome["temperature"]) - log_t) == towards
     assert len({record.setting for record in records}) == len(records) < 25
     assert queue.ended_by == "sampler"
-    assert queue.least_gain == pytest.approx(
+    assert queue.suggestions.least_gain == pytest.approx(
         0.5 * math.hypot(0.02 / 3.92, 0.05 * (0.01 + 0.2 * abs(log_t)))
     )
 
@@ -93,12 +93,12 @@ def test_every_loss_is_tried_before_a_second_setting_of_one() -> None:
     first = [record.loss for record in records[: 1 + len(LOSSES)]]
     assert sorted(first) == sorted([BASELINE.loss, *LOSSES])
     queue = queue_of(sweep, records[: len(LOSSES)])
-    (left,) = queue.untried
+    (left,) = queue.suggestions.untried
     assert left.setting.loss == records[len(LOSSES)].loss
     assert 0.01 < left.expected < 0.3
-    assert [each.setting.loss for each in queue_of(sweep).untried] == LOSSES
+    assert [each.setting.loss for each in queue_of(sweep).suggestions.untried] == LOSSES
     calibrated = queue_of(sweep, searched(queue_of(sweep), 0.0, most=1))  # none may be better
-    assert [each.setting.loss for each in calibrated.untried] == LOSSES
+    assert [each.setting.loss for each in calibrated.suggestions.untried] == LOSSES
 
 
 def test_a_setting_that_repeats_cross_entropy_gives_its_slot_to_another() -> None:

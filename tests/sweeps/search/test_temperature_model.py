@@ -15,6 +15,7 @@ from sweeps.search.rules import rule_of
 from sweeps.search.setting_models import (
     REFERENCE,
     Guess,
+    Observed,
     Places,
     SettingKernel,
     posterior,
@@ -70,7 +71,7 @@ def test_the_posterior_is_that_of_a_normal_distribution() -> None:
     rows = rows_of(PLACES([FOCAL, SHARPER, Setting("focal", {"gamma": 1.0})]), 0.5)
     known, wanted = rows[:2], rows[2:]
     values, variances = np.array([0.3, -0.2]), np.array([0.01, 0.04])
-    found = posterior(KERNEL, known, values, variances, wanted)
+    found = posterior(KERNEL, Observed(known, values, variances), wanted)
     weights = np.linalg.solve(
         KERNEL(known, known) + np.diag(variances), KERNEL(known, wanted)
     ).ravel()
@@ -81,13 +82,13 @@ def test_the_posterior_is_that_of_a_normal_distribution() -> None:
     covariance = KERNEL(both, both) - KERNEL(both, known) @ np.linalg.solve(
         KERNEL(known, known) + np.diag(variances), KERNEL(known, both)
     )
-    difference = posterior(KERNEL, known, values, variances, wanted, rows[1:2])
+    difference = posterior(KERNEL, Observed(known, values, variances), wanted, rows[1:2])
     assert difference.sd[0] ** 2 == pytest.approx(
         covariance[0, 0] + covariance[1, 1] - 2 * covariance[0, 1]
     )
-    level = posterior(KERNEL, known, values, variances, rows[1:2])
+    level = posterior(KERNEL, Observed(known, values, variances), rows[1:2])
     assert difference.mean[0] == pytest.approx(found.mean[0] - level.mean[0])
-    nothing = posterior(KERNEL, rows[:0], values[:0], variances[:0], wanted)
+    nothing = posterior(KERNEL, Observed(rows[:0], values[:0], variances[:0]), wanted)
     assert nothing.mean == 0
     assert nothing.sd[0] == pytest.approx(math.sqrt(KERNEL.variances(wanted)[0]))
 

@@ -233,7 +233,7 @@ def test_the_best_finalist_and_the_baseline_get_seeds_until_the_verdict_is_decid
     for _ in steps(queue):
         pass
     assert seeds_of_finalists(queue) == seeds
-    assert queue.seeds_ended_by == ended_by
+    assert queue.finals.ended_by == ended_by
     assert queue.planned == len(queue.records)
     (most, *_) = sorted(Ranking(queue.records, rule_of(sweep)).candidates, key=lambda c: -c.seeds)
     assert len({record.seed for record in most.judged}) == seeds[0]
@@ -439,7 +439,7 @@ def test_properties_report_and_advance_decides(tmp_path: Path, clock: Clock) -> 
     clock.now += 3600
     queue.end(record.number, "finished")
     clock.now += 8 * 3600  # the search is over, because the finalists need the rest
-    names = ("exhausted", "cut_short", "planned", "finals_left", "progress", "seeds_ended_by")
+    names = ("exhausted", "cut_short", "planned", "finals_left", "progress")
     before = [getattr(queue, name) for name in names]
     assert [getattr(queue, name) for name in names] == before
     assert queue.ended_by is None

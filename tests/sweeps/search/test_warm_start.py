@@ -90,7 +90,7 @@ def test_earlier_trials_have_all_objectives(storage: Path) -> None:
     assert (first.objective, first.others) == (0.02, [0.1])
     store = new_store(storage, sweep)
     store.folder.write("warm_start.json", json.dumps([flat(first)]).encode())
-    assert queue_of(sweep, store)._suggestions._study._study.get_trials()[0].values == [0.02, 0.1]
+    assert queue_of(sweep, store).suggestions.study._study.get_trials()[0].values == [0.02, 0.1]
 
 
 def test_earlier_trials_are_held_to_the_constraints_of_the_new_sweep(storage: Path) -> None:
@@ -101,7 +101,7 @@ def test_earlier_trials_are_held_to_the_constraints_of_the_new_sweep(storage: Pa
     assert first.constraints == pytest.approx({"val_nll": -0.2})
     store = new_store(storage, sweep)
     store.folder.write("warm_start.json", json.dumps([flat(first)]).encode())
-    known = queue_of(sweep, store)._suggestions._study._study.get_trials()
+    known = queue_of(sweep, store).suggestions.study._study.get_trials()
     assert known[0].constraints.keys() == {"guard", "val_nll"}
 
 
@@ -139,13 +139,11 @@ def carry_out(queue: TrialQueue, count: int) -> list[Setting]:
 
 def test_optuna_knows_them_and_the_sweep_does_not_count_them(storage: Path) -> None:
     warm = begun(storage, "warm", learn_from="first")
-    known = warm._suggestions._study._study.get_trials()
+    known = warm.suggestions.study._study.get_trials()
     assert [t.params["focal.gamma"] for t in known] == [3.0, 4.0]
     assert [t.value for t in known] == [0.02, 0.0]
     assert {t.state for t in known} == {optuna.trial.TrialState.COMPLETE}
-    assert (
-        warm._suggestions._study._study.best_trial.value == 0.02
-    )  # the other is outside the guard
+    assert warm.suggestions.study._study.best_trial.value == 0.02  # the other is outside the guard
     assert warm.records == []
     settings = carry_out(warm, 10)
     assert [each.role for each in warm.records] == ["baseline"] + ["published"] * 4 + ["search"] * 5

@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 from sweeps.cli import app
 from sweeps.errors import NameTakenError, UserError
 from sweeps.jobs.jobs import submit_resume
+from sweeps.results.documents import to_document
 from sweeps.search.record import TrialRecord
 from sweeps.search.warm_start import EarlierTrial
 from sweeps.service.reading.finding import overviews, read_answer
@@ -348,7 +349,7 @@ def test_records_of_another_sweep_are_refused(tmp_path: Path) -> None:
 
 def test_fields_of_newer_versions_are_ignored(tmp_path: Path) -> None:
     store = new_store(tmp_path, make_sweep("kept"), [baseline()])
-    comparison = compared("ours", "theirs", "ece", 0.0, 0.0, 0.0, "supported", 3).to_json()
+    comparison = to_document(compared("ours", "theirs", "ece", 0, 0, 0, "supported", 3))
     answer = {"verdict": "supported", "comparisons": [{**comparison, "mood": "good"}]}
     store.save_answer(answer)
     values = json.loads(store.trial_folder(0).read("trial.json"))
