@@ -15,7 +15,10 @@ from importlib.metadata import entry_points
 from types import ModuleType
 from typing import Final
 
-from optuna.distributions import BaseDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
+
+Distribution = CategoricalDistribution | FloatDistribution | IntDistribution
+"""Of a hyperparameter."""
 
 ENTRY_POINT_GROUP: Final = "calsweep.search_spaces"
 """Entry point group of search spaces in packages: ``my_loss = "my_package.my_space"``."""
@@ -26,7 +29,7 @@ def available_search_spaces() -> tuple[str, ...]:
     return tuple(sorted(_modules()))
 
 
-def search_space(loss: str) -> dict[str, BaseDistribution]:
+def search_space(loss: str) -> dict[str, Distribution]:
     """The Optuna distribution of each searched hyperparameter of a loss.
 
     Raises:

@@ -122,9 +122,7 @@ def _picture(name: str) -> str:
     settings: list[tuple[str, dict[str, Any]]] = [("default", {})]
     if space:
         key, given = next(iter(space.items()))
-        ends = (
-            given.choices if hasattr(given, "choices") else (given.low, given.high)  # type: ignore[attr-defined]
-        )
+        ends = given.choices if hasattr(given, "choices") else (given.low, given.high)
         settings = [(f"{key} {format_value(end)}", {key: end}) for end in ends]
         settings.insert(1, ("default", {}))
     across = kind.looks_across_batch

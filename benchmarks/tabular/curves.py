@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import CategoricalDistribution
 
+from search_spaces import Distribution
 from sweeps.search.space import SearchSpace
 from trainables.contract.messages import Entry
 from trainables.contract.setting import BASELINE, Setting
@@ -78,7 +79,7 @@ class Curves:
         return known[np.square(places - _place(branch, setting)).sum(axis=1).argmin()]
 
 
-def _place(branch: dict[str, BaseDistribution], setting: Setting) -> np.ndarray:
+def _place(branch: dict[str, Distribution], setting: Setting) -> np.ndarray:
     """A setting as a point; different categories are as far apart as the ends of a range."""
     point: list[float] = []
     for name, distribution in branch.items():
@@ -86,8 +87,8 @@ def _place(branch: dict[str, BaseDistribution], setting: Setting) -> np.ndarray:
         if isinstance(distribution, CategoricalDistribution):
             point += [float(value == choice) for choice in distribution.choices]
             continue
-        low, high = distribution.low, distribution.high  # type: ignore[attr-defined]
-        if distribution.log:  # type: ignore[attr-defined]
+        low, high = distribution.low, distribution.high
+        if distribution.log:
             low, high, value = math.log(low), math.log(high), math.log(max(value, low / 10))
         point.append((value - low) / (high - low))
     return np.array(point)

@@ -66,7 +66,7 @@ def settings(
             )
         study = optuna.create_study(sampler=sampler)
         for _ in range(points[len(branch)]):
-            trial = study.ask(branch)
+            trial = study.ask({**branch})
             study.tell(trial, 0.0)
             found[Setting(loss, trial.params | space.fixed[loss])] = None
     return list(found)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from optuna.distributions import CategoricalDistribution
+
 from sweeps.errors import UserError
 from sweeps.messages.redaction import is_redacted
 from sweeps.search.rules import Limit, rule_of
@@ -139,7 +141,9 @@ def _trains_nothing(section: LossSection) -> list[str]:
 def _extremes(section: LossSection) -> list[dict[str, object]]:
     """Settings that together cover both ends of every range and every choice."""
     values: dict[str, Any] = {
-        name: getattr(distribution, "choices", None) or (distribution.low, distribution.high)  # type: ignore[attr-defined]
+        name: distribution.choices
+        if isinstance(distribution, CategoricalDistribution)
+        else (distribution.low, distribution.high)
         for name, distribution in loss_space(section).items()
     }
     # A hyperparameter without a default needs a value in each setting.

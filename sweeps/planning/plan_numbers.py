@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import CategoricalDistribution
 
+from search_spaces import Distribution
 from sweeps.search.plan import Plan
 
 
@@ -71,8 +72,7 @@ def plan_numbers(plan: Plan) -> PlanNumbers:
     )
 
 
-def _range(distribution: BaseDistribution) -> Range:
+def _range(distribution: Distribution) -> Range:
     if isinstance(distribution, CategoricalDistribution):
         return Range(choices=tuple(distribution.choices))
-    low, high = distribution.low, distribution.high  # type: ignore[attr-defined]
-    return Range(low, high, distribution.log)  # type: ignore[attr-defined]
+    return Range(distribution.low, distribution.high, distribution.log)

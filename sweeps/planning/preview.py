@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import CategoricalDistribution
 
+from search_spaces import Distribution
 from sweeps.messages.formatting import counted, format_hyperparameters, format_value
 from sweeps.search.plan import ANY_NUMBER_OF_CLASSES, Plan
 from sweeps.search.recorded import recorded_settings
@@ -239,10 +240,9 @@ def _encoder_facts(plan: Plan) -> dict[str, str]:
     }
 
 
-def describe_range(distribution: BaseDistribution) -> str:
+def describe_range(distribution: Distribution) -> str:
     """``0 … 10``, ``0.01 … 1 (log)``, or the choices."""
     if isinstance(distribution, CategoricalDistribution):
         return ", ".join(map(str, distribution.choices))
-    low, high = distribution.low, distribution.high  # type: ignore[attr-defined]
-    log = " (log)" if distribution.log else ""  # type: ignore[attr-defined]
-    return f"{format_value(low)} … {format_value(high)}{log}"
+    log = " (log)" if distribution.log else ""
+    return f"{format_value(distribution.low)} … {format_value(distribution.high)}{log}"

@@ -57,7 +57,7 @@ def _of_loss(
         study.add_trial(
             optuna.trial.create_trial(
                 params={name: record.hyperparameters[name] for name in branch},
-                distributions=branch,
+                distributions={**branch},
                 value=record.outcome[objective],
             )
         )

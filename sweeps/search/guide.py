@@ -165,7 +165,7 @@ def _spread(space: SearchSpace, seed: int) -> list[Setting]:
             )
         study = optuna.create_study(sampler=sampler)
         for _ in range(_CANDIDATES):
-            trial = study.ask(branch)
+            trial = study.ask({**branch})
             study.tell(trial, 0.0)
             found.append(Setting(loss, trial.params | space.fixed[loss]))
     return found

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-from optuna.distributions import BaseDistribution, CategoricalDistribution
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 from scipy.linalg import cholesky, solve_triangular
 from scipy.spatial.distance import cdist
 
-from search_spaces import available_search_spaces, search_space
+from search_spaces import Distribution, available_search_spaces, search_space
 from trainables.contract.setting import Setting
 
 Array = np.ndarray[Any, np.dtype[np.float64]]
@@ -36,7 +36,7 @@ class Places:
     them. For a custom loss they are the ranges in `branches`, the sweep's space.
     """
 
-    def __init__(self, branches: Mapping[str, Mapping[str, BaseDistribution]]) -> None:
+    def __init__(self, branches: Mapping[str, Mapping[str, Distribution]]) -> None:
         own = {loss: search_space(loss) for loss in branches if loss in available_search_spaces()}
         self._branches = {
             loss: {**branch, **own.get(loss, {})} for loss, branch in branches.items()
@@ -141,7 +141,7 @@ def posterior(
     return Guess(mean, np.sqrt(np.maximum(variance, 0.0)))
 
 
-def _place(branch: Mapping[str, BaseDistribution], values: Mapping[str, Any]) -> list[float]:
+def _place(branch: Mapping[str, Distribution], values: Mapping[str, Any]) -> list[float]:
     place: list[float] = []
     for name, distribution in branch.items():
         if isinstance(distribution, CategoricalDistribution):
@@ -151,7 +151,7 @@ def _place(branch: Mapping[str, BaseDistribution], values: Mapping[str, Any]) ->
     return place
 
 
-def _share(distribution: Any, value: float) -> float:
+def _share(distribution: FloatDistribution | IntDistribution, value: float) -> float:
     """The position of a value in its range: 0 to 1, or beyond for values outside."""
     low, high = distribution.low, distribution.high
     if high == low:
@@ -161,7 +161,7 @@ def _share(distribution: Any, value: float) -> float:
     return float((value - low) / (high - low))
 
 
-def _width(branch: Mapping[str, BaseDistribution]) -> int:
+def _width(branch: Mapping[str, Distribution]) -> int:
     return sum(
         len(d.choices) if isinstance(d, CategoricalDistribution) else 1 for d in branch.values()
     )

@@ -8,18 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from optuna import Trial
-from optuna.distributions import (
-    BaseDistribution,
-    CategoricalDistribution,
-    FloatDistribution,
-    IntDistribution,
-)
+from optuna.distributions import CategoricalDistribution, FloatDistribution, IntDistribution
 
-from search_spaces import available_search_spaces, published_settings, search_space
+from search_spaces import Distribution, available_search_spaces, published_settings, search_space
 from sweeps.sweep_file.sections.losses import LossSection, SpaceSection
 from trainables.contract.setting import BASELINE, Setting
 
-Branch = dict[str, BaseDistribution]
+Branch = dict[str, Distribution]
 
 
 class SearchSpace:
@@ -123,8 +118,8 @@ def _has_space(loss: str) -> bool:
 
 
 def _distribution(
-    loss: str, name: str, given: SpaceSection, default: BaseDistribution | None
-) -> BaseDistribution:
+    loss: str, name: str, given: SpaceSection, default: Distribution | None
+) -> Distribution:
     if given.choices is not None:
         return CategoricalDistribution(given.choices)
     assert given.low is not None and given.high is not None
@@ -152,43 +147,40 @@ def _is_integer(loss: str, name: str) -> bool:
         return False
 
 
-def _suggest(trial: Trial, name: str, distribution: BaseDistribution) -> Any:
+def _suggest(trial: Trial, name: str, distribution: Distribution) -> Any:
     if isinstance(distribution, CategoricalDistribution):
         return trial.suggest_categorical(name, distribution.choices)
-    assert isinstance(distribution, IntDistribution | FloatDistribution)
     whole = isinstance(distribution, IntDistribution)
     suggest: Any = trial.suggest_int if whole else trial.suggest_float
     return suggest(name, distribution.low, distribution.high, log=distribution.log)
 
 
-def _middle(distribution: BaseDistribution) -> Any:
+def _middle(distribution: Distribution) -> Any:
     """The middle of a range, on its scale, or the first choice."""
     if isinstance(distribution, CategoricalDistribution):
         return distribution.choices[0]
-    assert isinstance(distribution, IntDistribution | FloatDistribution)
     low, high = distribution.low, distribution.high
     middle = math.sqrt(low * high) if distribution.log else (low + high) / 2
     return round(middle) if isinstance(distribution, IntDistribution) else float(f"{middle:.6g}")
 
 
-def _size(distribution: BaseDistribution) -> float:
+def _size(distribution: Distribution) -> float:
     if isinstance(distribution, FloatDistribution) and not distribution.single():
         return math.inf
     return len(_values(distribution))
 
 
-def _values(distribution: BaseDistribution) -> Sequence[Any]:
+def _values(distribution: Distribution) -> Sequence[Any]:
     if isinstance(distribution, CategoricalDistribution):
         return [c for i, c in enumerate(distribution.choices) if c not in distribution.choices[:i]]
     if isinstance(distribution, IntDistribution):
         return range(distribution.low, distribution.high + 1)
-    return [distribution.low]  # type: ignore[attr-defined]
+    return [distribution.low]
 
 
-def _contains(distribution: BaseDistribution, value: Any) -> bool:
+def _contains(distribution: Distribution, value: Any) -> bool:
     if isinstance(distribution, CategoricalDistribution):
         return value in distribution.choices
-    assert isinstance(distribution, IntDistribution | FloatDistribution)
     if isinstance(value, bool | str):
         return False
     whole = isinstance(distribution, FloatDistribution) or float(value).is_integer()

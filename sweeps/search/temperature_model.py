@@ -62,13 +62,9 @@ _MOST_LOG_T: Final = 5.0
 _95_PERCENT: Final = 2 * 1.96  # width of an interval in standard deviations
 
 
-def _hermite() -> tuple[Array, Array]:
-    nodes, weights = np.polynomial.hermite_e.hermegauss(9)
-    return nodes, weights / weights.sum()
-
-
-_NODES: Final = _hermite()
-"""Nodes and weights of Gauss–Hermite quadrature for a standard normal variable."""
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+"""Nodes and weights of Gauss–Hermite quadrature, for a standard normal variable."""
+_WEIGHTS /= math.sqrt(2 * math.pi)
 
 
 class Baseline:
@@ -199,7 +195,7 @@ class TemperatureModel:
         that breaks the guard gains nothing.
         """
         found = np.zeros(len(belief.places))
-        for node, weight in zip(*_NODES, strict=True):
+        for node, weight in zip(_NODES, _WEIGHTS, strict=True):
             log_t = belief.log_t.mean + node * belief.log_t.sd
             known = Belief(Guess(log_t, np.zeros_like(log_t)), belief.in_guard, belief.places)
             objective = self.objective(known)
@@ -304,10 +300,9 @@ class TemperatureModel:
 
     def _feature(self, log_t: Guess) -> Guess:
         """What the objective is linear in, for a distribution of log T."""
-        nodes, weights = _NODES
-        values = self._shift(log_t.mean[:, None] + log_t.sd[:, None] * nodes)
-        mean: Array = values @ weights
-        return Guess(mean, np.sqrt(np.maximum(np.square(values) @ weights - mean**2, 0.0)))
+        values = self._shift(log_t.mean[:, None] + log_t.sd[:, None] * _NODES)
+        mean: Array = values @ _WEIGHTS
+        return Guess(mean, np.sqrt(np.maximum(np.square(values) @ _WEIGHTS - mean**2, 0.0)))
 
     def _shift(self, log_t: Array) -> Array:
         """How far T moves a typical confidence from the accuracy; for other objectives, log² T.

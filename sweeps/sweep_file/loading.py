@@ -366,29 +366,33 @@ def _describe(fault: Any) -> str:
     """One fault as "key = value: what is allowed"."""
     location, context = fault["loc"], fault.get("ctx", {})
     key, found = _dotted(location), shortened(fault["input"])
-    if fault["type"] == "extra_forbidden":
-        return _describe_unknown(key, location, fault["input"])
-    if fault["type"] == "missing":
-        return f"{key} is missing"
-    if fault["type"] == "value_error":
-        return f"{key}: {context['error']}" if key else str(context["error"])
-    if fault["type"] == "literal_error":
-        names = re.findall(r"'([^']*)'", context["expected"])
-        hint = did_you_mean(str(fault["input"]), names)
-        return f"{key} = {found} is not allowed{hint}; allowed: {context['expected']}"
-    if fault["type"] == "string_pattern_mismatch":
-        return f"{key} = {found} is not allowed; allowed: {NAME_ALLOWED}"
-    if fault["type"] in ("model_type", "model_attributes_type"):
-        keys = ", ".join(_section_at(location).model_fields)
-        return f"{key} = {found} is not allowed; expected a mapping, with keys: {keys}"
-    if fault["type"] == "tuple_type":
-        return f"{key} = {found} is not allowed; allowed: a list"
-    if fault["type"] == "too_short":
-        return f"{key} is empty; give at least one"
-    if fault["type"] == "too_long":
-        return f"{key} is too long; allowed: at most {context['max_length']} entries"
-    allowed = fault["msg"].removeprefix("Input should be ").removeprefix("String should have ")
-    return f"{key} = {found} is not allowed; allowed: {allowed}"
+    refused = f"{key} = {found} is not allowed"
+    match fault["type"]:
+        case "extra_forbidden":
+            return _describe_unknown(key, location, fault["input"])
+        case "missing":
+            return f"{key} is missing"
+        case "value_error":
+            return f"{key}: {context['error']}" if key else str(context["error"])
+        case "too_short":
+            return f"{key} is empty; give at least one"
+        case "too_long":
+            return f"{key} is too long; allowed: at most {context['max_length']} entries"
+        case "model_type" | "model_attributes_type":
+            keys = ", ".join(_section_at(location).model_fields)
+            return f"{refused}; expected a mapping, with keys: {keys}"
+        case "literal_error":
+            names = re.findall(r"'([^']*)'", context["expected"])
+            refused += did_you_mean(str(fault["input"]), names)
+            allowed = context["expected"]
+        case "string_pattern_mismatch":
+            allowed = NAME_ALLOWED
+        case "tuple_type":
+            allowed = "a list"
+        case _:
+            said = fault["msg"].removeprefix("Input should be ")
+            allowed = said.removeprefix("String should have ")
+    return f"{refused}; allowed: {allowed}"
 
 
 def _describe_unknown(key: str, location: Sequence[str | int], value: object) -> str:

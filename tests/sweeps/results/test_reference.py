@@ -60,7 +60,7 @@ def test_references_are_rows_below_the_leaderboard() -> None:
     found = result_of(ranking(0.2), Plan(make_sweep()), Evidence(references=(GOOD,)))
     assert [row.note for row in found.rows][-1] == "reference"
     assert found.rows[-1].value("test_error") == 0.1
-    assert found.to_json()["references"] == [
-        {"name": GOOD.name, "outcome": GOOD.outcome, "test_samples": 2_000, "number": 0}
-    ]
+    assert found.to_json()["references"] == (
+        {"name": GOOD.name, "outcome": GOOD.outcome, "test_samples": 2_000, "number": 0},
+    )
     assert "gradient" in shown(leaderboard_table(reference_rows([GOOD], "val_ece"), "val_ece"))
