@@ -193,7 +193,7 @@ def check(
         plain_console().print(*plan_tables(found.plan, found.facts | earlier), sep="\n")
         return
     duration = None if found.duration is None else asdict(found.duration)
-    plan = asdict(plan_numbers(found.plan))
+    plan = plan_numbers(found.plan)
     print(document("check", plan=plan, data=found.sizes, duration=duration))
 
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from pydantic import PlainSerializer
 
 from sweeps.results.columns import LeaderboardRow, RowKind, shown_metrics
-from sweeps.search.ranking import Candidate, Ranking
+from sweeps.search.ranking import Candidate, Ranking, mean_over
 from sweeps.search.record import TrialRecord
 from sweeps.search.untried import Untried
 from trainables.contract.setting import BASELINE_LOSS
@@ -38,13 +38,13 @@ def leaderboard(ranking: Ranking) -> list[LeaderboardRow]:
             judged, kind, note = (furthest,), "unfinished", _unfinished_note(furthest)
         objective = ranking.rule.objective
         shown = shown_metrics(objective, rare=ranking.rare_class)
-        metrics = {name: _mean(judged, name) for name in shown}
+        metrics = {name: mean_over(judged, name) for name in shown}
         rows.append(
             LeaderboardRow(
                 kind,
                 loss,
                 note,
-                {**metrics, "objective": _mean(judged, objective)},
+                {**metrics, "objective": mean_over(judged, objective)},
                 (judged[0] if best is None else best).setting.hyperparameters,
                 Counter(r.state for r in own),
                 best.seeds if best is not None else 0,
@@ -135,8 +135,3 @@ def _unfinished_note(record: TrialRecord) -> str:
         return f"failed: {record.reason}"
     how = "not finished, at" if record.state == "running" else "stopped at"
     return f"{how} epoch {record.epochs}"
-
-
-def _mean(records: Sequence[TrialRecord], name: str) -> float:
-    values = [record.outcome.get(name, math.nan) for record in records]
-    return sum(values) / len(values)

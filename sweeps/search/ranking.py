@@ -80,7 +80,7 @@ class Candidate:
 
     def mean(self, metric: str | MetricName) -> float:
         """Mean of a metric over the judged trials (NaN where it is undefined)."""
-        return _mean(self.judged, str(metric))
+        return mean_over(self.judged, str(metric))
 
     def interval(self, metric: MetricName) -> tuple[float, float]:
         """Means of the ends of a metric's 95% interval over the judged trials."""
@@ -115,10 +115,10 @@ class Ranking:
             Candidate(
                 trials=tuple(groups[setting]),
                 judged=tuple(own),
-                objectives=tuple(_mean(own, name) for name in rule.objectives),
+                objectives=tuple(mean_over(own, name) for name in rule.objectives),
                 broken=_broken(own, rule, references[_is_again(own)], _error_noise(own, baseline)),
                 scores=tuple(
-                    _mean(own, name) + spread / math.sqrt(len(own))
+                    mean_over(own, name) + spread / math.sqrt(len(own))
                     for name, spread in zip(rule.objectives, spreads, strict=True)
                 ),
                 tier=tiers[setting],
@@ -332,7 +332,7 @@ def excesses(record: TrialRecord, references: References, rule: Rule) -> dict[st
 
 def _means(trials: Sequence[TrialRecord], rule: Rule) -> References:
     metrics = {limit.metric for limit in rule.limits.values() if limit.relative}
-    return {name: _mean(trials, name) for name in metrics}
+    return {name: mean_over(trials, name) for name in metrics}
 
 
 def repeats_networks(trial: TrialRecord, other: TrialRecord) -> bool:
@@ -355,8 +355,8 @@ def _has(record: TrialRecord, rule: Rule) -> bool:
     return all(math.isfinite(record.outcome.get(name, math.nan)) for name in rule.objectives)
 
 
-def _mean(trials: Sequence[TrialRecord], metric: str) -> float:
-    """NaN where it is undefined."""
+def mean_over(trials: Sequence[TrialRecord], metric: str) -> float:
+    """The mean of a metric over trials; NaN where it is undefined."""
     return fmean(trial.outcome.get(metric, math.nan) for trial in trials)
 
 
@@ -365,7 +365,8 @@ def _error_noise(trials: Sequence[TrialRecord], baseline: Sequence[TrialRecord])
     if not baseline or trials == baseline:
         return 0.0
     widths = [
-        _mean(own, "val_error_high") - _mean(own, "val_error_low") for own in (trials, baseline)
+        mean_over(own, "val_error_high") - mean_over(own, "val_error_low")
+        for own in (trials, baseline)
     ]
     return math.hypot(*widths) / _WIDTH_OF_95_PERCENT if all(map(math.isfinite, widths)) else 0.0
 
@@ -418,6 +419,6 @@ def _broken(
     return tuple(
         limit
         for limit in rule.limits.values()
-        if limit.excess(_mean(trials, limit.metric), references.get(limit.metric, math.nan))
+        if limit.excess(mean_over(trials, limit.metric), references.get(limit.metric, math.nan))
         > tolerated.get(limit, 0.0)
     )
