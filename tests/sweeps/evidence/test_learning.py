@@ -198,7 +198,7 @@ def test_a_learning_rate_that_does_not_train_is_reported_in_the_first_epochs() -
 
 def test_a_baseline_that_diverges_is_reported() -> None:
     reason = "diverged: training loss is nan in epoch 1"
-    failed = {"state": "failed", "reason": reason, "history": [{"epoch": 1}]}
-    (notice,) = first_epochs_of(baseline(**failed, diverged=True))
+    failed = baseline(history=[{"epoch": 1}], state="failed", reason=reason)
+    (notice,) = first_epochs_of(replace(failed, diverged=True))
     assert reason in notice
     assert "Try a lower learning rate (training.lr, now 0.1)" in notice
