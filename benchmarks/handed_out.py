@@ -142,10 +142,14 @@ def recorded(folder: Path, run: Run, dataset: Callable[[], Dataset]) -> Recorded
     return Recorded(**torch.load(path))
 
 
-def epochs_of_pilot(pilot: Recorded, patience: int = 10) -> int:
-    """The number of epochs that the pilot finds, of its validation NLL after each epoch."""
+def epochs_of_pilot(pilot: Recorded) -> int:
+    """The number of epochs that the pilot finds."""
     losses = torch.nn.functional.cross_entropy
-    nll = [float(losses(logits, pilot.labels)) for logits in pilot.validation]
+    return epochs_of([float(losses(logits, pilot.labels)) for logits in pilot.validation])
+
+
+def epochs_of(nll: Sequence[float], patience: int = 10) -> int:
+    """The number of epochs that a pilot with this validation NLL after each epoch finds."""
     means = [fmean(nll[end - patience : end]) for end in range(patience, len(nll) + 1)]
     for end in range(len(means)):
         best = means.index(min(means[: end + 1]))

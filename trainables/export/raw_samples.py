@@ -47,6 +47,7 @@ def describe_samples(samples: Samples) -> dict[str, object]:
     described = {"kind": kind, **asdict(samples)}  # type: ignore[call-overload]
     if isinstance(samples, Subwords):
         described["content"] = samples.content()
+    described.pop("scores", None)  # of tables; the network has them
     return described
 
 

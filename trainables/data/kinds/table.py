@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,9 @@ from trainables.plugins.arguments import few
 if TYPE_CHECKING:
     import pyarrow as pa
     from torch import Tensor
+
+Points: TypeAlias = tuple[tuple[float, float], ...]
+"""Of an increasing map: numbers and their images."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class TableRows(Samples):
         levels: Sorted values of each categorical column in training.
         flags: The numeric columns that are true or false in training.
         last_years: The features that are years of dates, with the last one in training.
+        scores: The :func:`normal_scores` of each numeric column that is skewed.
         shape: ``(width,)``, the shape of the model's input.
     """
 
@@ -68,6 +72,7 @@ class TableRows(Samples):
     levels: tuple[tuple[str, ...], ...]
     flags: tuple[str, ...] = ()
     last_years: tuple[tuple[str, int], ...] = ()
+    scores: tuple[Points, ...] = ()
 
     default_model: ClassVar[str] = "table_mlp"
     in_words: ClassVar[str] = "tables"
@@ -93,13 +98,15 @@ class TableRows(Samples):
             tuple(sorted(columns.table[name].unique().drop_null().to_pylist()))
             for name in categorical
         ]
+        numbers = [(own - low) / width for own, low, width in zip(values, mean, std, strict=True)]
+        scores = tuple(normal_scores(each) if _is_skewed(each) else () for each in numbers)
         words = tuple(categorical), tuple(levels)
         years = tuple(
             (name, int(np.nanmax(own)))
             for name, own in zip(numeric, values, strict=True)
             if f"{name.removesuffix('.year')}.weekday" in numeric and np.isfinite(own).any()
         )
-        return cls(tuple(numeric), mean, std, missing, *words, tuple(flags), years)
+        return cls(tuple(numeric), mean, std, missing, *words, tuple(flags), years, scores)
 
     @property
     def mixable(self) -> bool:  # type: ignore[override]
@@ -192,3 +199,25 @@ def _statistics(
     std = np.where(constant, 1, std)
     missing: list[bool] = (there.sum(0) < len(values)).tolist()
     return tuple(mean.tolist()), tuple(std.tolist()), tuple(missing)
+
+
+def _is_skewed(column: npt.NDArray[np.float64]) -> bool:
+    """Whether a standardised column (N,) has more than two numbers, and a skewness above 2."""
+    known = column[~np.isnan(column)]
+    return len(np.unique(known)) > 2 and bool(abs(np.mean(known**3)) > 2)
+
+
+def normal_scores(column: npt.NDArray[np.float64], most: int = 32) -> Points:
+    """The different numbers of a column (N,), but at most `most`, and their normal scores.
+
+    The score of a number is the quantile of the normal distribution at its rank, the mean rank of
+    equal ones. The chosen numbers have evenly spaced scores, from the lowest to the highest.
+    Missing numbers are ignored.
+    """
+    from scipy.special import ndtri
+
+    known = column[~np.isnan(column)].astype(np.float32)
+    numbers, counts = np.unique(known, return_counts=True)
+    scores = ndtri((np.cumsum(counts) - counts / 2) / len(known))
+    chosen = np.unique(np.searchsorted(scores, np.linspace(scores[0], scores[-1], most)))
+    return tuple(zip(numbers[chosen].tolist(), scores[chosen].tolist(), strict=True))
