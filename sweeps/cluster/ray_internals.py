@@ -147,9 +147,8 @@ def workers_forked(launcher: str = forked_workers.__file__) -> Iterator[None]:
     if sys.platform != "linux" or not provides("forking workers", *names):
         yield
         return
-    before = os.environ.get(forked_workers.ADDRESS)
     try:
-        os.environ[forked_workers.ADDRESS] = before or worker_server()
+        server = os.environ.get(forked_workers.ADDRESS) or worker_server()
     except OSError:  # logged when trials start
         yield
         return
@@ -161,12 +160,25 @@ def workers_forked(launcher: str = forked_workers.__file__) -> Iterator[None]:
         options["setup_worker_path"] = launcher
         return make_parameters(*arguments, **options)
 
+    with (
+        variable_set(forked_workers.ADDRESS, server),
+        _replaced(parameter, RayParams=with_launcher),
+    ):
+        yield
+
+
+@contextmanager
+def variable_set(name: str, value: str) -> Iterator[None]:
+    """Context: an environment variable has this value."""
+    before = os.environ.get(name)
+    os.environ[name] = value
     try:
-        with _replaced(parameter, RayParams=with_launcher):
-            yield
+        yield
     finally:
         if before is None:
-            del os.environ[forked_workers.ADDRESS]
+            del os.environ[name]
+        else:
+            os.environ[name] = before
 
 
 @contextmanager

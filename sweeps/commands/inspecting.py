@@ -250,9 +250,10 @@ def table(
 ) -> None:
     """Print one table of a sweep or several for a paper."""
     from sweeps.messages.files import write_text
-    from sweeps.service.reading.writing import results_table_of
+    from sweeps.pages.results_table import results_table
+    from sweeps.service.reading.writing import values_in_table
 
-    text = results_table_of(names, storage, rows, columns, metrics, form)
+    text = results_table(values_in_table(names, storage, metrics), rows, columns, form)
     if output is None:
         print(text, end="")
     else:

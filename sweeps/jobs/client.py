@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from sweeps.cluster.ray_internals import variable_set
 from sweeps.errors import UserError
 from trainables.plugins.arguments import first_line
 
@@ -144,7 +145,7 @@ def connected_client(address: str | None) -> Iterator[JobSubmissionClient]:
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)  # Ray's client reports every upload
     try:
-        with _asking(url):
+        with variable_set(API_SERVER, url):  # it overrides the argument
             client = JobSubmissionClient(url)
         yield client
     except AuthenticationError as error:
@@ -183,17 +184,3 @@ def _wrong_token(url: str, reason: str) -> str:
 
 def _first_line(error: Exception) -> str:
     return first_line(re.sub(r"<[^>]*>", " ", str(error))) or type(error).__name__
-
-
-@contextmanager
-def _asking(address: str) -> Iterator[None]:
-    """Point Ray's clients to a cluster, by the variable that overrides their address argument."""
-    before = os.environ.get(API_SERVER)
-    os.environ[API_SERVER] = address
-    try:
-        yield
-    finally:
-        if before is None:
-            del os.environ[API_SERVER]
-        else:
-            os.environ[API_SERVER] = before

@@ -86,17 +86,33 @@ def submit(
     check_reachable(storage, sweep)
     dashboard_url(address)  # reports a malformed URL before the slow import of torch
     check_sweep(sweep)
+    place = _Place(sweep.name, storage, address)
     if not or_resume:
-        _check_free(sweep.name, storage, address)
+        _check_free(place)
     command = ["run", SWEEP_FILE, *(["--or-resume"] if or_resume else [])]
-    return _submit(command, sweep.name, storage, address, sweep, on_notice)
+    return _submit(command, place, sweep, on_notice)
 
 
-def _check_free(name: str, storage: str, address: str | None) -> None:
+@dataclass(frozen=True)
+class _Place:
+    """A sweep on a cluster: its name, the storage as the nodes know it, the cluster's address."""
+
+    name: str
+    storage: str
+    address: str | None
+
+    def jobs(self) -> list[Job]:
+        """The jobs that were submitted for it, newest first."""
+        every = list_jobs(self.address)
+        return [job for job in every if (job.sweep, job.storage) == (self.name, self.storage)]
+
+
+def _check_free(place: _Place) -> None:
     """Refuse the name of a sweep that exists, as far as this machine or the cluster's jobs know."""
+    name, storage, address = place.name, place.storage, place.address
     exists = _exists(name, storage)
     if exists is None:  # this machine cannot read the storage
-        exists = any(has_begun(job, address) for job in _jobs_of(name, storage, address))
+        exists = any(has_begun(job, address) for job in place.jobs())
     if exists:
         raise NameTakenError(
             f"name = {name!r}: a sweep of this name exists in {storage}; "
@@ -117,10 +133,6 @@ def _exists(name: str, storage: str) -> bool | None:
         return None
 
 
-def _jobs_of(name: str, storage: str, address: str | None) -> list[Job]:
-    return [job for job in list_jobs(address) if (job.sweep, job.storage) == (name, storage)]
-
-
 def submit_resume(
     name: str, storage: str, address: str | None, overrides: Sequence[str], on_notice: OnNotice
 ) -> str:
@@ -135,47 +147,41 @@ def submit_resume(
         store.load_sweep()
     check_budgets(overrides)  # all users of the cluster can read a job's command
     command = ["resume", name, *(f"--set={override}" for override in overrides)]
-    return _submit(command, name, storage, address, None, on_notice)
+    return _submit(command, _Place(name, storage, address), None, on_notice)
 
 
-def _submit(
-    command: list[str],
-    name: str,
-    storage: str,
-    address: str | None,
-    sweep: SweepFile | None,
-    on_notice: OnNotice,
-) -> str:
+def _submit(command: list[str], place: _Place, sweep: SweepFile | None, on_notice: OnNotice) -> str:
     from sweeps.jobs.shipping import stage
 
-    cluster = ask(address, "/api/version")["ray_version"]
-    if (notice := check_jobs_version(cluster, dashboard_url(address))) is not None:
+    url = dashboard_url(place.address)
+    cluster = ask(place.address, "/api/version")["ray_version"]
+    if (notice := check_jobs_version(cluster, url)) is not None:
         on_notice(notice)
-    arguments = [*command, "--address", "auto", "--storage", storage]
+    arguments = [*command, "--address", "auto", "--storage", place.storage]
     with tempfile.TemporaryDirectory(prefix="calsweep-") as folder:
         shipment = stage(Path.cwd(), Path(folder), sweep)
-        for job in _jobs_of(name, storage, address):
+        for job in place.jobs():
             if job.state not in ENDED:
                 raise UserError(
-                    f"sweep {name!r} is being run by job {job.id}; wait for it, or end it by "
-                    f"`calsweep stop {job.id} --address {dashboard_url(address)}`"
+                    f"sweep {place.name!r} is being run by job {job.id}; wait for it, or end it by "
+                    f"`calsweep stop {job.id} --address {url}`"
                 )
         on_notice(f"sending {shipment}")
-        with connected_client(address) as client:
+        with connected_client(place.address) as client:
             submitted = client.submit_job(
                 entrypoint=shlex.join(["python", "-m", "sweeps.cli", *arguments]),
-                submission_id=f"{name}-{secrets.token_hex(3)}",
+                submission_id=f"{place.name}-{secrets.token_hex(3)}",
                 runtime_env={
                     "working_dir": folder,
                     "env_vars": {
                         SECONDS_TO_STOP: str(_SECONDS_TO_STOP),
-                        SUBMITTED_TO: dashboard_url(address),
+                        SUBMITTED_TO: url,
                         SUBMITTED_BY: by_this_user(),
                     },
                 },
                 metadata={
-                    "calsweep_sweep": name,
-                    "calsweep_storage": storage,
+                    "calsweep_sweep": place.name,
+                    "calsweep_storage": place.storage,
                     _RESUMES: json.dumps(sweep is None),
                 },
             )

@@ -6,9 +6,10 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 
 from sweeps.errors import SweepFailedError, UserError
 from sweeps.evidence.prediction_sets import sets_of_trial
@@ -138,13 +139,12 @@ class Builder:
         )
 
     def build(self, delivered: Delivered) -> Built:
-        networks = delivered.networks
-        own = {**self._about(), "recommended": delivered.recommended, "why": delivered.why}
+        networks, describe = delivered.networks, self._described(delivered)
         if isinstance(networks, TrialRecord):
-            return self._build_one(networks, own)
-        return self._build_ensemble(networks, own)
+            return self._build_one(networks, describe)
+        return self._build_ensemble(networks, describe)
 
-    def _build_one(self, record: TrialRecord, own: dict[str, Any]) -> Built:
+    def _build_one(self, record: TrialRecord, describe: partial[Exported]) -> Built:
         from trainables.export.prediction_sets import COVERAGES
 
         read, way = self.sweep.store.rows, self.sweep.plan.rule.scaling
@@ -154,8 +154,7 @@ class Builder:
         expected = None if on_test is None else scaling(on_test.tensors()[0])
         names = ("ece", "ece_scaled", "error", "nll", "nll_scaled")
         sets = _if_readable(sets_of_trial, record, read, COVERAGES, way)
-        about = Exported(
-            **own,
+        about = describe(
             label=record.label,
             loss=record.loss,
             hyperparameters=record.hyperparameters,
@@ -169,13 +168,12 @@ class Builder:
         )
         return self._build(about, classifier, classifier.network.state_dict(), expected)
 
-    def _build_ensemble(self, selected: Selected, own: dict[str, Any]) -> Built:
+    def _build_ensemble(self, selected: Selected, describe: partial[Exported]) -> Built:
         from trainables.export.prediction_sets import COVERAGES
 
         ensemble = load_ensemble(self.sweep, self.dataset, selected)
         on_test = _if_readable(lambda: selected.on_test)
-        about = Exported(
-            **own,
+        about = describe(
             label=selected.label,
             loss="ensemble",
             members=tuple(trial.number for trial in selected.trials),
@@ -257,30 +255,33 @@ class Builder:
         expected = task.as_outputs(torch.softmax(decided, dim=1))
         _compare(f"{label}: the exported classifier", found, expected)
 
-    def _about(self) -> dict[str, Any]:
+    def _described(self, delivered: Delivered) -> partial[Exported]:
+        """What is known before the networks are loaded."""
         from trainables.export.raw_samples import describe_samples, raw_form
 
         sweep, dataset = self.sweep.plan.sweep, self.dataset
-        return {
-            "sweep": sweep.name,
-            "dataset": sweep.dataset.label,
-            "digest": dataset.digest(),
-            "text_column": sweep.dataset.options.get("text")
-            or sweep.dataset.options.get("embedding"),
-            "model": sweep.model_label,
-            "classes": tuple(dataset.task.names or dataset.classes),
-            "frequencies": tuple(_frequencies(dataset)),
-            "several": bool(dataset.task.names),
-            "outputs": (
+        return partial(
+            Exported,
+            recommended=delivered.recommended,
+            why=delivered.why,
+            sweep=sweep.name,
+            dataset=sweep.dataset.label,
+            digest=dataset.digest(),
+            text_column=sweep.dataset.options.get("text") or sweep.dataset.options.get("embedding"),
+            model=sweep.model_label,
+            classes=tuple(dataset.task.names or dataset.classes),
+            frequencies=tuple(_frequencies(dataset)),
+            several=bool(dataset.task.names),
+            outputs=(
                 len(dataset.task.names or dataset.classes),
                 *(dataset.input_shape[1:] if dataset.samples.each_pixel else ()),
             ),
-            "dtype": str(dataset.test.inputs.dtype),
-            "shape": tuple(dataset.test.inputs.shape[1:]),
-            "samples": describe_samples(dataset.samples),
-            "raw": raw_form(dataset.samples),
-            "calsweep": version("calsweep"),
-        }
+            dtype=str(dataset.test.inputs.dtype),
+            shape=tuple(dataset.test.inputs.shape[1:]),
+            samples=describe_samples(dataset.samples),
+            raw=raw_form(dataset.samples),
+            calsweep=version("calsweep"),
+        )
 
 
 def _frequencies(dataset: Dataset) -> list[float]:

@@ -9,6 +9,7 @@ from sweeps.evidence.scaling import scaled_network
 from sweeps.messages.formatting import resume_command
 from sweeps.planning.checks import use_working_folder
 from sweeps.planning.data import data_of
+from sweeps.service.reading.stored import load_evidence
 from sweeps.store.encoders import encoder_setup
 from sweeps.store.identity import read_identity
 from sweeps.sweep_file.sections.data import OWN_DATA
@@ -77,8 +78,8 @@ def select_ensemble(sweep: StoredSweep, offered: str | None = None) -> Selected:
     from sweeps.evidence.ensemble import select, select_seeds
 
     name = sweep.plan.name
-    if offered is None:
-        offered = ((sweep.store.load_answer() or {}).get("ensemble") or {}).get("offered")
+    if offered is None and (ensemble := load_evidence(sweep.store).ensemble) is not None:
+        offered = ensemble.offered
     find = select_seeds if offered == "seeds" else select
     try:
         selected = find(sweep.ranking, sweep.store.rows)

@@ -18,26 +18,20 @@ from sweeps.store.sweep_store import SweepStore
 
 if TYPE_CHECKING:
     from sweeps.pages.matplotlib_figures import FigureForm
-    from sweeps.pages.results_table import Form, Key
+    from sweeps.pages.results_table import Value
 
 
 @tells_storage_faults
-def results_table_of(
-    names: Sequence[str],
-    storage: str,
-    rows: Key,
-    columns: Key,
-    metrics: str,
-    form: Form,
-) -> str:
-    """One table of several sweeps; `metrics` are names such as ``ece_scaled``, with commas.
+def values_in_table(names: Sequence[str], storage: str, metrics: str) -> list[Value]:
+    """The values for :func:`~sweeps.pages.results_table.results_table` of several sweeps.
+
+    `metrics` are names such as ``ece_scaled``, with commas.
 
     Raises:
-        UserError: There is no such sweep or metric, its predictions are missing or damaged, or two
-            values belong in one cell.
+        UserError: There is no such sweep or metric, or its predictions are missing or damaged.
     """
     from sweeps.evidence.columns import Column
-    from sweeps.pages.results_table import results_table, values_of  # they import NumPy
+    from sweeps.pages.results_table import values_of  # they import NumPy
 
     asked = [Column.parse(name.strip()) for name in metrics.split(",")]
     values = []
@@ -50,7 +44,7 @@ def results_table_of(
             raise UserError(
                 f"sweep {store.name!r}: its predictions cannot be used: {error}"
             ) from None
-    return results_table(values, rows, columns, form)
+    return values
 
 
 def write_side_by_side(names: Sequence[str], storage: str, output: str | None = None) -> str:

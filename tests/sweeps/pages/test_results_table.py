@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from sweeps.errors import UserError
-from sweeps.pages.results_table import Form
-from sweeps.service.reading.writing import results_table_of
+from sweeps.pages.results_table import Form, results_table
+from sweeps.service.reading.writing import values_in_table
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, finalist, make_sweep, new_store, trial, write_predictions
 from trainables.metrics import evaluate
@@ -54,7 +54,11 @@ def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def table_of(storage: Path, form: Form, metrics: str = "nll,error") -> str:
-    return results_table_of(["one", "two"], str(storage), "loss", "dataset", metrics, form)
+    return table_of_some(["one", "two"], storage, metrics, form)
+
+
+def table_of_some(names: list[str], storage: Path, metrics: str, form: Form) -> str:
+    return results_table(values_in_table(names, str(storage), metrics), "loss", "dataset", form)
 
 
 def test_what_is_not_shown_to_be_worse_than_the_best_is_bold(storage: Path) -> None:
@@ -105,9 +109,7 @@ def test_the_temperature_and_published_values_are_beside_the_measured_ones(tmp_p
     ]
     published = {"cross_entropy": {"ece": 0.0435, "temperature": 2.5}}
     new_store(tmp_path, make_sweep("rerun", published=published), [first, *again])
-    text = results_table_of(
-        ["rerun"], str(tmp_path), "loss", "dataset", "ece,temperature", "markdown"
-    )
+    text = table_of_some(["rerun"], tmp_path, "ece,temperature", "markdown")
     row = next(line for line in text.splitlines() if line.startswith("| cross"))
     assert [cell.strip() for cell in row.split("|")[2:4]] == [
         "**4.00 ± 0.00** (4.35)",
@@ -118,7 +120,7 @@ def test_the_temperature_and_published_values_are_beside_the_measured_ones(tmp_p
 
 def test_columns_after_other_scalings_are_computed_from_the_predictions(storage: Path) -> None:
     asked = "canonical_kde_ece,ece@meta_calibration,accuracy@meta_calibration,nll_gap@temperature"
-    text = results_table_of(["one"], str(storage), "loss", "dataset", f"nll,{asked}", "json")
+    text = table_of_some(["one"], storage, f"nll,{asked}", "json")
     found = {(each["loss"], each["metric"]): each["mean"] for each in json.loads(text)}
     names = dict(zip(("canonical", "ece", "accuracy", "gap"), asked.split(","), strict=True))
     gaps = {loss: found[loss, names["gap"]] for loss in FACTORS}
@@ -143,7 +145,7 @@ def test_duplicates_and_losses_that_were_not_tried_have_rows(tmp_path: Path) -> 
     again = [finalist(2 + i, first, i, val_ece=0.03, test_ece=0.1 * i) for i in (1, 2)]
     published = {"cross_entropy": {"ece": 0.04}, "mbls": {"ece": 0.03}, "focal": {"ece": 0.02}}
     new_store(tmp_path, make_sweep("few", published=published), [first, copy, *again])
-    text = results_table_of(["few"], str(tmp_path), "loss", "dataset", "ece", "csv")
+    text = table_of_some(["few"], tmp_path, "ece", "csv")
     rows = {row["loss"]: row for row in csv.DictReader(io.StringIO(text))}
     means = [float(rows[loss]["mean"]) for loss in ("mbls", "cross_entropy")]
     assert means == [pytest.approx(0.15)] * 2
@@ -170,4 +172,5 @@ def test_bad_input_is_reported(
     storage: Path, names: list[str], rows: str, columns: str, metrics: str, message: str
 ) -> None:
     with pytest.raises(UserError, match=message):
-        results_table_of(names, str(storage), rows, columns, metrics, "csv")  # type: ignore[arg-type]
+        values = values_in_table(names, str(storage), metrics)
+        results_table(values, rows, columns, "csv")  # type: ignore[arg-type]
