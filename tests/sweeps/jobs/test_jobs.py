@@ -252,7 +252,7 @@ def test_a_job_that_is_not_there(cluster: RayCluster, workplace: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--address", "ftp://x"], "--address = 'ftp://x' is not allowed; allowed: the URL"),
+        (["--address", "ftp://x"], "--address ftp://x: is not allowed; allowed: the URL"),
         (["--set", "training.epoch=1"], "set training.epoch=1: unknown key 'epoch'"),
         (["--set", "losses=[own.helt:Held]"], "own.helt:Held"),
         (["--storage", "relative"], "storage = 'relative' is a folder of this machine"),
