@@ -100,7 +100,7 @@ class Dataset:
 
     @cached_property
     def searched(self) -> list[Setting]:
-        """The settings that are not published ones."""
+        """The settings that are not published ones, in random order."""
         count = len(SearchSpace(self._recorded.losses).initial_settings(self.data.num_classes))
         return [setting for setting, number in self.numbers.items() if number >= count]
 
@@ -194,10 +194,7 @@ class Search:
 
     def _initial(self, dataset: Dataset, trials: int) -> Sequence[Setting] | None:
         """For a random search the same settings in all replays, which saves trainings."""
-        if self.sampler != "random":
-            return None
-        draw = np.random.default_rng(0).permutation(len(dataset.searched))[: trials - 1]
-        return [BASELINE, *(dataset.searched[place] for place in draw)]
+        return [BASELINE, *dataset.searched[: trials - 1]] if self.sampler == "random" else None
 
 
 SEARCHES: dict[str, Search] = {
