@@ -95,15 +95,16 @@ def _place(branch: dict[str, Distribution], setting: Setting) -> np.ndarray:
 
 
 def of_common_seeds(trials: Sequence[tuple[Setting, int, list[Entry]]]) -> Trials:
-    """The settings with all seeds that most settings have, and these seeds.
+    """The settings with all seeds that most settings have, two at least, and these seeds.
 
-    All trials, if most settings have every seed.
+    All trials, if these are all seeds.
     """
     seeds: dict[Setting, set[int]] = {}
     for setting, seed, _ in trials:
         seeds.setdefault(setting, set()).add(seed)
     number = Counter(seed for own in seeds.values() for seed in own)
     common = {seed for seed, count in number.items() if 2 * count > len(seeds)}
+    common |= {seed for seed, _ in number.most_common(2)}
     if common == set(number):
         return trials
     return [each for each in trials if common <= seeds[each[0]] and each[1] in common]

@@ -164,7 +164,7 @@ def main() -> None:
 
 def unrecorded(trials: Iterable[Numbered], folder: Path, packed: Path) -> Iterator[Left]:
     """The trials that are neither recorded nor being recorded."""
-    known = {(setting, seed) for setting, seed, _ in read_trials(packed)} if packed.exists() else ()
+    known = _trials_of(packed) if packed.exists() else ()
     for number, setting, seed in trials:
         path = folder / f"{number:04d}-{seed}.parquet"
         if (setting, seed) in known or path.exists():
@@ -181,9 +181,11 @@ def write(table: pa.Table, path: Path, **options: Any) -> None:
 
 
 def pack(folder: Path, file: Path) -> None:
-    """Append the trials of a folder to one file, with numbers in 32 bits."""
+    """Append the trials of a folder that a file lacks, with numbers in 32 bits."""
     parts = sorted(folder.glob("*.parquet"))
-    tables = [pq.read_table(path) for path in ([file] if file.exists() else []) + parts]
+    known = _trials_of(file) if file.exists() else set()
+    new = [path for path in parts if not _trials_of(path) & known]
+    tables = [pq.read_table(path) for path in ([file] if file.exists() else []) + new]
     table = pa.concat_tables(tables, promote_options="permissive")
     for index, field in enumerate(table.schema):
         if pa.types.is_floating(field.type):
@@ -192,7 +194,11 @@ def pack(folder: Path, file: Path) -> None:
     for path in parts:
         path.unlink()
         path.with_suffix(".lock").unlink(missing_ok=True)
-    print(f"{file}: {len(parts)} trials more, {file.stat().st_size / 1e6:.1f} MB")
+    print(f"{file}: {len(new)} trials more, {file.stat().st_size / 1e6:.1f} MB")
+
+
+def _trials_of(file: Path) -> set[tuple[Setting, int]]:
+    return {(setting, seed) for setting, seed, _ in read_trials(file)}
 
 
 if __name__ == "__main__":
