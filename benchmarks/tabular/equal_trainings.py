@@ -34,7 +34,7 @@ import pyarrow.parquet as pq
 import torch
 from torch import Tensor
 
-from benchmarks.tabular.curves import Curves, parser_of_recordings, read_trials
+from benchmarks.tabular.curves import Curves, Trials, parser_of_recordings, read_trials
 from benchmarks.tabular.predictions import SPLITS
 from benchmarks.tabular.priors import Prior, known_of
 from benchmarks.tabular.regret import QUICKSTART
@@ -123,7 +123,7 @@ class Split(Curves):
     """The trials of a dataset on a random split into validation and test samples."""
 
     def __init__(self, dataset: Dataset, number: int) -> None:
-        trials = [(setting, SEEDS[0], []) for setting in dataset.numbers]
+        trials: Trials = [(setting, SEEDS[0], []) for setting in dataset.numbers]
         super().__init__(trials, SearchSpace(dataset.sweep.losses))
         self.number, self._dataset = number, dataset
         count = len(dataset.data.validation)
@@ -154,8 +154,8 @@ class Split(Curves):
                 return history, {}
             labels = self._dataset.labels
             rows = {split: Rows(logits[i], labels[i]) for split, i in self._index.items()}
-            pairs = (rows[split].tensors() for split in SPLITS)
-            found = summarise(*pairs, extent=Extent.of_search(METRICS, ended=True))
+            extent = Extent.of_search(METRICS, {}, ended=True)
+            found = summarise(rows["validation"], rows["test"], extent=extent)
             last = {"epoch": history[-1]["epoch"], **found}
             self._known[setting, seed] = [*history[:-1], last], rows
         return self._known[setting, seed]
@@ -242,16 +242,10 @@ class Row:
 def row_of(dataset: Dataset, split: Split, name: str, trials: int) -> Row:
     """Replay a search, or train cross-entropy as often as all trials would be."""
     if name == BASELINES:
-        networks = trials + FRESH
-        logits = split.mean_of_baselines(networks, USUAL_SCALING)
-        about = {
-            "kind": "seeds",
-            "networks": networks,
-            "regret": math.nan,
-            "beyond_guard": False,
-            "trainings": networks,
-            "epochs": networks * dataset.sweep.training.epochs,
-        }
+        networks = trainings = trials + FRESH
+        kind, logits = "seeds", split.mean_of_baselines(networks, USUAL_SCALING)
+        regret, beyond_guard = math.nan, False
+        epochs = networks * dataset.sweep.training.epochs
     else:
         ranking = SEARCHES[name](dataset, split, trials)
         kind, networks, logits = handed_out(ranking, split)
@@ -259,15 +253,11 @@ def row_of(dataset: Dataset, split: Split, name: str, trials: int) -> Row:
         assert chosen is not None
         assert baseline is not None
         best = fmean(split.history(dataset.best, seed)[-1]["test_ece"] for seed in OF_BEST)
+        regret = chosen.mean("test_ece") - best
         excess = chosen.mean("test_error") - baseline.mean("test_error")
-        about = {
-            "kind": kind,
-            "networks": networks,
-            "regret": chosen.mean("test_ece") - best,
-            "beyond_guard": bool(excess > dataset.sweep.search.guard),
-            "trainings": len(ranking.records),
-            "epochs": sum(trial.epochs for trial in ranking.records),
-        }
+        beyond_guard = bool(excess > dataset.sweep.search.guard)
+        trainings = len(ranking.records)
+        epochs = sum(trial.epochs for trial in ranking.records)
     labels = double_tensors(split.rows(BASELINE, 0, "test"))[1]
     losses = log_losses_of_logits(logits, labels)
     one, equal = (
@@ -279,12 +269,17 @@ def row_of(dataset: Dataset, split: Split, name: str, trials: int) -> Row:
         search=name,
         trials=trials,
         replay=split.number,
+        kind=kind,
+        networks=networks,
         nll=float(losses.mean()),
         ece=M.evaluate(logits, labels, ["ece"])["ece"],
         against_one=float(one.mean()),
         against_equal=float(equal.mean()),
         error=float(equal.std()) / math.sqrt(len(equal)),
-        **about,
+        regret=regret,
+        beyond_guard=beyond_guard,
+        trainings=trainings,
+        epochs=epochs,
     )
 
 
