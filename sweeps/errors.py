@@ -11,6 +11,18 @@ from typing import Final
 from sweeps.messages.redaction import redact
 from trainables.plugins import arguments
 
+_ARGUMENT: Final = re.compile(r"`([a-z_]+)=([^`]*)`")
+
+
+def with_options(text: str) -> str:
+    """A text for a shell: ```label=NAME``` is ``--label NAME``, ```logits=true``` ``--logits``."""
+
+    def spelled(argument: re.Match[str]) -> str:
+        value = "" if argument[2] == "true" else f" {argument[2]}"
+        return f"--{argument[1].replace('_', '-')}{value}"
+
+    return _ARGUMENT.sub(spelled, text)
+
 
 class CommandError(Exception):
     """An error that ends a command. Credentials are removed from addresses in its message."""
@@ -23,14 +35,15 @@ class UserError(CommandError):
     """The user's input is wrong: one clear message, exit code 2, nothing is left behind.
 
     `key` names the argument that is wrong, and `value` is what was given for it, if the message
-    needs it. Python reads ``trial = 7: …``; a command shows `in_shell`: ``--trial 7: …``.
+    needs it. Python reads ``trial = 7: …``; a command shows `in_shell`: ``--trial 7: …``. For other
+    arguments see :func:`with_options`.
     """
 
     def __init__(self, message: str, key: str = "", value: object = None) -> None:
         found = "" if value is None else f" = {value}"
         super().__init__(f"{key}{found}: {message}" if key else message)
         option = f"--{key.replace('_', '-')}{found.replace(' = ', ' ', 1)}"
-        self.in_shell = redact(f"{option}: {message}" if key else message)
+        self.in_shell = redact(with_options(f"{option}: {message}" if key else message))
 
 
 class NameTakenError(UserError):

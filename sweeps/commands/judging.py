@@ -11,7 +11,7 @@ import typer
 
 from sweeps.commands.app import JUDGE, app
 from sweeps.commands.options import Sets, Storage
-from sweeps.errors import UserError
+from sweeps.errors import UserError, with_options
 from sweeps.messages.formatting import DEFAULT_STORAGE, finite
 from sweeps.messages.redaction import redact
 
@@ -186,8 +186,9 @@ def judge(
             decision = Decision.of(first.decided)  # its confidence is after the other scaling
             named = replace(later.scaling, decision=decision and replace(decision, accept=None))
         notes = [*_apply(named, models[0], write_scaled, save_scaling), *notes]
+    beside = sys.stderr if form == "json" and output is None else sys.stdout
     for line in notes:
-        print(line, file=sys.stderr if form == "json" and output is None else sys.stdout)
+        print(with_options(line), file=beside)
     if condition is not None and condition.holds(first):
         print(f"{first.name}: {condition} holds beyond chance", file=sys.stderr)
         raise typer.Exit(FAILED_CONDITION)
@@ -235,7 +236,7 @@ def _table(found: Findings, changes: Sequence[str]) -> str:
     if changes:
         console.print()
     print_judgement(found, console)
-    return redact(text.getvalue())
+    return redact(with_options(text.getvalue()))
 
 
 def _apply(

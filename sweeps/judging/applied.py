@@ -106,7 +106,7 @@ class NamedScaling:
             )
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
-                f"{path}: is no scaling that `calsweep judge --save-scaling` wrote ({error})"
+                f"{path}: is no scaling that `calsweep judge` saved ({error})"
             ) from None
 
     def text(self) -> str:

@@ -132,7 +132,7 @@ def unknown(labels: Array, classes: Sequence[str]) -> str:
     """Why a label is no class."""
     words = np.unique(texts(labels)).tolist()
     if IGNORED in words:
-        return f"has labels {IGNORED}; --ignore-label {IGNORED} leaves these samples out"
+        return f"has labels {IGNORED}; `ignore_label={IGNORED}` leaves these samples out"
     numbered = are_numbered(classes)
     if labels.dtype.kind == "f" and not all(each.lstrip("-").isdecimal() for each in words):
         return f"labels must be integers or names of classes, not {labels.dtype}"
@@ -142,7 +142,7 @@ def unknown(labels: Array, classes: Sequence[str]) -> str:
     shown = f"{', '.join(classes[:10])}{' …' if len(classes) > 10 else ''}"
     hint = ""
     if all(map(str.isdecimal, words)) and all(map(_is_word, classes)):
-        hint = "; write numbers, or names, in both, or name the scores of one model: --scores NAME"
+        hint = "; write numbers, or names, in both, or name the scores of one model: `scores=NAME`"
     elif numbered and _is_word(other):
         hint = (
             f"; name them: columns such as prob_{other}, an array `classes` in the npz file, or "

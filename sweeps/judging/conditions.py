@@ -26,13 +26,11 @@ class Condition:
         match = re.fullmatch(r"\s*(\w+)\s*([<>])\s*(\S+)\s*", text)
         if match is None or not is_number(match[3]) or not math.isfinite(float(match[3])):
             raise UserError(
-                f"--fail-if {text!r}: write a metric, < or >, and a number: 'ece > .05'"
+                "write a metric, < or >, and a number: 'ece > .05'", "fail_if", repr(text)
             )
         if match[1] not in METRICS:
-            raise UserError(
-                f"--fail-if {text!r}: there is no metric {match[1]!r}"
-                f"{did_you_mean(match[1], METRICS)}"
-            )
+            hint = did_you_mean(match[1], METRICS)
+            raise UserError(f"there is no metric {match[1]!r}{hint}", "fail_if", repr(text))
         return cls(match[1], match[2] == ">", float(match[3]))
 
     def __str__(self) -> str:

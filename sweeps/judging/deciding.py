@@ -71,7 +71,7 @@ def _only(left: Sequence[Reading]) -> Reading:
     if len(unlike) > 1:
         both = " and ".join(each.source.labels.origin for each in unlike)
         raise UserError(
-            f"{path}: {both} differ, and each could be the true labels; say which: --label NAME"
+            f"{path}: {both} differ, and each could be the true labels; say which: `label=NAME`"
         )
     left = [each for each in left if each.source.labels.origin == unlike[0].source.labels.origin]
     whole = [each for each in left if not each.scores.top_label_only] or left

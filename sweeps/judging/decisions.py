@@ -1,4 +1,4 @@
-"""What the user asks about decisions: ``--costs`` and ``--accept-error``."""
+"""What the user asks about decisions: their costs, and the error that is accepted."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Decisions:
     def parse(cls, costs: str | None, accept_error: float | None) -> Decisions:
         """UserError if a value is out of range, or has another form."""
         if accept_error is not None and not 0 < accept_error < 1:
-            raise UserError(f"--accept-error {accept_error:g}: allowed: between 0 and 1")
+            raise UserError("allowed: between 0 and 1", "accept_error", accept_error)
         if costs is None:
             return cls(None, accept_error)
         match = re.fullmatch(r"fp=(\d*\.?\d+),fn=(\d*\.?\d+)", costs.replace(" ", ""))
         if match is None or not (float(match[1]) > 0 and float(match[2]) > 0):
-            raise UserError(f"--costs {costs!r}: write two costs above 0: fp=1,fn=20")
+            raise UserError("write two costs above 0: fp=1,fn=20", "costs", repr(costs))
         return cls((float(match[1]), float(match[2])), accept_error)
 
     def of(self, model: Predicted, judged: Judged) -> Decided | None:
@@ -51,7 +51,7 @@ class Decisions:
         clusters, cost, accepted = clusters_of(model.clusters, len(model.labels)), None, None
         if self.costs is not None:
             if judged.event is None:
-                raise UserError(f"{model.name}: --costs needs two classes")
+                raise UserError(f"{model.name}: costs need two classes")
             name = judged.event.name
             index = model.classes.index(name)
             cost = cost_threshold(
@@ -59,7 +59,7 @@ class Decisions:
             )
         if self.accept_error is not None:
             if clusters is not None:
-                raise UserError(f"{model.name}: --accept-error needs independent samples")
+                raise UserError(f"{model.name}: a limit of the error needs independent samples")
             confidence, winner = probs.max(dim=1)
             accepted = accepted_share(confidence, winner == model.labels, self.accept_error)
         return Decided(scaled or "none", cost, accepted)

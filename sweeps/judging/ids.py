@@ -86,7 +86,7 @@ def _unique_in_both(
         mine, other = ours.ids(name), theirs.ids(name)
         if mine is None or other is None:
             if asked:
-                raise UserError(f"--id {name}: is no column of ids in both files")
+                raise UserError("is no column of ids in both files", "id", name)
         elif all(
             len(np.unique(each)) == len(each) for each in (other, *([] if repeated else [mine]))
         ):
@@ -127,7 +127,7 @@ def _missing(name: str, ours: Table, theirs: Table, mine: Array, other: Array) -
     return (
         f"{ours.path} and {theirs.path} have different samples: {len(absent):,} values of "
         f"{name!r} are missing in {table.path}, the first is {str(absent[0])!r}. If {name!r} is no "
-        'id, name the one that is: --id NAME, or --id "" for rows in the same order'
+        'id, name the one that is: `id=NAME`, or `id=""` for rows in the same order'
     )
 
 

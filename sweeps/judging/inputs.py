@@ -478,14 +478,13 @@ def fault_of_probabilities(table: Array) -> str:
     if low < -1e-5 or high > 1 + 1e-5:
         return (
             f"values run from {low:.4g} to {high:.4g}; probabilities lie between 0 and 1. If these "
-            "are logits, say so: a key or column `logits`, the option --logits, or "
-            "judge(..., logits=True)"
+            "are logits, say so: `logits=true`, or a key or column `logits`"
         )
     worst = int(np.abs(sums - 1).argmax())
     if abs(float(sums[worst]) - 1) > tolerance_of_sums(table):
         return (
             f"row {worst} (from 0) sums to {float(sums[worst]):.4g}; the probabilities of a sample "
-            "sum to 1. If some columns are no scores of classes, name those that are: --scores "
-            "NAME,NAME,…"
+            "sum to 1. If some columns are no scores of classes, name those that are: "
+            "`scores=NAME,NAME,…`"
         )
     return ""

@@ -76,9 +76,9 @@ def judge(
         _check_same_samples(first, other)
     top_label_only = any(each.top_label_only for each in models)
     if wrong := [name for name in also if name not in M.ON_REQUEST]:
-        raise UserError(f"--also {wrong[0]}: allowed: {', '.join(M.ON_REQUEST)}")
+        raise UserError(f"allowed: {', '.join(M.ON_REQUEST)}", "also", wrong[0])
     if also and (top_label_only or any(each.soft is not None for each in models)):
-        raise UserError("--also needs the probabilities of all classes, and one label per sample")
+        raise UserError("needs the probabilities of all classes, and one label per sample", "also")
     index = event_of(first, event)
     compared_by = COMPARED if index is None else COMPARED_BY_EVENT
     metrics = [each for each in compared_by if not top_label_only or each in _TOP_LABEL]

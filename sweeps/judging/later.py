@@ -239,14 +239,14 @@ def prior_lines(prior: PriorShift) -> list[str]:
         case "prior":
             first = (
                 f"The prior has shifted, the shape has not: {rate}. Adjust the prior instead of a "
-                "temperature: --save-scaling writes it."
+                "temperature: `save_scaling=FILE` writes it."
             )
         case "odds" | "either":
             first = (
                 f"{'The prior has shifted, or at' if prior.cause == 'either' else 'At'} equal "
                 f"scores the odds of {event} are {factor:.2g} times those of then; the shape "
                 f"has not changed: {rate}. Adjust the odds instead of a temperature: "
-                "--save-scaling writes it."
+                "`save_scaling=FILE` writes it."
             )
         case "shape":
             first = f"More than the prior has changed: {rate}. Scale again on these data."

@@ -70,8 +70,8 @@ def long_format(source: Source, asked: Asked) -> Iterator[Proposal]:
         elif key != _CONSECUTIVE and same:
             raise UserError(
                 f"{table.path}: has one row for each class in {column}, but {score} does not sum "
-                f"to one over the rows of a sample; if these are logits: --logits, otherwise "
-                "say which column holds the scores: --scores NAME"
+                f"to one over the rows of a sample; if these are logits: `logits=true`, "
+                "otherwise say which column holds the scores: `scores=NAME`"
             )
 
 

@@ -1,4 +1,4 @@
-"""Probabilities where classes have other frequencies: ``--prior``."""
+"""Probabilities where classes have other frequencies."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ def after_prior(
     """
     if not frequencies or min(frequencies) <= 0:
         raise UserError(
-            f"--prior {asked}: the classifier, or the scaling, does not say how frequent each "
-            "class was; make it again with this version of calsweep"
+            "the classifier, or the scaling, does not say how frequent each class was; make it "
+            "again with this version of calsweep",
+            "prior",
+            asked,
         )
     old = torch.tensor(frequencies, dtype=torch.float64)
     new = estimated_priors(probs, old) if asked == _ESTIMATE else _given(classes, old, asked)
@@ -47,7 +49,9 @@ def _given(classes: Sequence[str], old: Tensor, asked: str) -> Tensor:
     wrong = None in parts or not {*given} <= {*classes} or min(given.values()) <= 0
     if wrong or total > 1 or bool(rest.any()) != (total < 1):
         raise UserError(
-            f"--prior {asked!r}: write `estimate`, or new frequencies of classes, which sum to at "
-            f"most 1: {classes[-1]}=.08"
+            "write `estimate`, or new frequencies of classes, which sum to at most 1: "
+            f"{classes[-1]}=.08",
+            "prior",
+            repr(asked),
         )
     return torch.where(rest, old * (1 - total) / old[rest].sum().clamp(min=1e-300), known)

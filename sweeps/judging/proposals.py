@@ -129,7 +129,7 @@ def of_all_classes(source: Source, scores: Scores, *, certain: bool = False) -> 
     bound = several and scores.logits is False and not are_decisions(labels)
     if bound and (fault := fault_of_probabilities(values)):
         return Objection(fault)
-    option = "--scores NAME, or --scores NAME,NAME,…"
+    option = "`scores=NAME`, or `scores=NAME,NAME,…`"
     if not certain and _fall(values):
         return Objection(
             f"{shortened(scores.columns, 6)} fall from the first to the last in every row, so "
@@ -151,7 +151,7 @@ def of_one_class(
 ) -> Proposal:
     """Scores (N,) of the second of two classes; they rise with the file's own predictions."""
     [column], (other, name), values = scores.columns, scores.classes, scores.values
-    option = f"--scores {column}"
+    option = f"`scores={column}`"
     if not certain and values.size:
         if scores.logits and has_name(column, MARGINS) and values.min() >= 0:
             return Objection(
@@ -195,7 +195,7 @@ def of_prediction(
     source: Source, column: str, values: Array, predictions: Predictions, *, certain: bool = False
 ) -> Proposal:
     """Probabilities (N,) of the predicted class; the other classes share the rest."""
-    option = f"--confidence {column}"
+    option = f"`confidence={column}`"
     least, most = float(values.min(initial=1.0)), float(values.max(initial=0.0))
     if not (least > 1 / _MOST_CLASSES and most <= 1):
         return Objection(
@@ -208,7 +208,7 @@ def of_prediction(
         return Objection(
             f"predictions in {predictions.column} are {shortened(sorted({*guesses}), 4)}, labels "
             f"are {shortened(sorted({*true}), 4)}: no class is in both. Write both alike, or name "
-            "another column of labels: --label NAME"
+            "another column of labels: `label=NAME`"
         )
     known = max(2, len(words))
     if not certain and least < 1 / known - _ROUNDING:

@@ -119,7 +119,7 @@ def _labels_by_name(table: Table, asked: Asked) -> list[Labels]:
             return [Labels.of(each, table.column(each)) for each in found]
     raise UserError(
         f"{table.path}: holds no labels (it has {names.shortened(table.names)}); needed: a key "
-        "or column label, labels or y_true, --label NAME, or --labels FILE"
+        "or column label, labels or y_true, `label=NAME`, or `labels=FILE`"
     )
 
 
@@ -130,8 +130,8 @@ def _without_ignored(source: Source, asked: Asked) -> Source:
             each.startswith("-") for each in labels.classes if each != IGNORED
         ):
             raise UserError(
-                f"{source.table.path}: {labels.origin} has labels {IGNORED}; --ignore-label "
-                f"{IGNORED} leaves these samples out"
+                f"{source.table.path}: {labels.origin} has labels {IGNORED}; "
+                f"`ignore_label={IGNORED}` leaves these samples out"
             )
         return source
     own = [each for each in labels.classes if canonical(each) == canonical(ignored)]

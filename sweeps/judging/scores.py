@@ -205,7 +205,7 @@ def _ranked(table: Table, columns: Sequence[str], rank: str) -> str:
     return (
         f"{table.path}: {names.shortened(columns, 6)} are the largest scores of each sample, with "
         f"their classes in {rank}, not the scores of all classes; write those of all classes, or "
-        f"judge the first: --predicted {rank} --confidence {columns[0]}"
+        f"judge the first: `predicted={rank}` `confidence={columns[0]}`"
     )
 
 
@@ -286,7 +286,7 @@ def called_as_classes(source: Source, asked: Asked) -> Iterator[Proposal]:
             if asked.logits and len(chosen) > len(own):
                 raise UserError(
                     f"{table.path}: {names.shortened([*{*chosen} - {*own}])} may be logits of "
-                    "further classes, or no scores; say which: --scores NAME,NAME,…"
+                    "further classes, or no scores; say which: `scores=NAME,NAME,…`"
                 )
             classes = tuple(chosen)
             scores = Scores(values, asked.logits, classes, named=True, columns=classes)

@@ -252,7 +252,7 @@ def uncovered_lines(model: Judged) -> list[str]:
     shown = ", ".join(f"{name} {with_interval(per_class[name])}" for name in short)
     return [
         f"Prediction sets for {target:.0%} hold some classes less often: {shown}. Sets for each "
-        "class: --sets per_class."
+        "class: `sets=per_class`."
     ]
 
 

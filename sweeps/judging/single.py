@@ -244,17 +244,17 @@ def without_single(source: Source, asked: Asked) -> UserError:
             )
         return UserError(
             f"{table.path}: {column} is the confidence of predictions that are missing; "
-            "needed: a column predicted, or --predicted NAME"
+            "needed: a column predicted, or `predicted=NAME`"
         )
     if named := (*asked.scores, *unnamed):
         return UserError(
             f"{table.path}: {named[0]} is one score per sample, but of which class? Labels are not "
-            "0 and 1: call it prob_ and the name of the class, or give --predicted NAME"
+            "0 and 1: call it prob_ and the name of the class, or give `predicted=NAME`"
         )
     return UserError(
         f"{table.path}: holds no probabilities or logits (it has {names.shortened(table.names)}); "
         "needed: `probs` or `logits`, a column for each class such as prob_0, prob_1 or logit_0, "
-        "one score per sample such as y_prob or confidence, or --scores NAME,NAME,…"
+        "one score per sample such as y_prob or confidence, or `scores=NAME,NAME,…`"
         f"{_hint(labels, columns)}"
     )
 
@@ -264,4 +264,4 @@ def _hint(labels: Labels, columns: Sequence[str]) -> str:
     if not places(labels.classes, columns):
         return ""
     shown = names.shortened(columns, 4)
-    return f". Some of {shown} are called as the classes: --logits, if they are logits"
+    return f". Some of {shown} are called as the classes: `logits=true`, if they are logits"

@@ -244,17 +244,17 @@ def test_lists_of_other_types_and_shapes(tmp_path: Path) -> None:
 REFUSED: list[tuple[dict[str, Any], str]] = [
     (
         {"Label": np.array(["GON-", "GON+"])[ILL], "prediction": ALARM, "probability": RISK},
-        r"prediction are 0, 1, labels are GON\+, GON-: no class is in both.*--label NAME",
+        r"prediction are 0, 1, labels are GON\+, GON-: no class is in both.*`label=NAME`",
     ),
     (
         {"true_label": LABELS, **dict(zip("prob_" + NAMES.astype(object), PROBS.T, strict=True))},
         "label '0' is not a class; the classes are clean, .*; write numbers, or names, in both",
     ),
-    ({"ID": ROWS, "Actual_Churn": ILL, "OOF_p_churn": RISK}, "holds no labels.*--label NAME"),
+    ({"ID": ROWS, "Actual_Churn": ILL, "OOF_p_churn": RISK}, "holds no labels.*`label=NAME`"),
     ({"gold_label": LABELS, "pred_label": GUESSES}, "holds no probabilities or logits"),
     (
         {"actual": ILL, "mlp_probability": RISK, "logistic_probability": RIVAL},
-        "'0' is not a class; the classes are mlp, logistic.*scores of one model: --scores NAME",
+        "'0' is not a class; the classes are mlp, logistic.*scores of one model: `scores=NAME`",
     ),
     (
         {"True_Label": ILL, "Pred": ALARM, "Confidence": [f"{100 * each:.2f}%" for each in RISK]},
@@ -271,12 +271,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"correct_document_label": ILL, "predicted_document_label": ALARM, "doc1_score": RISK},
-        "holds no labels.*--label NAME",
+        "holds no labels.*`label=NAME`",
     ),
-    ({"Unique ID": ROWS, "Label 1": ILL, "Label 2": ALARM}, "holds no labels.*--label NAME"),
+    ({"Unique ID": ROWS, "Label 1": ILL, "Label 2": ALARM}, "holds no labels.*`label=NAME`"),
     (
         {"label": LABELS, **of_classes("{}", LOGITS)},
-        "Some of 0, 1, 2, 3 are called as the classes: --logits, if they are logits",
+        "Some of 0, 1, 2, 3 are called as the classes: `logits=true`, if they are logits",
     ),
 ]
 

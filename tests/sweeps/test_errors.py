@@ -73,6 +73,11 @@ def test_an_error_without_a_traceback_has_no_place() -> None:
             "older_than = 9y: too long",
             "--older-than 9y: too long",
         ),
+        (
+            UserError("give `ignore_label=-100` or `logits=true`"),
+            "give `ignore_label=-100` or `logits=true`",
+            "give --ignore-label -100 or --logits",
+        ),
         (UserError("search.trials = 0"), "search.trials = 0", "search.trials = 0"),
         (
             UserError("bad", "address", "u://a:b@c"),

@@ -68,7 +68,7 @@ def test_findings_agree_with_metrics_and_scaling() -> None:
     assert model["scaling"]["temperature"]["gap"]["value"] == pytest.approx(gap)
     canonical = M.kde_calibration_error(probs, labels)
     assert judgement.metrics["canonical_kde_ece"]["value"] == pytest.approx(canonical)
-    with pytest.raises(UserError, match="--also auc: allowed: canonical_kde_ece, nll_aurc"):
+    with pytest.raises(UserError, match="also = auc: allowed: canonical_kde_ece, nll_aurc"):
         calsweep.judge(PROBS, LABELS, also=["auc"])
     assert model["temperature"] == pytest.approx(
         TemperatureScaling().fit(logits, labels).temperature
@@ -410,11 +410,11 @@ def test_names_decide_and_the_rest_is_ignored(
     [
         (
             {"target": (LABELS + 1) % 4},
-            "label and target differ, and each could be the true labels; say which: --label NAME",
+            "label and target differ, and each could be the true labels; say which: `label=NAME`",
         ),
         (
             {f"logit_{k}": LOGITS[:, k] / 2 for k in range(4)},
-            "logit_0, .* and prob_0, .* differ, and each could be the scores; .* --scores NAME",
+            "logit_0, .* and prob_0, .* differ, and each could be the scores; .* `scores=NAME`",
         ),
     ],
 )
@@ -424,7 +424,7 @@ def test_two_readings_that_differ_are_refused(columns: Any, message: str, tmp_pa
 
 
 def test_two_single_scores_that_differ_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"logit .* and prob .* differ.*: --scores logit or"):
+    with pytest.raises(UserError, match=r"logit .* and prob .* differ.*: `scores=logit` or"):
         read_predictions([saved(tmp_path, prob=SIGMOID, logit=2 * LOGIT, label=BINARY)])
 
 
@@ -448,7 +448,7 @@ def test_predictions_may_have_another_threshold_but_must_follow_the_score(tmp_pa
     assert str(model.read).startswith(f"y_pred differs from the most likely class in {share} of")
     sure = np.where(thresholded == 1, SIGMOID, 1 - SIGMOID)
     file = saved(tmp_path, y_true=BINARY, y_pred=thresholded, y_prob=sure)
-    with pytest.raises(UserError, match=r"--confidence y_prob.*--scores y_prob"):
+    with pytest.raises(UserError, match=r"`confidence=y_prob`.*`scores=y_prob`"):
         read_predictions([file])
     [model] = read_predictions([file], Asked(confidence="y_prob"))
     assert model.top_label_only
@@ -492,7 +492,7 @@ def test_what_was_read_is_the_first_line(tmp_path: Path) -> None:
 def test_samples_with_an_ignored_label_are_left_out(tmp_path: Path) -> None:
     labels = np.where(np.arange(600) % 3 == 0, -100, LABELS)
     np.savez(tmp_path / "file.npz", logits=LOGITS, labels=labels)
-    with pytest.raises(UserError, match=r"has labels -100; --ignore-label -100"):
+    with pytest.raises(UserError, match=r"has labels -100; `ignore_label=-100`"):
         read_predictions([str(tmp_path / "file.npz")])
     [model] = read_predictions([str(tmp_path / "file.npz")], Asked(ignore_label="-100"))
     assert torch.equal(model.labels, torch.from_numpy(LABELS[labels >= 0]))

@@ -152,7 +152,7 @@ def test_scores_that_fall_in_every_row_are_ranks(tmp_path: Path) -> None:
     model = read(tmp_path, {**probs, "true_label": LABELS + 1}, scores=(*probs,))
     torch.testing.assert_close(model.probs, torch.from_numpy(ranked))
     del ranks["class3"], probs["prob3"]  # the two largest
-    with pytest.raises(UserError, match="--predicted class1 --confidence prob1"):
+    with pytest.raises(UserError, match="`predicted=class1` `confidence=prob1`"):
         read(tmp_path, {**ranks, **probs, "true_label": NAMES[LABELS]})
     top = read(
         tmp_path,
@@ -396,7 +396,7 @@ def test_names_without_classes_are_in_the_order_of_their_numbers(tmp_path: Path)
     columns = {"first": PROBS[:, 0], "second": PROBS[:, 1], "third": PROBS[:, 2], "label": LABELS}
     model = read(tmp_path, columns, scores=("first", "second", "third"))
     assert measured(model)["error"] == pytest.approx(error(PROBS, LABELS))
-    with pytest.raises(UserError, match=r"sums to 1\.\d+.*--scores NAME,NAME"):
+    with pytest.raises(UserError, match=r"sums to 1\.\d+.*`scores=NAME,NAME"):
         read(tmp_path, {"prob_0": PROBS[:, 0], "prob_1": 1 - PROBS[:, 0] / 2, "label": LABELS % 2})
 
 
