@@ -56,9 +56,9 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'calsweep' has no attribute {name!r}")
     if home not in _WITHOUT_EXTRA:
-        from calsweep.extras import require_sweeps
+        from calsweep.extras import require
 
-        require_sweeps(f"calsweep.{name}")
+        require(f"calsweep.{name}", "sweeps")
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from calsweep.extras import require_judge, require_sweeps
+from calsweep.extras import require
 from calsweep.packages import hidden_package
 
 _OF_JUDGE = ("judge", "scale", "--help", "--version")  # these need neither Ray nor MLflow
@@ -17,9 +17,9 @@ def main() -> None:
         sys.exit(2)
     try:
         if sys.argv[1:2] and sys.argv[1] in _OF_JUDGE:
-            require_judge(f"calsweep {sys.argv[1]}")
+            require(f"calsweep {sys.argv[1]}", "judge")
         else:
-            require_sweeps("the command")
+            require("the command", "sweeps")
     except ImportError as error:
         print(f"calsweep: {error}", file=sys.stderr)
         sys.exit(2)

@@ -60,9 +60,9 @@ class Judgement:
 
     def html(self) -> str:
         """The page that ``calsweep judge --format html`` writes; needs ``calsweep[judge]``."""
-        from calsweep.extras import require_judge
+        from calsweep.extras import require
 
-        require_judge("Judgement.html")
+        require("Judgement.html", "judge")
         from sweeps.pages.judgement import render_judgement
 
         return render_judgement(self._found, self._models)

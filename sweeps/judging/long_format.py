@@ -25,8 +25,6 @@ from sweeps.judging.tables import Asked, Table
 
 Array = npt.NDArray[Any]
 
-_CONSECUTIVE = "consecutive rows"
-
 
 def long_format(source: Source, asked: Asked) -> Iterator[Proposal]:
     """Scores of all classes from ``image, class, prob, label``, one row for each class.
@@ -52,14 +50,14 @@ def long_format(source: Source, asked: Asked) -> Iterator[Proposal]:
         values = table.figures(score)[rows]
         logits = asked.logits or names.means_logits(score)
         if logits or are_probabilities(values):
-            note = f"one row for each class in {column}, samples are {key}"
+            note = f"one row for each class in {column}, samples are {key or 'consecutive rows'}"
             scores = Scores(
                 values,
                 logits,
                 tuple(classes.tolist()),
                 named=True,
                 columns=(score,),
-                beside=(column, key),
+                beside=(column,) if key is None else (column, key),
                 what=f"{'logits' if logits else 'probabilities'} of {len(classes)} classes",
             )
             sample = source.taken(rows[:, 0], note)
@@ -67,7 +65,7 @@ def long_format(source: Source, asked: Asked) -> Iterator[Proposal]:
                 true = classes[_ones(labels)[rows].argmax(axis=1)]
                 sample = replace(sample, labels=replace(sample.labels, values=true))
             yield of_all_classes(sample, scores, certain=True)
-        elif key != _CONSECUTIVE and same:
+        elif key is not None and same:
             raise UserError(
                 f"{table.path}: has one row for each class in {column}, but {score} does not sum "
                 f"to one over the rows of a sample; if these are logits: `logits=true`, "
@@ -87,8 +85,8 @@ def _class_columns(source: Source, asked: Asked) -> list[str]:
 
 def _samples(
     source: Source, place: Array, classes: int, used: tuple[str, ...]
-) -> tuple[str, Array] | None:
-    """What identifies samples, and the rows of each, (N, K) in the order of classes."""
+) -> tuple[str | None, Array] | None:
+    """The column of ids, if there is one, and the rows of samples, (N, K) in order of classes."""
     table, count = source.table, len(place)
     models = _words(table, names.MODEL, count) if names.MODEL in table.names else None
     candidates = [each for each in table.visible if each not in used and each != names.MODEL]
@@ -108,7 +106,7 @@ def _samples(
             ones = _ones(source.labels)[rows].sum(axis=1)
             if (labels == labels[:, :1]).all() or (ones == 1).all():
                 rows = rows[rows.min(axis=1).argsort()]
-                return (name or _CONSECUTIVE), rows
+                return name, rows
     return None
 
 

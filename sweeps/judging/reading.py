@@ -196,23 +196,25 @@ def _split_by(source: Source, asked: Asked) -> tuple[str | None, tuple[str, ...]
     count = len(source.labels.values)
     if words.shape != (count,):
         return names.MODEL, ()
-    parts = [source.labels.values[words == each] for each in np.unique(words)]
-    if all(np.array_equal(each, parts[0]) for each in parts) or _same_ids(source, words):
+    if _alike(source.labels.values, words) or _same_ids(source, words):
         return names.MODEL, ()
     return None, (f"{names.MODEL} names no models, because its parts are different samples",)
 
 
+def _alike(values: Array, words: Array) -> bool:
+    """Whether the parts of values that have the same word are equal."""
+    first, *others = (values[words == each] for each in np.unique(words))
+    return all(np.array_equal(first, each) for each in others)
+
+
 def _same_ids(source: Source, words: Array) -> bool:
-    """Whether each part has the same ids, maybe in another order."""
+    """Whether each part has the same ids, once, maybe in another order."""
     rows = Rows(source.table, len(words), frozenset({source.labels.origin, names.MODEL}))
-    for name in filter(names.is_id, source.table.visible):
-        ids = rows.ids(name)
-        if ids is None or len(np.unique(ids)) * len(np.unique(words)) != len(ids):
-            continue
-        parts = [np.sort(ids[words == each]) for each in np.unique(words)]
-        if all(np.array_equal(each, parts[0]) for each in parts):
-            return True
-    return False
+    found = [rows.ids(name) for name in filter(names.is_id, source.table.visible)]
+    count = len(words) // len(np.unique(words))
+    known = [ids for ids in found if ids is not None and len(np.unique(ids)) == count]
+    orders = [ids.argsort() for ids in known]
+    return any(_alike(ids[o], words[o]) for ids, o in zip(known, orders, strict=True))
 
 
 def _by_model(source: Source, column: str | None) -> Iterator[tuple[str, Array]]:
@@ -240,12 +242,10 @@ def _contradiction(source: Source, scores: Scores, asked: Asked) -> str:
         return ""
     classes = scores.classes or tuple(map(str, range(values.shape[1])))
     for guesses in predictions_of(source, asked):
-        if guesses.column in (*scores.columns, *scores.beside):
-            continue
-        if len(guesses.words) != len(values):
-            continue
         kept = ~guesses.abstained(source.labels)
-        if not (own := places(np.unique(guesses.words[kept]).tolist(), classes)):
+        own = places(np.unique(guesses.words[kept]).tolist(), classes)
+        used = guesses.column in (*scores.columns, *scores.beside)
+        if used or not own or len(kept) != len(values):
             continue
         if not kept.all():
             return (

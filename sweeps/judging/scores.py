@@ -297,28 +297,21 @@ def called_as_classes(source: Source, asked: Asked) -> Iterator[Proposal]:
 def affixed_classes(source: Source, asked: Asked) -> Iterator[Proposal]:
     """Scores in columns called as the classes and something that all have: ``Forest (cat)``."""
     table, words = source.table, source.labels.classes
-    if asked.scores or len(words) < 2:
-        return
-    found: dict[tuple[str, str], set[str]] = {}
     columns = [each for each in table.visible if each != source.labels.origin]
-    for column in columns:
-        for word in words:
-            before, own, after = column.rpartition(word)
-            if own and (before or after):
-                found.setdefault((before, after), set()).add(word)
-    for before, after in (each for each, own in found.items() if len(own) == len(words)):
+    ends = [] if asked.scores or len(words) < 2 else [each.rpartition(words[0]) for each in columns]
+    around = dict.fromkeys((before, after) for before, own, after in ends if own and before + after)
+    for before, after in around:
         chosen = [
             each
             for each in columns
             if each.startswith(before) and each.endswith(after) and _is_float(table, each)
         ]
         classes = tuple(each[len(before) : len(each) - len(after)] for each in chosen)
-        if len(chosen) < len(words) or not all(classes):
-            continue
-        values = _stack(table, chosen)
-        if are_probabilities(values) and not {*words} - {*classes}:
+        if all(classes) and {*words} <= {*classes}:
+            values = _stack(table, chosen)
             scores = Scores(values, False, classes, named=True, columns=tuple(chosen))
-            yield of_all_classes(source, scores)
+            if are_probabilities(values):
+                yield of_all_classes(source, scores)
 
 
 def _is_float(table: Table, name: str) -> bool:

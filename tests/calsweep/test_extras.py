@@ -31,9 +31,7 @@ def run_without(missing: tuple[str, ...], code: str) -> subprocess.CompletedProc
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize(
-    ("extra", "modules"), [("sweeps", extras._OF_SWEEPS), ("judge", extras._OF_JUDGE)]
-)
+@pytest.mark.parametrize(("extra", "modules"), [*extras._MODULES.items()])
 def test_the_modules_are_those_of_the_extra(extra: str, modules: tuple[str, ...]) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = {normal(each) for each in project["optional-dependencies"][extra]}
@@ -60,7 +58,7 @@ for name in calsweep.losses.available_losses():
 calsweep.losses.make_loss("r_aurc", 4)(logits, targets)
 calsweep.metrics.evaluate(logits, targets)
 """
-    done = run_without(extras._OF_SWEEPS, code)
+    done = run_without(extras._MODULES["sweeps"], code)
     assert done.returncode == 0, done.stderr
 
 
@@ -85,7 +83,7 @@ def test_the_command_says_it_too() -> None:
 
 
 def test_judge_needs_neither_ray_nor_mlflow(tmp_path: Path) -> None:
-    missing = tuple({*extras._OF_SWEEPS} - {*extras._OF_JUDGE})
+    missing = tuple({*extras._MODULES["sweeps"]} - {*extras._MODULES["judge"]})
     file, scaling = tmp_path / "a.npz", tmp_path / "a.json"
     score = np.random.default_rng(0).random(400)
     np.savez(file, probs=score, labels=(score > np.random.default_rng(1).random(400)).astype(int))

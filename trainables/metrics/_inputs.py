@@ -73,19 +73,14 @@ def check_labels_possible(logits: Tensor, labels: Tensor) -> None:
 
 def look_like_probabilities(logits: Tensor) -> bool:
     """Whether all logits (N, K) are in [0, 1], and each row sums to one."""
-    low, high = torch.stack(torch.aminmax(logits)).tolist()
-    return low >= 0 and high <= 1 and bool(_sum_to_one(logits))
+    return bool(seem_probabilities(logits))
 
 
 def seem_probabilities(logits: Tensor) -> Tensor:
     """The same as a tensor (), so that a GPU does not wait for the answer."""
     low, high = torch.aminmax(logits)
-    return (low >= 0) & (high <= 1) & _sum_to_one(logits)
-
-
-def _sum_to_one(logits: Tensor) -> Tensor:
     off_by = (logits.sum(dim=1, dtype=torch.float64) - 1).abs().max()
-    return off_by <= _row_sum_tolerance(logits.dtype)
+    return (low >= 0) & (high <= 1) & (off_by <= _row_sum_tolerance(logits.dtype))
 
 
 def with_ties(scores: Tensor) -> Tensor:

@@ -28,16 +28,6 @@ def root_brier_score(probs: Tensor, labels: Tensor) -> float:
     return float(squared_errors(*check_probs(probs, labels)).mean().sqrt())
 
 
-def rights(probs: Tensor, labels: Tensor) -> Tensor:
-    """Whether the most probable class is the label, (N,)."""
-    return top_label(probs, labels)[1]
-
-
-def wrongs(probs: Tensor, labels: Tensor) -> Tensor:
-    """Whether the most probable class is not the label, (N,)."""
-    return ~rights(probs, labels)
-
-
 def accuracy(probs: Tensor, labels: Tensor) -> float:
     """Share of samples whose most probable class is the label; ties go to the first class."""
     _, correct = top_label(*check_probs(probs, labels))

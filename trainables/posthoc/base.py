@@ -25,11 +25,9 @@ class PostHoc(Protocol):
             ValueError: If shapes or values are not as above, the logits look like probabilities, or
                 the label of a sample is masked.
         """
-        ...
 
     def __call__(self, logits: Tensor) -> Tensor:
         """Calibrated logits (N, K), same dtype as the input; RuntimeError before `fit`."""
-        ...
 
 
 class Fitted(Generic[State]):

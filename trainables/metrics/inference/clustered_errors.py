@@ -1,7 +1,6 @@
 """Calibration errors of rows in clusters: confidence intervals and noise."""
 
 import math
-from functools import lru_cache
 
 import numpy as np
 from torch import Tensor
@@ -9,7 +8,7 @@ from torch import Tensor
 from trainables.metrics.inference.clusters import Array, Clusters
 from trainables.metrics.inference.influence import NO_INTERVAL, Ends
 from trainables.metrics.inference.inversion import Cells, ErrorOfGaps, fit_curve, invert
-from trainables.metrics.inference.sampled_errors import Drawn, invert_cells
+from trainables.metrics.inference.sampled_errors import Drawn, invert_cells, normal_deviates
 from trainables.metrics.inference.top_label_gaps import Problem, arrays_of
 
 _NUM_DRAWS = 1024
@@ -97,19 +96,11 @@ def drawn_noise(
     covariance[diagonal] = np.maximum(covariance[diagonal], least)
     values, vectors = np.linalg.eigh(covariance)
     root = vectors * np.sqrt(np.maximum(values, 0.0))
-    drawn = _deviates(num_draws, len(covariance)) @ root.T
+    drawn = normal_deviates(num_draws, len(covariance)) @ root.T
     if math.isfinite(freedom):
         squares = np.random.default_rng(1).chisquare(freedom, (num_draws, 1))
         drawn *= np.sqrt(freedom / np.maximum(squares, _TINY))
     return np.asarray(drawn)
-
-
-@lru_cache(maxsize=4)
-def _deviates(num_draws: int, num_cells: int) -> Array:
-    """The same in every call, so an interval is a function of the data."""
-    deviates = np.random.default_rng(0).standard_normal((num_draws, num_cells))
-    deviates.flags.writeable = False
-    return deviates
 
 
 def as_independent(cells: Cells, variance: float, least: float) -> Cells:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from trainables.metrics._inputs import check_probs
 from trainables.metrics._predictions import bin_event, bin_top_label
+from trainables.metrics._ranked import top_label
 from trainables.metrics.inference.binned_differences import Bin, of_binned_errors
 from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.inference.runs import (
@@ -26,9 +27,7 @@ from trainables.metrics.inference.selection import ONE_LOOK, Design
 from trainables.metrics.proper_scores import (
     log_losses,
     probability_floor,
-    rights,
     squared_errors,
-    wrongs,
 )
 from trainables.metrics.table import METRICS, chosen_metrics
 from trainables.plugins.arguments import check_choice
@@ -256,8 +255,8 @@ _BINS: dict[str, Bin] = {
 _LOSSES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "nll": log_losses,
     "brier": squared_errors,
-    "error": wrongs,
-    "accuracy": rights,
+    "error": lambda probs, labels: ~top_label(probs, labels)[1],
+    "accuracy": lambda probs, labels: top_label(probs, labels)[1],
 }
 COMPARABLE = (*_BINS, *_LOSSES)
 """Metrics with a valid interval for differences."""

@@ -107,15 +107,12 @@ class Model(Protocol):
 
     def population(self, direction: Array, size: float) -> float:
         """The error of the population."""
-        ...
 
     def share_above(self, observed: float, direction: Array, size: float) -> float:
         """Probability that a sample shows more than `observed`."""
-        ...
 
     def quantile_without_gaps(self, share: float) -> float:
         """Quantile, at `share`, of the error that samples of a calibrated model show."""
-        ...
 
 
 def lower_end(model: Model, observed: float, level: float, direction: Array) -> float:

@@ -224,43 +224,25 @@ class DrawnErrors(Drawn):
         self, cells: Cells, error: ErrorOfGaps, seed: int = 0, num_draws: int = _NUM_DRAWS
     ) -> None:
         super().__init__(cells, error)
-        self.deviates, self.uniforms, self.rank = _deviates(num_draws, len(cells.count), seed)
+        self.deviates = normal_deviates(num_draws, len(cells.count), seed)
 
     def draw(self, accuracy: Array) -> Array:
         """See :class:`Drawn`."""
         drawn = self.gaps(accuracy) + self.noise(accuracy) * self.deviates
         rare = self.rare(accuracy)
         if len(rare):
-            numbers = self._quantiles(rare, self.mass(rare, accuracy))
-            drawn[:, rare] = self.gaps_of_rarer(rare, accuracy, numbers).T
+            # Counts by inversion of their distribution functions, (C, R).
+            reached = self.mass(rare, accuracy).cumsum(axis=1)
+            uniforms = ndtr(self.deviates[:, rare]).T
+            pairs = zip(reached, uniforms, strict=True)
+            counts = np.stack([np.searchsorted(*each, side="right") for each in pairs])
+            drawn[:, rare] = self.gaps_of_rarer(rare, accuracy, counts.astype(np.float64)).T
         return drawn
-
-    def _quantiles(self, cells: NDArray[np.intp], mass: Array) -> Array:
-        """Counts (C, R) drawn from these probabilities, by inversion of uniform deviates.
-
-        The count is the number of steps of the distribution function below the deviate. One search
-        finds it for all cells.
-        """
-        reached = mass.cumsum(axis=1)
-        ascending, place = self.uniforms[cells], np.arange(len(cells))[:, None]
-        below = np.searchsorted((ascending + place).ravel(), (reached + place).ravel())
-        width = ascending.shape[1] + 1
-        flat = (below.reshape(reached.shape) + place).ravel()
-        steps = np.bincount(flat, minlength=width * len(cells)).reshape(len(cells), width)
-        quantiles = steps[:, :-1].cumsum(axis=1)
-        return np.take_along_axis(quantiles, self.rank[cells], axis=1).astype(np.float64)
 
 
 @lru_cache(maxsize=16)
-def _deviates(num_draws: int, num_cells: int, seed: int) -> tuple[Array, Array, NDArray[np.intp]]:
-    """Normal deviates (draws, cells); uniform deviates of each cell, sorted; and their order.
-
-    They are the same in every call, so an interval is a function of the data.
-    """
+def normal_deviates(num_draws: int, num_cells: int, seed: int = 0) -> Array:
+    """Normal deviates (draws, cells), always the same: an interval is a function of the data."""
     deviates = np.random.default_rng(seed).standard_normal((num_draws, num_cells))
-    uniforms = ndtr(deviates).T
-    order = uniforms.argsort(axis=1)
-    ascending, rank = np.take_along_axis(uniforms, order, axis=1), order.argsort(axis=1)
-    for shared in (deviates, ascending, rank):
-        shared.flags.writeable = False
-    return deviates, ascending, rank
+    deviates.flags.writeable = False
+    return deviates
