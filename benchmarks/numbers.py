@@ -6,7 +6,7 @@
 TABLES are Parquet files with a column ``label``. `record` trains the default network on random
 splits with at most 3,000 training rows, for the number of epochs that a pilot of each way finds,
 and continues where it was interrupted. `show` prints the test NLL after a temperature: of each
-table, a mean over splits; and of each way, against the first.
+table, against the first way, a mean over splits; and the mean over tables.
 """
 
 from __future__ import annotations
@@ -164,7 +164,8 @@ def show(file: Path) -> None:
     print(f"| table | splits | {' | '.join(nll.columns)} |\n{'| --- ' * (2 + nll.shape[1])}|")
     for table, each in changes.iterrows():
         own = nll.loc[table]
-        columns = [f"{own['standardized'].mean():.4f}", *(f"{c:+.1%}" for c in each.iloc[1:])]
+        shown = ["–" if np.isnan(change) else f"{change:+.1%}" for change in each.iloc[1:]]
+        columns = [f"{own['standardized'].mean():.4f}", *shown]
         print(f"| {table} | {len(own)} | {' | '.join(columns)} |")
     print("\n| numbers | NLL | better / worse | worst |\n| --- | --- | --- | --- |")
     for way, each in changes.items():
