@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import yaml
 
 from benchmarks.tabular.curves import Curves
-from sweeps.search.finalist_plan import FinalistPlan
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
 from sweeps.search.recorded import RecordedSetting
@@ -72,7 +71,7 @@ def replay(
         from sweeps.search.guide import Guide
 
         guide = Guide(plan, past.known, [], num_classes)
-        queue.finals = FinalistPlan(plan, (), guide if expected else None)
+        queue.finals.guide = guide if expected else None
     running: list[_Running] = []
     while not queue.exhausted:
         while len(running) < at_once and (record := queue.next()) is not None:

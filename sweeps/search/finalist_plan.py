@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
 
 from sweeps.search.budget import Budget
+from sweeps.search.encoder_plan import EncoderPlan
 from sweeps.search.plan import Plan
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
@@ -29,19 +30,23 @@ class FinalistPlan:
     """The finalists' trials, in stages: see :class:`SeedCounts`.
 
     The best of the finalists and the baseline get further seeds; beyond the first look, only while
-    `take_look` says that the verdict is open. In a guided search, `guide` predicts the objective of
-    each setting. A trial that fails is run once more, as a new trial.
+    `take_look` says that the verdict is open. A trial that fails is run once more, as a new trial.
+
+    Attributes:
+        guide: Predicts the objective of each setting in a guided search; else None.
     """
 
     def __init__(
         self,
         plan: Plan,
         records: Sequence[TrialRecord],
-        guide: Guide | None = None,
-        take_look: TakeLook = lambda ranking: "open",
+        budget: Budget,
+        encoders: EncoderPlan,
+        take_look: TakeLook,
     ) -> None:
-        self._guide = guide
-        self._plan = plan
+        self.guide: Guide | None = None
+        self._plan, self._records = plan, records
+        self._budget, self._encoders = budget, encoders
         self._take_look = take_look
         self._own = [record for record in records if record.role == "finalist"]
         self._finals: list[Final] | None = None
@@ -76,7 +81,7 @@ class FinalistPlan:
         """Select the finalists from the trials of the search; returns whether this was new."""
         if self._finals is not None:
             return False
-        expected = self._guide.expected(searched) if self._guide is not None else None
+        expected = self.guide.expected(searched) if self.guide is not None else None
         ranking, room = Ranking(searched, self._plan.rule), self._room(searched)
         found = ranking.finalists(
             self._counts.affordable(room),
@@ -97,11 +102,11 @@ class FinalistPlan:
             self._stages.clear()
         return True
 
-    def planned(self, failed_seeds: set[int], budget: Budget, searched: int) -> int:
+    def planned(self, searched: int) -> int:
         """The number of trials, as far as known; `searched` is the number of settings."""
-        if (known := self.trials(failed_seeds, budget)) is None:
+        if (known := self.trials) is None:
             return self._counts.first_trials(searched)
-        return len(known) + len(self._reserved - failed_seeds)
+        return len(known) + len(self._reserved - self._encoders.failed)
 
     @property
     def _reserved(self) -> set[int]:
@@ -110,7 +115,7 @@ class FinalistPlan:
             return set()
         return set(self._seeds(*self._stages[:2]))
 
-    def extend(self, records: Sequence[TrialRecord], budget: Budget) -> tuple[int, ...]:
+    def extend(self) -> tuple[int, ...]:
         """Add further seeds of the best finalist and the baseline, once all trials have ended.
 
         Returns the seeds; none where the verdict is decided or unlikely to be supported with more,
@@ -119,32 +124,32 @@ class FinalistPlan:
         if not self._finals or self.ended_by is not None or len(self._stages) < 2:
             return ()
         seeds = self._seeds(*self._stages[:2])
-        best = self._best(records)
+        best = self._best()
         baseline = [s for s, _ in self._first if s.loss == BASELINE_LOSS][:1]
         every = [(setting, seed) for seed in seeds for setting in (best, *baseline) if setting]
         trials = [final for final in every if final not in self._finals]
         if best is None:
             self.ended_by = "hopeless"
         elif self._stages[0] in self._counts.looks and not any(t in self._started for t in trials):
-            self.ended_by = self._reason_to_end(records, best, budget, len(trials))
+            self.ended_by = self._reason_to_end(best, len(trials))
         if self.ended_by is not None:
             return ()
         self._finals += trials
         del self._stages[0]
         return seeds
 
-    def _reason_to_end(
-        self, records: Sequence[TrialRecord], best: Setting, budget: Budget, trials: int
-    ) -> str | None:
-        ranking = Ranking(records, self._plan.rule)
+    def _reason_to_end(self, best: Setting, trials: int) -> str | None:
+        ranking = Ranking(self._records, self._plan.rule)
         if ranking.chosen is None or ranking.chosen.setting != best:
             return "hopeless"  # the baseline came out better
         look = self._take_look(ranking)
-        return look if look != "open" else budget.lacking(trials - 1)
+        return look if look != "open" else self._budget.lacking(trials - 1)
 
-    def _best(self, records: Sequence[TrialRecord]) -> Setting | None:
+    def _best(self) -> Setting | None:
         """The best finalist by the first seeds, if feasible; last, one whose seeds failed."""
-        first = [r for r in records if r.role != "finalist" or (r.setting, r.seed) in self._first]
+        first = [
+            r for r in self._records if r.role != "finalist" or (r.setting, r.seed) in self._first
+        ]
         again = {setting for setting, _ in self._first if setting.loss != BASELINE_LOSS}
         ranked = Ranking(first, self._plan.rule).candidates
         return next((c.setting for c in ranked if c.feasible and c.setting in again), None)
@@ -152,7 +157,8 @@ class FinalistPlan:
     def _seeds(self, first: int, last: int) -> tuple[int, ...]:
         return self._plan.seeds[1 + first : 1 + last]
 
-    def trials(self, failed_seeds: set[int], budget: Budget) -> list[Final] | None:
+    @property
+    def trials(self) -> list[Final] | None:
         """All trials except those whose encoder failed; None while undecided.
 
         Trials that failed occur twice, if the second has started or fits into the budget.
@@ -165,15 +171,16 @@ class FinalistPlan:
             for each in self._own
             if each.state == "failed" and not each.dropped
         }
-        fits = budget.lacking(len({*self._finals} - {*started}) + len(self._reserved)) is None
+        fits = self._budget.lacking(len({*self._finals} - {*started}) + len(self._reserved)) is None
         again = [f for f in self._finals if f in failed and (fits or started[f] > 1)]
-        return [final for final in (*self._finals, *again) if final[1] not in failed_seeds]
+        lost = self._encoders.failed
+        return [final for final in (*self._finals, *again) if final[1] not in lost]
 
-    def remaining(self, failed_seeds: set[int], budget: Budget) -> list[Final]:
+    @property
+    def remaining(self) -> list[Final]:
         """The decided trials that have not started; retries are the last."""
-        trials = self.trials(failed_seeds, budget) or []
         started = Counter(self._started)
-        return sorted(Counter(trials) - started, key=lambda final: final in started)
+        return sorted(Counter(self.trials or []) - started, key=lambda final: final in started)
 
     def _room(self, searched: Sequence[TrialRecord]) -> int:
         """The number of trials that ``search.max_epochs`` allows."""

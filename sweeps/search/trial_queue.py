@@ -100,11 +100,12 @@ class TrialQueue:
         self._short_of_memory: set[int] = set()  # trials that exceeded their share of a GPU
         self._searched = [record for record in self.records if record.searched]
         self.suggestions = Suggestions(plan, num_classes, past.known, self._searched)
-        self.finals = FinalistPlan(plan, self.records, self.suggestions.guide, take_look)
         self._encoders = EncoderPlan(plan, self.records, past.trained_encoders)
         for record in self._unfinished:
             record.cut_off(record.history, clock.time())
         self.budget = Budget(plan, [*past.pilot, *self.records])
+        self.finals = FinalistPlan(plan, self.records, self.budget, self._encoders, take_look)
+        self.finals.guide = self.suggestions.guide
         self.ended_by: str | None = None  # the key of `search` that ended the search
         for record in self._searched:
             # The last epoch of an interrupted trial may not have been judged. It is judged when the
@@ -118,17 +119,12 @@ class TrialQueue:
         """The total number of trials, as far as known; further seeds are added later."""
         encoders = len(self.records) - len(self._searched) - self.finals.started
         encoders += len(self._encoders.untrained)
-        known = self.finals.trials(self._encoders.failed, self.budget)
-        searched = self.suggestions.most if known is None else len(self._searched)
-        return encoders + searched + self._planned_finals
+        searched = len(self._searched) if self.finals.is_decided else self.suggestions.most
+        return encoders + searched + self.finals.planned(self.suggestions.most)
 
     @property
     def finals_left(self) -> int:
-        return self._planned_finals - self.finals.started
-
-    @property
-    def _planned_finals(self) -> int:
-        return self.finals.planned(self._encoders.failed, self.budget, self.suggestions.most)
+        return self.finals.planned(self.suggestions.most) - self.finals.started
 
     def epochs(self, record: TrialRecord) -> int:
         """The number of epochs of a trial that is not stopped."""
@@ -166,7 +162,7 @@ class TrialQueue:
         if not self._search_is_over:
             return self._start(*self.suggestions.next(self._next_number), seed)
         self.advance()
-        remaining = self._remaining_finals
+        remaining = self.finals.remaining
         if not remaining or not self._encoders.is_ready(remaining[0][1]):
             return None
         return self._start("finalist", *remaining[0])
@@ -215,7 +211,7 @@ class TrialQueue:
             return False
         if self.plan.search.seed in self._encoders.failed:
             return True
-        return self.finals.is_decided and not self._remaining_finals
+        return self.finals.is_decided and not self.finals.remaining
 
     def result(self, number: int, metrics: Entry) -> None:
         """Add the metrics of an epoch; a known epoch is ignored."""
@@ -390,11 +386,6 @@ class TrialQueue:
     def _search_is_running(self) -> bool:
         return any(self._by_number[number].searched for number in self._live)
 
-    @property
-    def _remaining_finals(self) -> list[tuple[Setting, int]]:
-        """The finalists' trials that have not started."""
-        return self.finals.remaining(self._encoders.failed, self.budget)
-
     def advance(self) -> None:
         """Decide what follows: the finalists after the search, their further seeds after these."""
         if self._unfinished or self._encoders.untrained or self._search_is_running:
@@ -404,8 +395,8 @@ class TrialQueue:
         if self.finals.decide(self._searched) and len(self._searched) < self.suggestions.most:
             in_vain = self._lacking is None and self.suggestions.gain_nothing
             self.ended_by = "sampler" if in_vain else self._lacking
-        while not (self._live or self._remaining_finals):
-            if not (further := self.finals.extend(self.records, self.budget)):
+        while not (self._live or self.finals.remaining):
+            if not (further := self.finals.extend()):
                 break
             self._encoders.add(further)
 
