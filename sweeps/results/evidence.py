@@ -128,6 +128,11 @@ class EnsembleEvidence:
     seeds: EnsembleEvidence | None = None
 
     @property
+    def of_baseline(self) -> bool:
+        """Whether they are the seeds of cross-entropy."""
+        return self.row.kind == "seeds"
+
+    @property
     def trials(self) -> tuple[int, ...]:
         return tuple(sorted({member.trial for member in self.members}))
 
@@ -205,6 +210,18 @@ class Evidence:
     @property
     def all_sets(self) -> list[SetsRow]:
         return [*self.sets, *(row for each in self.ensembles for row in each.sets)]
+
+    @property
+    def seeds(self) -> EnsembleEvidence | None:
+        """All seeds of cross-entropy, if there are several."""
+        return next((each for each in self.ensembles if each.of_baseline), None)
+
+    @property
+    def offered(self) -> EnsembleEvidence | None:
+        """What to use if several networks are affordable; None if that is not decided."""
+        if self.ensemble is None or self.ensemble.offered == "seeds":
+            return self.seeds
+        return self.ensemble if self.ensemble.comparisons else None
 
     @property
     def ensembles(self) -> list[EnsembleEvidence]:

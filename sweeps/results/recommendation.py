@@ -94,15 +94,13 @@ def recommend(
     better, ``python -m benchmarks.handed_out``).
     """
     found = _one_network(ranking, evidence)
-    several = _several_networks(evidence.ensemble) if with_ensemble else None
     if found is None:
         return None
-    if several is not None and (several.loss != BASELINE_LOSS or found.kind == "baseline"):
-        one, ensemble = scaling_of(evidence.scalings, found.trials[0]), evidence.ensemble
-        if several.loss == BASELINE_LOSS and ensemble is not None:
-            ensemble = ensemble.seeds or ensemble
-        gain = "" if one is None or ensemble is None else _gain(ensemble.nll, one.nll)
-        found = replace(several, several=gain)
+    several = evidence.offered if with_ensemble else None
+    if several is not None and (not several.of_baseline or found.kind == "baseline"):
+        one = scaling_of(evidence.scalings, found.trials[0])
+        gain = "" if one is None else _gain(several.nll, one.nll)
+        found = replace(_of_several(several), several=gain)
     return replace(found, better_reference=evidence.better_reference)
 
 
@@ -165,33 +163,31 @@ def _not_beaten(chosen: Candidate, found: Comparison | None) -> str:
     return f"{selected} {how}, {_by(found)}."
 
 
-def _several_networks(ensemble: EnsembleEvidence | None) -> Recommendation | None:
-    """The networks that are offered, if that is decided."""
-    if ensemble is None:
-        return None
-    if ensemble.offered == "seeds":
-        return _mean_of_seeds(ensemble.seeds or ensemble)
-    if not ensemble.comparisons:
-        return None
-    networks = counted(ensemble.networks, "network")
-    words, temperature = _scaled(ensemble)
+def _of_several(networks: EnsembleEvidence) -> Recommendation:
+    """The mean of seeds of cross-entropy, or the ensemble of networks of all settings."""
+    words, temperature = _scaled(networks)
+    cost = counted(networks.networks, "network")
+    if networks.of_baseline:
+        loss, seeds = BASELINE_LOSS, counted(networks.networks, "seed")
+        name = f"the mean of {seeds} of cross-entropy"
+        why = "Neither the selected setting nor an ensemble of all settings is shown to be better"
+    else:
+        loss, name = "ensemble", f"the ensemble of {cost}"
+        by = _by(networks.comparisons[0])
+        why = f"It is shown to beat equally many seeds of cross-entropy, {by}"
     return Recommendation(
         "ensemble",
-        ensemble.trials,
-        "ensemble",
+        networks.trials,
+        loss,
         {},
         temperature,
-        f"the ensemble of {networks} with {words}",
-        f"It is shown to beat equally many seeds of cross-entropy, {_by(ensemble.comparisons[0])}, "
-        f"and a prediction costs {networks}.",
+        f"{name} with {words}",
+        f"{why}, and a prediction costs {cost}.",
     )
 
 
-def _several_would(ensemble: EnsembleEvidence | None, nll: float | None) -> str:
+def _several_would(seeds: EnsembleEvidence | None, nll: float | None) -> str:
     """What the mean of all seeds of cross-entropy gives instead of one network, and its cost."""
-    seeds = ensemble
-    if ensemble is not None and (ensemble.seeds is not None or ensemble.offered != "seeds"):
-        seeds = ensemble.seeds
     if seeds is None or math.isnan(seeds.nll) or nll is None:
         return ""
     return (
@@ -207,20 +203,6 @@ def _gain(nll: float, of_one: float) -> str:
     return (
         f"The test NLL is {nll:.4f}, that of one network {of_one:.4f} "
         "(selection.ensemble: never recommends one)."
-    )
-
-
-def _mean_of_seeds(seeds: EnsembleEvidence) -> Recommendation:
-    words, temperature = _scaled(seeds)
-    return Recommendation(
-        "ensemble",
-        seeds.trials,
-        BASELINE_LOSS,
-        {},
-        temperature,
-        f"the mean of {counted(seeds.networks, 'seed')} of cross-entropy with {words}",
-        "Neither the selected setting nor an ensemble of all settings is shown to be better, and "
-        f"a prediction costs {counted(seeds.networks, 'network')}.",
     )
 
 
@@ -247,7 +229,7 @@ def _of(candidate: Candidate, kind: Kind, evidence: Evidence, why: str) -> Recom
         temperature,
         f"{words_of(candidate)} with {words}",
         f"{why}{gain}",
-        _several_would(evidence.ensemble, None if scaling is None else scaling.nll),
+        _several_would(evidence.seeds, None if scaling is None else scaling.nll),
     )
 
 

@@ -113,7 +113,7 @@ def test_a_network_with_a_fresh_seed_is_recommended_where_there_is_one() -> None
 
 
 def networks(*numbers: int, **further: Any) -> EnsembleEvidence:
-    row = LeaderboardRow("ensemble", "ensemble", "", {})
+    row = LeaderboardRow("ensemble" if 1 in numbers else "seeds", "several", "", {})
     members = tuple(Member(number, "", 1.0) for number in numbers)
     return EnsembleEvidence(row, members, len(set(numbers)), 0.9, math.nan, **further)
 

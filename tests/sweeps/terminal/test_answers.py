@@ -84,7 +84,8 @@ def test_the_first_verdicts_are_against_cross_entropy_plain_and_scaled() -> None
 def test_a_recommended_ensemble_has_its_own_verdict() -> None:
     better = replace(against(PLAIN, "nll"), ours=Arm("ensemble"), verdict="supported")
     row = LeaderboardRow("ensemble", "ensemble", "3 networks", {})
-    found = result(ensemble=EnsembleEvidence(row, (), 3, 1.0, 0.1, comparisons=(better,)))
+    ensemble = EnsembleEvidence(row, (), 3, 1.0, 0.1, comparisons=(better,), offered="ensemble")
+    found = result(ensemble=ensemble)
     assert found.leading_comparisons[-1].ours == better.ours
 
 
