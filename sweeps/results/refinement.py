@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from sweeps.search.ranking import Ranking
 from trainables.contract.metric_names import MetricName, SplitName
+from trainables.contract.setting import Setting
 
 _SPLITS: tuple[SplitName, ...] = ("val", "test")
 
@@ -27,18 +29,28 @@ def parts_of_nll(outcome: Mapping[str, float]) -> dict[str, float]:
     return found
 
 
-def refinement_rows(ranking: Ranking) -> list[dict[str, object]]:
-    """The parts of the NLL of the best setting of each loss, means over the judged seeds.
+@dataclass(frozen=True)
+class RefinementRow:
+    """The parts of the NLL of a setting, means over its judged seeds.
 
-    ``interval`` is that of the calibration part on the test split, NaN if unknown.
+    Attributes:
+        parts: See :func:`parts_of_nll`.
+        interval: Of the calibration part on the test split; NaN if unknown.
     """
+
+    setting: Setting
+    parts: Mapping[str, float]
+    interval: tuple[float, float]
+
+
+def refinement_rows(ranking: Ranking) -> list[RefinementRow]:
+    """The parts of the NLL of the best setting of each loss."""
     names = [f"{split}_{metric}" for split in _SPLITS for metric in ("nll", "nll_scaled")]
     return [
-        {
-            "loss": each.loss,
-            "hyperparameters": each.setting.hyperparameters,
-            **parts_of_nll({name: each.mean(name) for name in names}),
-            "interval": each.interval(MetricName("nll_calibration", "test")),
-        }
+        RefinementRow(
+            each.setting,
+            parts_of_nll({name: each.mean(name) for name in names}),
+            each.interval(MetricName("nll_calibration", "test")),
+        )
         for each in ranking.best_by_loss.values()
     ]

@@ -16,12 +16,12 @@ def test_a_row_for_each_loss() -> None:
     more = {"test_nll": 0.6, "test_nll_scaled": 0.5}
     more |= {"test_nll_calibration_low": 0.05, "test_nll_calibration_high": 0.15}
     rows = refinement_rows(ranked([baseline(**metrics, **more), trial(1, **metrics)]))
-    assert {row["loss"] for row in rows} == {"cross_entropy", "focal"}
-    (plain,) = (row for row in rows if row["loss"] == "cross_entropy")
-    assert plain["test_nll_calibration"] == pytest.approx(0.1)
-    assert plain["interval"] == (0.05, 0.15)
-    (focal,) = (row for row in rows if row["loss"] == "focal")
-    assert "test_refinement" not in focal
+    assert {row.setting.loss for row in rows} == {"cross_entropy", "focal"}
+    (plain,) = (row for row in rows if row.setting.loss == "cross_entropy")
+    assert plain.parts["test_nll_calibration"] == pytest.approx(0.1)
+    assert plain.interval == (0.05, 0.15)
+    (focal,) = (row for row in rows if row.setting.loss == "focal")
+    assert "test_refinement" not in focal.parts
 
 
 def test_refinement_is_an_objective() -> None:
