@@ -15,7 +15,7 @@ from sweeps.search.ranking import Ranking
 from sweeps.search.record import State, TrialRecord
 from sweeps.search.rules import rule_of
 from sweeps.search.trial_queue import Past, TrialQueue
-from sweeps.search.warm_start import Known
+from sweeps.store.earlier_sweeps import read_known
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import parse_sweep
 from sweeps.sweep_file.schema import SweepFile
@@ -63,7 +63,7 @@ def new_store(
 
 def queue_of(sweep: SweepFile, store: SweepStore, **more: Any) -> TrialQueue:
     """The trial queue of a new or resumed sweep with ten classes."""
-    known = Known(store.load_earlier())
+    known = read_known(store.folder)
     past = Past(store.load_records(), known, more.pop("trained_encoders", ()))
     listeners = more.pop("listeners", ())
     queue = TrialQueue(Plan(sweep), store.save, 10, past, **more)

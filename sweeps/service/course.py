@@ -21,7 +21,6 @@ from sweeps.results.result import Ending, SweepResult
 from sweeps.search.ranking import Ranking
 from sweeps.search.record import TrialRecord
 from sweeps.search.trial_queue import End, Listener, Past, TrialQueue
-from sweeps.search.warm_start import Known
 from sweeps.service.backend import RunningSweep, interrupted, load_records, train
 from sweeps.service.ending import end_of, ending_with, take_look
 from sweeps.service.pilot_run import run_pilot
@@ -29,7 +28,7 @@ from sweeps.service.reading.mistakes import keep_mistakes
 from sweeps.service.reading.stored import StoredSweep, load_evidence
 from sweeps.store.blocks import BlockWriter
 from sweeps.store.code import Code, keep_code
-from sweeps.store.earlier_sweeps import read_recorded
+from sweeps.store.earlier_sweeps import read_known
 from sweeps.store.encoders import trained_encoders, usable_encoders
 from sweeps.store.identity import own_modules
 from sweeps.store.outcomes import complete
@@ -178,7 +177,7 @@ def _read_store(
     encoder = usable_encoders(plan, store, running.data, notice)
     past = Past(
         records,
-        Known(store.load_earlier(), read_recorded(store.folder)),
+        read_known(store.folder),
         trained_encoders(plan, encoder),
     )
     return Mirror(plan, store), BlockWriter(store.folder, records), encoder, past

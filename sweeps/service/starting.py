@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 from sweeps.messages.reporter import Reporter
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord
-from sweeps.search.recorded import RecordedSetting
-from sweeps.search.warm_start import EarlierTrial, earlier_trials
+from sweeps.search.warm_start import Known, earlier_trials
 from sweeps.store.earlier_sweeps import (
+    known_files,
     on_other_data,
-    recorded_files,
     recorded_for,
     sweeps_to_learn_from,
 )
@@ -34,16 +33,14 @@ class NewSweep:
 
     Attributes:
         named: Trials of the sweeps that ``search.learn_from`` names, by name.
-        earlier: Those of them that the sampler learns from.
-        recorded: Settings that a guided search starts from.
+        known: What its search starts from.
         tracking: Address of MLflow.
     """
 
     sweep: SweepFile
     store: SweepStore
     named: Mapping[str, Sequence[TrialRecord]]
-    earlier: Sequence[EarlierTrial]
-    recorded: Sequence[RecordedSetting]
+    known: Known
     tracking: str
 
     @classmethod
@@ -54,8 +51,7 @@ class NewSweep:
             sweep,
             store,
             named,
-            earlier_trials(sweep, named),
-            recorded_for(sweep, store.storage),
+            Known(earlier_trials(sweep, named), recorded_for(sweep, store.storage)),
             tracking_uri(store.storage, sweep.tracking.uri),
         )
 
@@ -71,6 +67,6 @@ class NewSweep:
             sweep.selection.selected_from, identity.digest, storage, self.named
         )
         files = {**identity_files(identity), **candidate_files(count)}
-        files |= skipped_files(dataset) | recorded_files(self.recorded)
+        files |= skipped_files(dataset) | known_files(self.known)
         files |= address_files(self.tracking, storage) | given_files(given)
-        self.store.create(plan.sweep, self.earlier, files)
+        self.store.create(plan.sweep, files)

@@ -21,6 +21,7 @@ from sweeps.search.plan import Plan
 from sweeps.search.record import Entry, TrialRecord, flat
 from sweeps.search.recorded import RecordedSetting, recorded_settings
 from sweeps.search.rules import rule_of
+from sweeps.search.warm_start import EarlierTrial, Known
 from sweeps.store.identity import read_identity
 from sweeps.store.outcomes import complete
 from sweeps.store.storage import read_list, tells_storage_faults
@@ -29,7 +30,8 @@ from sweeps.sweep_file.schema import SweepFile
 from trainables.contract.setting import BASELINE, Setting
 from trainables.files.storage import Folder
 
-RECORDED: Final = "recorded_settings.json"
+_EARLIER: Final = "warm_start.json"
+_RECORDED: Final = "recorded_settings.json"
 _SAME_MODEL: Final = 4.0  # weight of a setting that was trained with the same model
 
 
@@ -54,15 +56,21 @@ def recorded_for(sweep: SweepFile, storage: str) -> list[RecordedSetting]:
     return [*recorded_settings(), *chain.from_iterable(of_each_sweep(storage, settings))]
 
 
-def recorded_files(settings: Sequence[RecordedSetting]) -> dict[str, bytes]:
-    """The file that stores them, so that a resumed sweep uses the same settings."""
-    text = json.dumps([flat(setting) for setting in settings])
-    return {RECORDED: text.encode()} if settings else {}
+def known_files(known: Known) -> dict[str, bytes]:
+    """The files that store what a search starts from, so that a resumed sweep uses the same."""
+    lists = {_EARLIER: known.earlier, _RECORDED: known.recorded}
+    return {
+        name: json.dumps([flat(each) for each in values]).encode()
+        for name, values in lists.items()
+        if values
+    }
 
 
-def read_recorded(folder: Folder) -> list[RecordedSetting]:
-    """The settings stored by :func:`recorded_files`; empty if the file is damaged."""
-    return read_list(folder, RECORDED, RecordedSetting)
+def read_known(folder: Folder) -> Known:
+    """What :func:`known_files` has stored; a damaged file counts as empty."""
+    return Known(
+        read_list(folder, _EARLIER, EarlierTrial), read_list(folder, _RECORDED, RecordedSetting)
+    )
 
 
 def settings_of(source: str, records: Sequence[TrialRecord]) -> Iterator[RecordedSetting]:

@@ -49,14 +49,12 @@ def check_storage(storage: str) -> None:
     """Check that files can be written to a storage, leaving nothing behind; UserError if not."""
     folder = Folder(storage)
     with storage_faults(storage, ValueError):
-        there = folder.exists()
-        if not there and folder.is_local:
-            parent = Path(folder.path)
-            while not parent.exists():
-                parent = parent.parent
-            if not parent.is_dir():
-                raise NotADirectoryError(20, "Not a directory", str(parent))
-            folder = Folder(str(parent))
+        if folder.is_local:
+            path = Path(folder.path)
+            nearest = next(each for each in (path, *path.parents) if each.exists())
+            if not nearest.is_dir():
+                raise NotADirectoryError(20, "Not a directory", str(nearest))
+            folder = Folder(str(nearest))
         folder.write(".calsweep-write-test", bytes(_BLOCK))  # the disk is full
         folder.delete(".calsweep-write-test")
 

@@ -9,7 +9,7 @@ import re
 import socket
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from copy import copy
@@ -23,8 +23,7 @@ from sweeps.errors import NameTakenError, UserError
 from sweeps.messages.formatting import finite, resume_command
 from sweeps.messages.reporter import LOG, Reporter, logger
 from sweeps.search.plan import Plan
-from sweeps.search.record import TrialRecord, flat
-from sweeps.search.warm_start import EarlierTrial
+from sweeps.search.record import TrialRecord
 from sweeps.store.blocks import READERS, block_numbers, read_blocks
 from sweeps.store.kept_rows import KeptRows
 from sweeps.store.lease import NAME as LEASE
@@ -35,7 +34,6 @@ from sweeps.store.storage import (
     left_out_if_unreadable,
     load_json,
     read_json,
-    read_list,
     storage_fault,
     storage_faults,
     sweep_names,
@@ -138,17 +136,11 @@ class SweepStore:
         """Whether there are files of a sweep, complete or not."""
         return not {"sweep.yaml", *_MARKS}.isdisjoint(self.folder.names())
 
-    def create(
-        self,
-        sweep: SweepFile,
-        earlier: Sequence[EarlierTrial] = (),
-        files: Mapping[str, bytes] | None = None,
-    ) -> None:
+    def create(self, sweep: SweepFile, files: Mapping[str, bytes] | None = None) -> None:
         """Create the sweep's folder, with the resolved sweep file last; call it while locked.
 
         Files without a sweep file, left from an incomplete creation or deletion, are deleted.
-        Earlier trials are stored, so a resumed sweep uses the same ones. `files` are further
-        contents by name.
+        `files` are further contents by name.
 
         Raises:
             UserError: The name is taken, or the storage cannot be written.
@@ -159,9 +151,6 @@ class SweepStore:
             self.folder.clear(besides=(LOCK, LEASE, *_MARKS))
             self.folder.write("format", str(FORMAT).encode())
             self.folder.write("sweep_id", uuid.uuid4().hex.encode())
-            if earlier:
-                trials = [flat(trial) for trial in earlier]
-                self.folder.write("warm_start.json", json.dumps(trials, indent=1).encode())
             for name, data in (files or {}).items():
                 write_guarded(self.folder, name, data)
             write_guarded(self.folder, "sweep.yaml", dump_sweep(sweep).encode())  # now it exists
@@ -241,9 +230,6 @@ class SweepStore:
             f"sweep {self.name!r} in {self.storage} was written by calsweep "
             f"{writer or 'of an unknown version'} (format {self._format()})"
         )
-
-    def load_earlier(self) -> list[EarlierTrial]:
-        return read_list(self.folder, "warm_start.json", EarlierTrial)
 
     def save_answer(self, answer: dict[str, object]) -> None:
         """Write the result of the sweep, see :func:`~sweeps.results.explanation.answer`."""

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import without_credentials
+from sweeps.search.record import known_fields
 from sweeps.store.state import is_held
 from sweeps.store.storage import read_json, sweep_names
 from sweeps.store.sweep_store import SweepStore
@@ -22,6 +24,31 @@ from trainables.files.storage import Folder
 
 _FILE: Final = "mlflow.json"
 _VARIABLE: Final = "MLFLOW_TRACKING_URI"
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """An address as it is stored.
+
+    Attributes:
+        in_storage: The path of a SQLite file in the storage, relative to it.
+        tracking_uri: Any other address, without credentials.
+        whole: Whether it had none.
+    """
+
+    in_storage: str | None = None
+    tracking_uri: str | None = None
+    whole: bool = True
+
+    def at(self, storage: str) -> str | None:
+        """The address, with the storage at this place; None if none is stored."""
+        if self.in_storage is None:
+            return self.tracking_uri
+        return sqlite_uri(Path(Folder(storage).path) / self.in_storage)
+
+
+def _read(kept: Any) -> _Kept:
+    return _Kept(**known_fields(_Kept, kept))
 
 
 def address_files(uri: str, storage: str) -> dict[str, bytes]:
@@ -41,10 +68,9 @@ def tracking_uri_of(store: SweepStore, own: str | None) -> str:
         UserError: ``MLFLOW_TRACKING_URI`` names another one, or its credentials are missing; or as
             for :func:`~sweeps.tracking.address.tracking_uri`.
     """
-    kept: dict[str, object] = read_json(
-        store.folder, _FILE, dict, {}, "MLflow's address is asked for anew"
-    )
-    began = _began(kept, store.storage)
+    without = "MLflow's address is asked for anew"
+    kept = read_json(store.folder, _FILE, _read, _Kept(), without)
+    began = kept.at(store.storage)
     if began is None or (own and not _is_kept(own, kept)):
         return tracking_uri(store.storage, own)  # it is damaged; or the sweep file decides
     given = None if own else with_absolute_path(os.environ.get(_VARIABLE, ""))
@@ -56,7 +82,7 @@ def tracking_uri_of(store: SweepStore, own: str | None) -> str:
             f"at {began!r}; unset the variable or set it to that address, or, if the runs are "
             f"now at the other one, delete {store.folder.uri}/{_FILE}"
         )
-    if not kept.get("whole", True) and not is_server(began):  # servers have variables for it
+    if not kept.whole and not is_server(began):  # servers have variables for it
         raise UserError(
             f"{_VARIABLE} is missing: the runs of sweep {store.name!r} are at {began!r}, and "
             "credentials and options are not stored; set it to that address with them"
@@ -79,10 +105,10 @@ def follow_storage(uri: str, storage: str, own: str | None = None) -> bool:
     return path is None or not path.exists() or follow_move(path, is_in_use)
 
 
-def _is_kept(own: str, kept: dict[str, object]) -> bool:
+def _is_kept(own: str, kept: _Kept) -> bool:
     """Whether the stored address is that of the sweep file, wherever its file is by now."""
     path = sqlite_path(own)
-    return path is not None and ("in_storage" in kept or not path.is_absolute())
+    return path is not None and (kept.in_storage is not None or not path.is_absolute())
 
 
 def _inside(uri: str, storage: str) -> str | None:
@@ -91,10 +117,3 @@ def _inside(uri: str, storage: str) -> str | None:
     if path is None or not folder.is_local or not path.is_relative_to(folder.path):
         return None
     return path.relative_to(folder.path).as_posix()
-
-
-def _began(kept: dict[str, object], storage: str) -> str | None:
-    if "in_storage" in kept:
-        return sqlite_uri(Path(Folder(storage).path) / str(kept["in_storage"]))
-    uri = kept.get("tracking_uri")
-    return None if uri is None else str(uri)

@@ -15,8 +15,9 @@ from sweeps.results.best import as_sweep_file
 from sweeps.search.plan import Plan
 from sweeps.search.record import TrialRecord, flat
 from sweeps.search.trial_queue import TrialQueue
-from sweeps.search.warm_start import EarlierTrial, earlier_trials
+from sweeps.search.warm_start import EarlierTrial, Known, earlier_trials
 from sweeps.service.running import run_sweep
+from sweeps.store.earlier_sweeps import known_files
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.loading import dump_sweep, parse_sweep
 from sweeps.sweep_file.schema import SweepFile
@@ -124,7 +125,7 @@ def begun(storage: Path, name: str, **search: Any) -> TrialQueue:
     """The queue of a new sweep, or of a resumed one if it exists."""
     store, sweep = SweepStore(str(storage), name), learning(name, "focal", **search)
     if not store.exists():
-        store.create(sweep, learned(sweep, storage))
+        store.create(sweep, known_files(Known(learned(sweep, storage))))
     return queue_of(sweep, store)
 
 

@@ -11,7 +11,7 @@ from sweeps.errors import UserError
 from sweeps.service.reading.finding import find_best, overviews
 from sweeps.service.reading.stored import sweeps_on_test_split
 from sweeps.service.running import run_sweep
-from sweeps.store.earlier_sweeps import recorded_for
+from sweeps.store.earlier_sweeps import read_known, recorded_for
 from sweeps.store.identity import Identity, identity_files
 from sweeps.store.storage import sweep_names
 from sweeps.store.sweep_store import SweepStore
@@ -85,7 +85,7 @@ def test_a_folder_in_place_of_a_file_is_a_damaged_file(tmp_path: Path, name: str
         store = SweepStore(storage, "own")
         records = store.load_records()
         assert [record.number for record in records] == ([0] if "trials" in name else [0, 1])
-        assert (store.load_answer(), store.load_earlier()) == (None, [])
+        assert (store.load_answer(), read_known(store.folder).earlier) == (None, [])
 
 
 def test_a_storage_that_goes_away_is_no_fault_of_a_neighbour(

@@ -8,7 +8,8 @@ import pytest
 
 from sweeps.errors import UserError
 from sweeps.search.recorded import recorded_settings
-from sweeps.store.earlier_sweeps import read_recorded, recorded_files, recorded_for
+from sweeps.search.warm_start import Known
+from sweeps.store.earlier_sweeps import known_files, read_known, recorded_for
 from sweeps.store.sweep_store import SweepStore
 from tests.builders import baseline, finalist, make_sweep, new_store, trial
 
@@ -68,8 +69,10 @@ def test_a_sweep_that_cannot_be_learned_from_is_refused(
 
 def test_they_are_kept_in_the_sweep_s_folder(storage: str, tmp_path: Path) -> None:
     settings = recorded_for(sweep_that_learns("done"), storage)
-    store = new_store(tmp_path, sweep_that_learns("done"), files=recorded_files(settings))
-    assert read_recorded(store.folder) == settings
+    store = new_store(
+        tmp_path, sweep_that_learns("done"), files=known_files(Known(recorded=settings))
+    )
+    assert read_known(store.folder).recorded == settings
     store.folder.write("recorded_settings.json", b"[{")
-    assert read_recorded(store.folder) == []
-    assert read_recorded(SweepStore(storage, "done").folder) == []
+    assert read_known(store.folder).recorded == []
+    assert read_known(SweepStore(storage, "done").folder).recorded == []

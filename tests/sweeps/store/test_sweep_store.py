@@ -19,13 +19,14 @@ from sweeps.errors import NameTakenError, UserError
 from sweeps.jobs.jobs import submit_resume
 from sweeps.results.documents import to_document
 from sweeps.search.record import TrialRecord
-from sweeps.search.warm_start import EarlierTrial
+from sweeps.search.warm_start import EarlierTrial, Known
 from sweeps.service.reading.finding import overviews, read_answer
 from sweeps.service.reading.stored import load_evidence
 from sweeps.service.running import resume_sweep, run_sweep
 from sweeps.service.upkeep import delete_sweep, sync_sweep
 from sweeps.store import lease
 from sweeps.store.driver_log import driver_log
+from sweeps.store.earlier_sweeps import known_files, read_known
 from sweeps.store.storage import check_storage, sweep_names
 from sweeps.store.sweep_store import SweepStore
 from sweeps.sweep_file.upgrading import FORMAT
@@ -318,11 +319,11 @@ def test_a_new_sweep_takes_nothing_of_one_whose_creation_was_interrupted(
     earlier = [EarlierTrial(Setting("focal", {"gamma": 1.0}), 0.1, 0.0)]
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt), store.locked():
         patch.setattr(Folder, "write", killed)
-        store.create(make_sweep("kept"), earlier)
+        store.create(make_sweep("kept"), known_files(Known(earlier)))
     assert "warm_start.json" in store.folder.names()
     with store.locked():
         store.create(make_sweep("kept"))
-    assert store.load_earlier() == []
+    assert read_known(store.folder).earlier == []
 
 
 def test_a_folder_in_which_no_sweep_was_created_goes(tmp_path: Path) -> None:
@@ -359,7 +360,7 @@ def test_fields_of_newer_versions_are_ignored(tmp_path: Path) -> None:
     messages: list[str] = []
     assert store.load_records(messages.append) == [baseline()]
     assert messages == []
-    assert store.load_earlier() == [EarlierTrial(Setting("focal", {}), 0.1, 0.0)]
+    assert read_known(store.folder).earlier == [EarlierTrial(Setting("focal", {}), 0.1, 0.0)]
     assert len(load_evidence(store).comparisons) == 1
 
 
@@ -557,7 +558,7 @@ def test_other_files_that_are_damaged_are_named(
     for name in ("answer.json", "warm_start.json"):
         store.folder.write(name, b"")
     assert store.load_answer() is None
-    assert store.load_earlier() == []
+    assert read_known(store.folder).earlier == []
     assert "answer.json is damaged" in caplog.text
     assert "warm_start.json is damaged" in caplog.text
 

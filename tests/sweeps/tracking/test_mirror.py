@@ -407,7 +407,7 @@ def test_the_sweeps_own_run_ends_with_its_last_trial(fresh: Path) -> None:
 def test_the_data_are_an_entity_of_mlflows(fresh: Path) -> None:
     sweep, store = make_sweep("data"), SweepStore(str(fresh), "data")
     identity = Identity("d1" * 32, {"train": 1100, "validation": 300, "test": 397}, 10, {})
-    store.create(sweep, [], identity_files(identity))
+    store.create(sweep, identity_files(identity))
     Mirror(Plan(sweep), store).connect()
     (parent,) = runs_of(fresh, "data").values()
     (given,) = parent.inputs.dataset_inputs
