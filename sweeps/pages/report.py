@@ -11,7 +11,7 @@ import re
 import time
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -117,7 +117,7 @@ def render_report(
         leading=_drawn_verdicts(found.leading_comparisons),
         basis=basis(evidence.all_comparisons),
         why=found.why if records else (),
-        warnings=_warnings(ranking, known.environment) if records else [],
+        warnings=list(_warnings(ranking, known.environment)) if records else [],
         failures=failure_summary(records),
         found=found,
         by_how_much=by_how_much,
@@ -351,44 +351,40 @@ def _on_test(
     }
 
 
-def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> list[str]:
-    found = []
+def _warnings(ranking: Ranking, environment: Mapping[str, Any] | None) -> Iterator[str]:
     if failed := sum(record.state == "failed" for record in ranking.records):
-        found.append(f"{counted(failed, 'trial')} failed; the reasons are below.")
+        yield f"{counted(failed, 'trial')} failed; the reasons are below."
     if ranking.baseline is None:
-        found.append(
+        yield (
             "The cross-entropy baseline did not finish: the guard compares with the lowest "
             "validation error instead, and the selected setting has no verdict."
         )
     if (chosen := ranking.chosen) is not None:
-        found += _of_choice(chosen, ranking.rule.objective)
+        yield from _of_choice(chosen, ranking.rule.objective)
     if (environment or {}).get("resumed", ()):
-        found.append(
+        yield (
             "The sweep continued with other package versions than it was started with (see the "
             "environment below), which may change the results of trials."
         )
-    return found
 
 
-def _of_choice(chosen: Candidate, objective: str) -> list[str]:
-    found = []
+def _of_choice(chosen: Candidate, objective: str) -> Iterator[str]:
     if not chosen.seeds:
-        found.append(
+        yield (
             "The selected setting was trained with one seed. The best of many is partly luck: "
             "expect it to do worse when trained again."
         )
     if any(record.outcome.get("temperature_at_bound") for record in chosen.judged):
-        found.append(
+        yield (
             "The temperature of the selected setting is at a limit of its range: do not trust it."
         )
     perfect = chosen.mean(MetricName.parse(objective).with_statistic("calibrated_high"))
     if chosen.objective <= perfect:
-        found.append(
+        yield (
             f"There are too few validation samples to distinguish the selected setting "
             f"({objective} {chosen.objective:.4f}) from a perfectly calibrated model (up to "
             f"{perfect:.4f})."
         )
-    return found
 
 
 def _trial_row(record: TrialRecord, metrics: Iterable[str]) -> list[tuple[Any, str]]:

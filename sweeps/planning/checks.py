@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -206,15 +206,13 @@ def _own_metric_faults(search: SearchSection) -> list[str]:
 
 def _wrong_sides(
     limits: Iterable[Limit], lower_is_better: Sequence[str], known: Sequence[str]
-) -> list[str]:
+) -> Iterator[str]:
     """Faults of constraints that bound a metric on its good side."""
-    faults = []
     for limit in limits:
         lower = limit.metric in lower_is_better
         if limit.metric in known and lower != (limit.sign == 1):
             which, rest = ("less", "most, above") if lower else ("more", "least, below")
-            faults.append(
+            yield (
                 f"search.constraints.{limit.metric} bounds it on the wrong side, as {which} is "
                 f"better; allowed: at_{rest}_baseline"
             )
-    return faults

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -64,10 +64,10 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
         sweep = _completed(sweep, dataset)
         stages, workers = sweep.stages, sweep.scaling.num_workers
         checkpoint = sweep.encoder.checkpoint if sweep.encoder is not None else None
-        faults = _model_faults(sweep.model, checkpoint, dataset) + _recipe_faults(
-            stages, workers, dataset
-        )
-        faults += _weight_faults(stages, dataset) + _soft_label_faults(stages, dataset)
+        faults = _model_faults(sweep.model, checkpoint, dataset)
+        faults += _recipe_faults(stages, workers, dataset)
+        faults += _weight_faults(stages, dataset)
+        faults += _soft_label_faults(stages, dataset)
     faults += _task_faults(sweep, dataset)
     try:
         validation_parts(dataset.validation.labels, dataset, sweep.training.adapt_share)
@@ -81,22 +81,21 @@ def fit_to_data(sweep: SweepFile, dataset: Dataset) -> SweepFile:
     return sweep
 
 
-def _objective_faults(sweep: SweepFile, dataset: Dataset) -> list[str]:
+def _objective_faults(sweep: SweepFile, dataset: Dataset) -> Iterator[str]:
     from trainables.metrics import METRICS
     from trainables.metrics.own_metric import check_own_metric
 
-    num_classes, faults = dataset.num_classes, []
+    num_classes = dataset.num_classes
     named = [("objective", each) for each in sweep.objectives]
     for key, name in (*named, *(("constraints", each) for each in sweep.search.constraints)):
         metric = METRICS.get(MetricName.parse(name).metric)
         if metric is not None and metric.two_classes and num_classes != 2:
-            faults.append(
+            yield (
                 f"search.{key} = {name!r} needs data of two classes, these have {num_classes}; "
                 "allowed: val_ece or val_classwise_ece"
             )
     for path in sweep.search.own_metrics:
-        faults += fault_of("search.", check_own_metric, path, num_classes)
-    return faults
+        yield from fault_of("search.", check_own_metric, path, num_classes)
 
 
 def _completed(sweep: SweepFile, dataset: Dataset) -> SweepFile:
@@ -137,16 +136,16 @@ def _with_batches(recipe: TrainingSection, dataset: Dataset) -> TrainingSection:
     return recipe.model_copy(update={"eval_batch_size": recipe.batch_size})
 
 
-def _recipe_faults(stages: Sequence[Stage], workers: int, dataset: Dataset) -> list[str]:
-    samples, faults = dataset.samples, []
+def _recipe_faults(stages: Sequence[Stage], workers: int, dataset: Dataset) -> Iterator[str]:
+    samples = dataset.samples
     for key, recipe, *_ in stages:
         if recipe.augmentation not in (None, *samples.augmentations):
-            faults.append(
+            yield (
                 f"{key}.augmentation = {recipe.augmentation!r} is not for {samples}; allowed: "
                 f"{', '.join(samples.augmentations)}"
             )
-        faults += fault_of(f"{key}.", check_shares, len(dataset.train), recipe.batch_size, workers)
-    return faults
+        size = recipe.batch_size
+        yield from fault_of(f"{key}.", check_shares, len(dataset.train), size, workers)
 
 
 def _losses_that(fit: Callable[[type[nn.Module]], bool]) -> str:
@@ -159,26 +158,24 @@ def _losses_that(fit: Callable[[type[nn.Module]], bool]) -> str:
     return ", ".join(found)
 
 
-def _weight_faults(stages: Sequence[Stage], dataset: Dataset) -> list[str]:
+def _weight_faults(stages: Sequence[Stage], dataset: Dataset) -> Iterator[str]:
     """Faults of weights: a wrong number of classes, or losses that are not means over samples."""
     from trainables.engine.class_weights import can_be_weighted, class_weights
     from trainables.losses import loss_class
 
-    faults = []
     for key, recipe, _, losses in stages:
         weighted = ["dataset has weights of samples"] if dataset.train.weights is not None else []
         if recipe.class_weights is not None:
             weighted.append(f"{key}.class_weights")
             given, targets = recipe.class_weights, dataset.train.targets
-            faults += fault_of(f"{key}.", class_weights, given, targets, dataset.num_classes)
+            yield from fault_of(f"{key}.", class_weights, given, targets, dataset.num_classes)
         whole = [name for name in losses if not can_be_weighted(loss_class(name))]
         if weighted and whole:
-            faults.append(
+            yield (
                 f"{' and '.join(weighted)}: {', '.join(whole)} is no mean of terms of single "
                 f"samples, which alone can be weighted; leave the one or the other out; allowed: "
                 f"{_losses_that(can_be_weighted)}, and your own with looks_across_batch = False"
             )
-    return faults
 
 
 def _soft_label_faults(stages: Sequence[Stage], dataset: Dataset) -> list[str]:

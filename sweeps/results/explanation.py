@@ -126,20 +126,18 @@ def explain_choice(ranking: Ranking, training: TrainingSection = _USUAL) -> list
     ]
 
 
-def _on_the_validation_split(training: TrainingSection) -> list[str]:
-    lines = []
+def _on_the_validation_split(training: TrainingSection) -> Iterator[str]:
     if training.adapt_share:
-        lines.append(
+        yield (
             f"{training.adapt_share:.0%} of the validation split is reserved for adapting (some "
             "losses, the temperature); the rest is used for evaluation."
         )
     if training.keep != "last":
-        lines.append(
+        yield (
             f"The result of a trial is its epoch with the lowest {training.keep}, which the "
             "validation split selected too: validation values are optimistic, those of the test "
             "split are not."
         )
-    return lines
 
 
 def _on_fewer_seeds(ranking: Ranking, chosen: Candidate) -> list[str]:
@@ -153,20 +151,19 @@ def _on_fewer_seeds(ranking: Ranking, chosen: Candidate) -> list[str]:
     ]
 
 
-def _front(ranking: Ranking) -> list[str]:
+def _front(ranking: Ranking) -> Iterator[str]:
     names = ranking.rule.objectives
     if len(names) == 1:
-        return []
-    lines = [
+        return
+    yield (
         f"Pareto front of {' and '.join(names)}: {counted(len(ranking.front), 'setting')} that "
         "no other setting beats in every objective."
-    ]
+    )
     for each in ranking.front:
         given = each.setting.hyperparameters
         setting = [each.loss, *([format_hyperparameters(given)] if given else [])]
         values = [f"{n} {v:.4f}" for n, v in zip(names, each.objectives, strict=True)]
-        lines.append(f"On the front: {' '.join(setting)} – {', '.join(values)}.")
-    return lines
+        yield f"On the front: {' '.join(setting)} – {', '.join(values)}."
 
 
 def _infeasible(ranking: Ranking) -> list[str]:
@@ -201,8 +198,7 @@ def _on_the_test_split(chosen: Candidate, metric: str) -> str:
     )
 
 
-def _on_evaluation_sets(chosen: Candidate) -> list[str]:
-    lines = []
+def _on_evaluation_sets(chosen: Candidate) -> Iterator[str]:
     for name, shown in _evaluation_sets(chosen):
         if "AUROC" in shown:
             key = shown["AUROC"]
@@ -212,8 +208,7 @@ def _on_evaluation_sets(chosen: Candidate) -> list[str]:
         scaled = chosen.mean(f"{key}_scaled")
         line = f"{found} {chosen.mean(key):.4f}, after temperature scaling {scaled:.4f}"
         error = f", error {chosen.mean(shown['error']):.4f}" if "error" in shown else ""
-        lines.append(f"{line}{error}.")
-    return lines
+        yield f"{line}{error}."
 
 
 _SHIFT_ECE: Final = re.compile(
