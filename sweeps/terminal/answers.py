@@ -90,40 +90,38 @@ def leaderboard_table(rows: Sequence[LeaderboardRow], objective: str, width: int
 
 def print_answer(console: Console, found: SweepResult) -> None:
     """Print a sweep's result on one screen: recommendation, best losses, the two verdicts."""
-    _print_recommendation(console, found)
-    shown = in_short(found.rows)
-    console.print(leaderboard_table(shown, found.objective, console.width))
-    if left := len(found.rows) - len(shown):
-        console.print(f"and {counted(left, 'further loss')}", style="dim")
-    console.print(" ".join(legend(found.rows, found.objective)), style="dim")
+    _print_leaderboard(console, found, in_short(found.rows))
     if verdicts := found.leading_comparisons:
         console.print()
         console.print(verdict_table(verdicts, console.width))
         console.print(" ".join(reading(verdicts)), style="dim")
     # Without a recommendation, the reasons say why there is none.
-    lines = [*found.failures, *found.evidence.ends]
-    if found.recommended is None:
-        lines = list(found.why)
-    if lines:
+    some = (*found.failures, *found.evidence.ends)
+    if lines := found.why if found.recommended is None else some:
         console.print()
     for line in lines:
         console.print(redact(line))
 
 
-def _print_recommendation(console: Console, found: SweepResult) -> None:
+def _print_leaderboard(
+    console: Console, found: SweepResult, rows: Sequence[LeaderboardRow]
+) -> None:
+    """Print the recommendation, and these rows of the leaderboard."""
     if found.recommended is not None:
         console.print(f"{STAR}{redact(found.recommended.text)}\n", style="bold")
     for line in found.evidence.in_plain_words:
         console.print(f"{redact(line)}\n")
     for warning in found.warnings:
         console.print(f"Warning: {redact(warning)}\n", style="bold red")
+    console.print(leaderboard_table(rows, found.objective, console.width))
+    if left := len(found.rows) - len(rows):
+        console.print(f"and {counted(left, 'further loss')}", style="dim")
+    console.print(" ".join(legend(found.rows, found.objective)), style="dim")
 
 
 def print_whole_answer(console: Console, found: SweepResult) -> None:
     """Print a sweep's result with all losses, reasons and verdicts, and their basis."""
-    _print_recommendation(console, found)
-    console.print(leaderboard_table(found.rows, found.objective, console.width))
-    console.print(" ".join(legend(found.rows, found.objective)), style="dim")
+    _print_leaderboard(console, found, found.rows)
     console.print()
     for line in found.why:
         console.print(redact(line))
