@@ -94,7 +94,10 @@ def render_report(
     sweep_yaml = to_yaml(plan.sweep.model_dump(mode="json"))
     tables = {
         "leaderboard": [_flat(row.to_json()) for row in found.rows],
-        "trials": [_trial_values(record) for record in records],
+        "trials": [
+            {**_trial_facts(r), "reason": r.reason, **r.hyperparameters, **r.outcome}
+            for r in records
+        ],
         "verdicts": [to_document(each) for each in evidence.all_comparisons],
     }
     headings = shown_metrics(plan.rule.objective, rare=ranking.rare_class)
@@ -194,11 +197,6 @@ def _flat(row: Mapping[str, Any]) -> dict[str, object]:
     """A row of the leaderboard with a column for each hyperparameter."""
     others = {key: value for key, value in row.items() if key not in ("hyperparameters", "trials")}
     return {**others, **row["hyperparameters"]}
-
-
-def _trial_values(record: TrialRecord) -> dict[str, object]:
-    facts = {**_trial_facts(record), "reason": record.reason}
-    return facts | record.hyperparameters | dict(record.outcome)
 
 
 def _trial_facts(record: TrialRecord) -> dict[str, object]:

@@ -101,7 +101,12 @@ class Ranking:
     def __init__(self, records: Iterable[TrialRecord], rule: Rule) -> None:
         self.rule = rule
         self.records = tuple(records)
-        finished = [r for r in self.records if r.state == "finished" and _has(r, rule)]
+        finished = [
+            r
+            for r in self.records
+            if r.state == "finished"
+            and all(math.isfinite(r.outcome.get(name, math.nan)) for name in rule.objectives)
+        ]
         self._finished = finished
         groups: dict[Setting, list[TrialRecord]] = {}
         for record in finished:
@@ -349,10 +354,6 @@ def repeats_networks(trial: TrialRecord, other: TrialRecord) -> bool:
         and _PROOF in shared
         and all(ours[name] == theirs[name] for name in shared)
     )
-
-
-def _has(record: TrialRecord, rule: Rule) -> bool:
-    return all(math.isfinite(record.outcome.get(name, math.nan)) for name in rule.objectives)
 
 
 def mean_over(trials: Sequence[TrialRecord], metric: str) -> float:
