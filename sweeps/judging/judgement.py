@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -82,7 +81,8 @@ def judge(
     index = event_of(first, event)
     compared_by = COMPARED if index is None else COMPARED_BY_EVENT
     metrics = [each for each in compared_by if not top_label_only or each in _TOP_LABEL]
-    with _few_threads(first.probs.numel()):
+    size = first.probs.numel()
+    with few_threads(size) as small, threadpool_limits(1 if small else None, user_api="blas"):
         choices = [_choice(model) for model in models]
         scaled = [_as_scaled(*each) for each in zip(models, choices, strict=True)]
         return Findings(
@@ -118,13 +118,6 @@ def _as_scaled(model: Predicted, choice: Choice | None) -> Predicted | None:
     return replace(model, logits=logits, probs=logits.softmax(dim=1), floor=None)
 
 
-@contextmanager
-def _few_threads(size: int) -> Iterator[None]:
-    """Context: PyTorch and BLAS use one thread if tensors of so many numbers are small."""
-    with few_threads(size) as small, threadpool_limits(1 if small else None, user_api="blas"):
-        yield
-
-
 def _check_same_samples(first: Predicted, other: Predicted) -> None:
     if first.soft is not None or other.soft is not None:
         raise UserError(
@@ -136,7 +129,8 @@ def _check_same_samples(first: Predicted, other: Predicted) -> None:
             f"{other.name} has predictions of shape {tuple(other.probs.shape)}, {first.name} "
             f"{tuple(first.probs.shape)}; models are compared on the same samples and classes"
         )
-    if not _same_clusters(first, other):
+    one, two = first.clusters, other.clusters
+    if one is not two and (one is None or two is None or not torch.equal(one, two)):
         raise UserError(f"{other.name} and {first.name} have different clusters")
     differ = first.labels != other.labels
     if differ.any():
@@ -145,12 +139,6 @@ def _check_same_samples(first: Predicted, other: Predicted) -> None:
             f"first in row {int(differ.int().argmax())} (from 0); models are compared on the same "
             "samples in the same order"
         )
-
-
-def _same_clusters(first: Predicted, other: Predicted) -> bool:
-    if first.clusters is None or other.clusters is None:
-        return first.clusters is other.clusters
-    return torch.equal(first.clusters, other.clusters)
 
 
 def _judged(

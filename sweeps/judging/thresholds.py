@@ -137,7 +137,8 @@ def accepted_share(confidence: Tensor, correct: Tensor, allowed: float) -> Accep
     count, level = len(scores), (1 - LEVEL) / _STARTS
     # Only where the confidence changes: equal ones are accepted together.
     last = torch.cat([(scores[1:] != scores[:-1]).nonzero()[:, 0] + 1, torch.tensor([count])])
-    steps = [_next(last, max(1, count * k // _STEPS)) for k in range(1, _STEPS + 1)]
+    wanted = (torch.arange(1, _STEPS + 1) * count // _STEPS).clamp(min=1)
+    steps = last[torch.searchsorted(last, wanted)].tolist()
     best = 0
     for start in range(_STARTS):
         for taken in steps[_STEPS * start // _STARTS :]:
@@ -149,11 +150,6 @@ def accepted_share(confidence: Tensor, correct: Tensor, allowed: float) -> Accep
         return AcceptedShare(allowed, None, 0.0, None)
     error = share_where(wrong[:best], None)
     return AcceptedShare(allowed, float(scores[best - 1]), best / count, error)
-
-
-def _next(last: Tensor, count: int) -> int:
-    """The first number of samples that does not divide equal confidences, at least `count`."""
-    return int(last[torch.searchsorted(last, count)])
 
 
 def _shown(found: Measured) -> str:

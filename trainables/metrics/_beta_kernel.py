@@ -16,9 +16,7 @@ BANDWIDTHS: list[float] = torch.cat(
 ).tolist()
 """The authors' candidates."""
 
-_ROWS_PER_BLOCK = 128
-_LOWEST = -80.0  # in float32, exp is slow below this
-_UNDERFLOW = 1e-30  # float32 sums below this are inexact
+_ROWS_PER_BLOCK = 128  # that fit into the CPU cache
 _LOWEST_DOUBLE = -600.0
 
 
@@ -54,36 +52,22 @@ def most_likely_bandwidth(confidence: Tensor) -> float:
     """
     count = min(len(confidence), MAX_CELLS)
     chosen = torch.arange(count, device=confidence.device) * len(confidence) // count
-    points = confidence[chosen].double()
+    points = pairs(confidence[chosen])
     candidates = BANDWIDTHS
     if count > MAX_CELLS // 2:
-        candidates = sorted(BANDWIDTHS, key=_log_likelihood(points[::2]))[-6:]
-    return max(candidates, key=_log_likelihood(points))
+        candidates = sorted(BANDWIDTHS, key=log_likelihood(points[::2]))[-6:]
+    return max(candidates, key=log_likelihood(points))
 
 
-def _log_likelihood(points: Tensor) -> Callable[[float], float]:
-    """Returns the leave-one-out log-likelihood of points (M,) as a function of the bandwidth."""
-    centres = pairs(points)
-    products = centres @ log_of(centres).T
+def log_likelihood(points: Tensor) -> Callable[[float], float]:
+    """Returns the leave-one-out log-likelihood of points (M, K) as a function of the bandwidth."""
+    products = log_of(points) @ points.T
+    products.fill_diagonal_(-math.inf)
 
     def of_bandwidth(bandwidth: float) -> float:
-        # Relative to the kernel of the point itself, so the fast single precision suffices.
-        norms = log_beta(centres / bandwidth)
-        own = products.diagonal() / bandwidth - norms
-        sums = torch.zeros_like(own)
-        for start in range(0, len(points), _ROWS_PER_BLOCK):  # blocks that fit into the CPU cache
-            rows = slice(start, start + _ROWS_PER_BLOCK)
-            logs = torch.add(-norms[rows, None], products[rows], alpha=1 / bandwidth)
-            logs -= own
-            logs[torch.arange(len(logs)), start + torch.arange(len(logs))] = -math.inf  # leave out
-            sums += logs.float().clamp_(min=_LOWEST).exp_().sum(dim=0)
-        found = sums.log()
-        lost = sums < _UNDERFLOW
-        if lost.any():
-            logs = products[:, lost] / bandwidth - norms[:, None] - own[lost]
-            logs[lost.nonzero()[:, 0], torch.arange(logs.shape[1])] = -math.inf
-            found[lost] = logs.logsumexp(dim=0)
-        return float((found + own).sum())
+        norms = log_beta(points / bandwidth)
+        blocks = torch.split(products, _ROWS_PER_BLOCK)
+        return float(sum((rows / bandwidth - norms).logsumexp(dim=1).sum() for rows in blocks))
 
     return of_bandwidth
 

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from trainables.metrics._beta_kernel import (
     BANDWIDTHS,
-    log_beta,
     log_kernel,
+    log_likelihood,
     log_of,
     top_label_kernel_error,
 )
@@ -21,7 +21,6 @@ Kind = Literal["canonical", "top_label"]
 
 MAX_EVALUATED = 2048
 _CENTRES_PER_BLOCK = 1024
-_POINTS_PER_BLOCK = 256
 
 
 def kde_calibration_error(
@@ -101,18 +100,7 @@ def most_likely_bandwidth(probs: Tensor) -> float:
     If N > 2,048, evenly spaced samples are used.
     """
     points = probs[_spread_evenly(probs)].double()
-    products = log_of(points) @ points.T
-    products.fill_diagonal_(-math.inf)  # leave one out
-
-    def log_likelihood(bandwidth: float) -> Tensor:
-        norms = log_beta(points / bandwidth)
-        blocks = torch.split(products, _POINTS_PER_BLOCK)
-        sums = [(s / bandwidth - norms).logsumexp(dim=1).sum() for s in blocks]
-        return torch.stack(sums).sum()
-
-    # Read all values at once, because each read synchronises with the GPU.
-    found: list[float] = torch.stack([log_likelihood(h) for h in BANDWIDTHS]).cpu().tolist()
-    return BANDWIDTHS[found.index(max(found))]
+    return max(BANDWIDTHS, key=log_likelihood(points))
 
 
 def _spread_evenly(probs: Tensor) -> Tensor:

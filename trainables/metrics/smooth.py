@@ -2,7 +2,6 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable
 from functools import cache, lru_cache
 
 import torch
@@ -49,23 +48,20 @@ def smooth_error(confidence: Tensor, correct: Tensor) -> float:
 
     @cache
     def error_at(step: int) -> float:
-        return _error_at(spectrum, step / _WIDTHS, confidence.device)
+        sigma = step / _WIDTHS
+        size = max(_MIN_KERNEL_POINTS, round(20 / sigma)) // 2 + 1
+        start = size - 1 + size // 2
+        product = spectrum(size) * _kernel_spectrum(size, sigma, confidence.device)
+        smoothed = torch.fft.irfft(product, _length(size))[:, start : start + size]
+        points = max(round(10 / sigma), _MIN_EVALUATION_POINTS)
+        error, density = interpolate(smoothed[None], points, mode="linear", align_corners=True)[0]
+        return float(error.abs().sum() / (density + _DENSITY_OFFSET).sum())
 
     def is_wide_enough(step: int) -> bool:
         sigma = step / _WIDTHS
         return sigma >= _SMALLEST_SIGMA and sigma >= error_at(step)
 
     return error_at(1 + bisect_left(range(1, _WIDTHS), True, key=is_wide_enough))
-
-
-def _error_at(spectrum: Callable[[int], Tensor], sigma: float, device: torch.device) -> float:
-    size = max(_MIN_KERNEL_POINTS, round(20 / sigma)) // 2 + 1
-    start = size - 1 + size // 2
-    product = spectrum(size) * _kernel_spectrum(size, sigma, device)
-    smoothed = torch.fft.irfft(product, _length(size))[:, start : start + size]
-    points = max(round(10 / sigma), _MIN_EVALUATION_POINTS)
-    error, density = interpolate(smoothed[None], points, mode="linear", align_corners=True)[0]
-    return float(error.abs().sum() / (density + _DENSITY_OFFSET).sum())
 
 
 def _round_to_grid(position: Tensor, weights: Tensor, size: int) -> Tensor:

@@ -111,11 +111,6 @@ def _in_double(values: float | list[float]) -> Tensor:
     return torch.tensor(values, dtype=torch.float64)
 
 
-def _lac(probs: Tensor, noise: Tensor) -> Tensor:
-    del noise
-    return 1 - probs.double()
-
-
 def _aps(probs: Tensor, noise: Tensor, penalty: float = 0.0) -> Tensor:
     """The sum of all larger probabilities, a random share of the own one, and a rank penalty."""
     values, order = probs.sort(dim=1, descending=True)
@@ -128,7 +123,7 @@ def _aps(probs: Tensor, noise: Tensor, penalty: float = 0.0) -> Tensor:
 
 
 SCORES: dict[SetMethod, Callable[[Tensor, Tensor], Tensor]] = {
-    "lac": _lac,
+    "lac": lambda probs, _: 1 - probs.double(),
     "aps": _aps,
     "raps": partial(_aps, penalty=_PENALTY),
 }

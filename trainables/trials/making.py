@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 
-from trainables.contract.config import EncoderSetup, TrainingConfig, TrialSetup
+from trainables.contract.config import EncoderSetup, TrialSetup
 from trainables.contract.messages import TrialConfig
 from trainables.data.core.base import Data
 from trainables.engine.training import Trainer
@@ -26,18 +26,17 @@ def make_run(
         return LoopRun(dataset, setup, config, device)
     if setup.encoder is None:
         return TrialRun(dataset, setup, config, device)
-    of_encoder = FrozenRun if setup.encoder.frozen else EncoderRun
-    kind = of_encoder if config.role == "encoder" else HeadRun
-    return kind(dataset, setup, config, device)
+    if config.role == "encoder":
+        kind = FrozenRun if setup.encoder.frozen else EncoderRun
+        return kind(dataset, replace(setup, training=setup.encoder.training), config, device)
+    of_head = replace(setup.training, augmentation="none")
+    return HeadRun(dataset, replace(setup, training=of_head), config, device)
 
 
 class EncoderRun(TrialRun):
     """The first of two stages: trains the encoder of a seed and keeps it with its features."""
 
     _precision: ClassVar[type[np.floating[Any]]] = np.float32  # of the features
-
-    def _recipe(self) -> TrainingConfig:
-        return _encoder(self.setup).training
 
     def _evaluate(self, trainer: Trainer) -> dict[str, float]:
         return self._save_later(trainer) if trainer.epoch == self.training.epochs else {}
@@ -72,9 +71,6 @@ class FrozenRun(EncoderRun):
 
 class HeadRun(TrialRun):
     """The second of two stages: trains a head on the frozen encoder of its seed."""
-
-    def _recipe(self) -> TrainingConfig:
-        return replace(self.setup.training, augmentation="none")
 
     def _read(self) -> None:
         super()._read()

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from trainables import metrics as M
-from trainables.contract.config import TrainingConfig, TrialSetup, trial_folder, trial_setting
+from trainables.contract.config import TrialSetup, trial_folder, trial_setting
 from trainables.contract.messages import (
     NEVER_STOPPED,
     Entry,
@@ -75,7 +75,7 @@ class TrialRun:
         self.data = dataset
         self.setup = setup
         self.config = config
-        self.training = self._recipe()
+        self.training = setup.training
         self.device = numbered(device)
         self.folder = Folder(setup.trials_uri) / trial_folder(config.number)
         self.history: list[Entry] = []
@@ -217,9 +217,6 @@ class TrialRun:
         if state is not None:
             self.history = state["history"]
         return state
-
-    def _recipe(self) -> TrainingConfig:
-        return self.setup.training
 
     def _make_model(self) -> Classifier:
         return model_for(self.dataset, self.setup.model, self.setup.model_options)

@@ -39,7 +39,8 @@ class Warned:
         if place not in self._places and len(self._places) < _MOST:
             self._places.add(place)
             said = " ".join(str(message).split())
-            self._new.append(f"{category.__name__}: {said} ({_short(filename)}, line {lineno})")
+            file = "/".join(Path(filename).parts[-2:])
+            self._new.append(f"{category.__name__}: {said} ({file}, line {lineno})")
         self._show(message, category, filename, lineno, *more, **named)
 
     def added_to(self, report: R) -> R:
@@ -48,10 +49,6 @@ class Warned:
             return report
         new, self._new = tuple(self._new), []
         return replace(report, warnings=new)
-
-
-def _short(file: str) -> str:
-    return "/".join(Path(file).parts[-2:])
 
 
 SECONDS_BETWEEN_TRIES = 5.0  # between attempts to write to the storage

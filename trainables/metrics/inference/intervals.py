@@ -11,8 +11,8 @@ from trainables.metrics._inputs import check_level, check_probs
 from trainables.metrics._predictions import NUM_BINS, Predictions
 from trainables.metrics._ranked import (
     Binning,
+    RankedScores,
     boundaries_of,
-    equal_mass_boundaries,
     rank_top_label,
     top_label,
 )
@@ -136,22 +136,22 @@ def _with_ends(name: str, predictions: Ranked, level: float) -> tuple[float, flo
 Method = Callable[[Ranked, float], Ends]
 
 
-def _binned_ece(confidence: Tensor, correct: Tensor, binning: Binning) -> Problem:
+def _of_bins(
+    confidence: Tensor,
+    correct: Tensor,
+    binning: Binning,
+    error_of_gaps: Callable[[RankedScores, Tensor], Problem] = binned_error_of_gaps,
+) -> Problem:
     ranked = rank_top_label(confidence, correct)
-    return binned_error_of_gaps(ranked, boundaries_of(ranked, NUM_BINS, binning))
-
-
-def _debiased_ece(confidence: Tensor, correct: Tensor) -> Problem:
-    ranked = rank_top_label(confidence, correct)
-    return debiased_error_of_gaps(ranked, equal_mass_boundaries(ranked, NUM_BINS))
+    return error_of_gaps(ranked, boundaries_of(ranked, NUM_BINS, binning))
 
 
 OF_GAPS: dict[str, Callable[[Tensor, Tensor], Problem]] = {
-    "ece": partial(_binned_ece, binning="equal_width"),
-    "adaptive_ece": partial(_binned_ece, binning="equal_mass"),
+    "ece": partial(_of_bins, binning="equal_width"),
+    "adaptive_ece": partial(_of_bins, binning="equal_mass"),
     "smooth_ece": lambda sure, right: smooth_error_of_gaps(*arrays_of(sure, right)),
     "kde_ece": kernel_error_of_gaps,
-    "debiased_ece": _debiased_ece,
+    "debiased_ece": partial(_of_bins, binning="equal_mass", error_of_gaps=debiased_error_of_gaps),
 }
 """Calibration errors of the top label, as functions of the gaps in cells."""
 CORRECTED = tuple(OF_GAPS)

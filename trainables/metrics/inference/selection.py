@@ -21,7 +21,7 @@ X is assumed normal, and Y Student's t times the estimated standard deviation of
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 import numpy.typing as npt
@@ -93,24 +93,17 @@ def half_width(samples: Array, seeds: Array | float, freedom: int, selection: Se
 @lru_cache(maxsize=64)
 def _squared_half_widths(freedom: int, selection: Selection) -> Array:
     """Squared half-width for a total variance of 1, by the share of the seeds in it, (65,)."""
-
-    def normal(value: Array) -> Array:
-        return np.asarray(ndtr(value))
-
-    def student(value: Array) -> Array:
-        return np.asarray(stdtr(freedom, value))
-
     by_samples, by_seeds = np.sqrt(1 - _SHARES)[1:-1, None], np.sqrt(_SHARES)[1:-1, None]
     error = selection.error
     if selection.fresh_samples:
         settings, picked = selection.finalists, 1
         known = -by_seeds * stdtrit(freedom, _PLACES * picked / (2 * settings))
-        fresh, below = by_samples, normal
+        fresh, below = by_samples, ndtr
         ends = -ndtri(error / 2), -stdtrit(freedom, error / (2 * settings))
     else:
         settings, picked = selection.candidates, selection.finalists
         known = -by_samples * ndtri(_PLACES * picked / (2 * settings))
-        fresh, below = by_seeds, student
+        fresh, below = by_seeds, partial(stdtr, freedom)
         ends = -ndtri(error / (2 * settings)), -stdtrit(freedom, error / (2 * picked))
     low, high = np.zeros_like(fresh), np.full_like(fresh, 2 * max(ends))
     for _ in range(_HALVINGS):
