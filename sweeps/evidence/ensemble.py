@@ -161,15 +161,16 @@ def judge_ensemble(
     """The evidence on the ensemble, and on all seeds of cross-entropy.
 
     On the validation split everything is cross-fitted: members and temperatures for one half are
-    selected on the other. If there is no ensemble of three networks, the evidence is that on the
-    seeds of cross-entropy alone; empty if there are fewer than three of these too. `sweeps` is the
-    number of sweeps that were evaluated on the test split, and `name` that of the sweep, for the
-    command that exports the networks. Errors are those of :func:`select`.
+    selected on the other. If there is no ensemble of three networks, or all of them are seeds of
+    cross-entropy, the evidence is that on these seeds alone; empty if there are fewer than three of
+    these too. `sweeps` is the number of sweeps that were evaluated on the test split, and `name`
+    that of the sweep, for the command that exports the networks. Errors are those of
+    :func:`select`.
     """
     from trainables.posthoc.ensembles import LEAST_NETWORKS
 
     ours, seeds = select(ranking, read), select_seeds(ranking, read)
-    if ours is None or ours.networks < LEAST_NETWORKS:
+    if ours is None or ours.networks < LEAST_NETWORKS or _are_among(ours, seeds):
         if seeds is None or seeds.networks < LEAST_NETWORKS:
             return []
         advice = _advice_on_seeds(seeds, name)
@@ -187,6 +188,12 @@ def judge_ensemble(
         advice=_advice(ours, rival, comparisons, name),
     )
     return [found]
+
+
+def _are_among(ours: Selected, seeds: Selected | None) -> bool:
+    """Whether all networks of an ensemble are seeds of cross-entropy, compared with themselves."""
+    known = () if seeds is None else seeds.trials
+    return {trial.number for trial in ours.trials} <= {trial.number for trial in known}
 
 
 def _known(trials: Sequence[TrialRecord]) -> list[TrialRecord]:

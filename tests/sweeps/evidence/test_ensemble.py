@@ -203,6 +203,17 @@ def test_without_an_ensemble_the_seeds_of_cross_entropy_are_offered(tmp_path: Pa
     assert "`calsweep export birds --ensemble`" in named.advice
 
 
+def test_seeds_of_cross_entropy_are_not_compared_with_themselves(tmp_path: Path) -> None:
+    """In another order of the networks, the difference is one of rounding, yet has a sign."""
+    ranking, read = sweep(tmp_path, 4, noise=6.0)
+    selected = select(ranking, read)
+    assert selected is not None
+    assert [each.number for each in selected.trials] == [0, 5, 6, 7, 8]
+    [found] = judge_ensemble(ranking, read)
+    assert (found.offered, found.seeds, found.comparisons) == ("seeds", None, ())
+    assert found.row.loss == "cross_entropy × 5"
+
+
 def test_no_ensemble_of_one_trial_or_of_several_decisions(tmp_path: Path) -> None:
     ranking, read = sweep(tmp_path)
     assert judge_ensemble(ranked([baseline(val_nll_scaled=0.9)]), read) == []
