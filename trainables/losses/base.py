@@ -75,11 +75,13 @@ class CalibrationLoss(nn.Module):
     each_pixel: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
-        own = inspect.get_annotations(cls).items()
-        of_fields = {
-            name: hint.__metadata__[0] for name, hint in own if hasattr(hint, "__metadata__")
-        }
-        cls.bounds = {**cls.bounds, **of_fields}
+        try:
+            own = inspect.get_annotations(cls, eval_str=True)
+        except NameError:  # of a name that only type checkers import
+            own = inspect.get_annotations(cls)
+        annotated = {k: h.__metadata__[0] for k, h in own.items() if hasattr(h, "__metadata__")}
+        if annotated:
+            cls.bounds = {**cls.bounds, **annotated}
 
     def __post_init__(self) -> None:
         super().__init__()  # keeps the values that are set
