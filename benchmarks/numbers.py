@@ -69,7 +69,7 @@ def scores(column: Numbers) -> Callable[[Numbers], Numbers]:
 
 
 WAYS: Mapping[str, Way | None] = {
-    "standardized": lambda _: lambda numbers: numbers,
+    "z_scores": lambda _: lambda numbers: numbers,
     "normal scores of skewed columns": None,  # as table_mlp reads them by default
     "normal scores": scores,
     "quantiles with noise": noisy_quantiles,
@@ -113,7 +113,7 @@ def train(
 
 def of_network(dataset: Dataset, way: Way | None) -> tuple[float, int]:
     """The test NLL, and the number of epochs."""
-    options = {} if way is None else {"numbers": "standardized"}
+    options = {} if way is None else {"numbers": "z_scores"}
     dataset = dataset if way is None else presented(dataset, way)
     trainer, losses = train(dataset, options, MOST_EPOCHS)
     epochs = epochs_of(losses)
@@ -160,12 +160,12 @@ def show(file: Path) -> None:
     """Print the tables."""
     rows = pd.DataFrame(recorded(file))
     nll = rows.pivot_table("nll", ["table", "split"], "way")[[*WAYS, BOOSTING]]
-    changes = (nll.div(nll["standardized"], axis=0) - 1).groupby("table").mean()
+    changes = (nll.div(nll["z_scores"], axis=0) - 1).groupby("table").mean()
     print(f"| table | splits | {' | '.join(nll.columns)} |\n{'| --- ' * (2 + nll.shape[1])}|")
     for table, each in changes.iterrows():
         own = nll.loc[table]
         shown = ["–" if np.isnan(change) else f"{change:+.1%}" for change in each.iloc[1:]]
-        columns = [f"{own['standardized'].mean():.4f}", *shown]
+        columns = [f"{own['z_scores'].mean():.4f}", *shown]
         print(f"| {table} | {len(own)} | {' | '.join(columns)} |")
     print("\n| numbers | NLL | better / worse | worst |\n| --- | --- | --- | --- |")
     for way, each in changes.items():

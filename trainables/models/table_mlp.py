@@ -23,7 +23,7 @@ def table_mlp(
     dropout: Annotated[float, Range(0, 1, open_high=True)] = 0.1,
     vector_size: Annotated[int, Range(1)] = 24,
     frequency_scale: Annotated[float, Range(0, open_low=True)] = 0.01,
-    numbers: Literal["normal_scores", "standardized"] = "normal_scores",
+    numbers: Literal["normal_scores", "z_scores"] = "normal_scores",
 ) -> Classifier:
     """An MLP on embedded columns (MLP-PLR), a strong and cheap baseline for tables.
 

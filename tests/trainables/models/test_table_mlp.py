@@ -100,7 +100,7 @@ def test_only_skewed_columns_have_scores(samples: TableRows) -> None:
     assert same == [not each for each in samples.scores]
 
 
-@pytest.mark.parametrize("options", [{}, {"numbers": "standardized"}])
+@pytest.mark.parametrize("options", [{}, {"numbers": "z_scores"}])
 def test_gradients_are_finite(samples: TableRows, options: dict[str, Any]) -> None:
     model = network(samples, **options)
     rows = samples.normalise(torch.from_numpy(rows_of(samples))).requires_grad_()
@@ -132,7 +132,7 @@ def test_programs_agree_with_the_network(samples: TableRows) -> None:
 
 def test_numbers_may_be_standardised_only(samples: TableRows) -> None:
     rows = samples.normalise(torch.from_numpy(rows_of(samples)))
-    plain = network(samples, numbers="standardized").eval()
+    plain = network(samples, numbers="z_scores").eval()
     assert torch.equal(plain(rows), network(replace(samples, scores=())).eval()(rows))
     model = network(samples).eval()
     assert not torch.allclose(model(rows), plain(rows))
