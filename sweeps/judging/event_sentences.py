@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from sweeps.judging.facts import ClassFound, EventFound, GroupFound, Measured, Metrics
+from sweeps.judging.facts import ClassFound, EventFound, GroupFound
+from sweeps.judging.measured import Measured, Metrics
 from sweeps.messages.formatting import format_fraction
 from sweeps.messages.shares import Share, by_how_much, share_line
 

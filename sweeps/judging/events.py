@@ -10,9 +10,10 @@ from torch import Tensor
 from sweeps.errors import UserError
 from sweeps.judging.classes import places
 from sweeps.judging.event_bins import event_bins, event_index
-from sweeps.judging.facts import LEVEL, EventFound, Measured
+from sweeps.judging.facts import EventFound
 from sweeps.judging.gaps import gap_of
 from sweeps.judging.inputs import Predicted
+from sweeps.judging.measured import LEVEL, Measured
 from sweeps.judging.names import shortened
 from sweeps.messages.shares import Share
 from trainables.metrics.inference.clusters import Clusters, clusters_of

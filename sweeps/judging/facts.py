@@ -5,45 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Final, Literal
-
-from torch import Tensor
+from typing import Literal
 
 from sweeps.judging.event_bins import EventBins
+from sweeps.judging.measured import Measured, Metrics
+from sweeps.judging.thresholds import Decided
 from sweeps.messages.shares import Share
 from trainables.metrics import Direction, ReliabilityBins
-from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.inference.differences import Verdict
-from trainables.metrics.inference.influence import mean_interval, share_interval
 from trainables.posthoc.scaling import ScalingName
 
-if TYPE_CHECKING:
-    from sweeps.judging.thresholds import Decided
-
-LEVEL: Final = 0.95
-
 Word = Literal["overconfident", "underconfident", "neither"]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A value and its interval, whose ends are NaN where none is known.
-
-    `corrected` is the estimate that the interval is about, where noise puts `value` outside.
-    """
-
-    value: float
-    low: float = math.nan
-    high: float = math.nan
-    corrected: float | None = None
-
-    @property
-    def inside(self) -> bool:
-        """Whether the interval has the value; an end that is NaN excludes nothing."""
-        return not (self.value < self.low or self.value > self.high)
-
-
-Metrics = Mapping[str, Measured]
 
 
 @dataclass(frozen=True)
@@ -220,18 +192,6 @@ class Findings:
     models: Sequence[Judged]
     comparison: Sequence[Compared]
     scaled: Sequence[Compared] = ()
-
-
-def mean_of(
-    values: Tensor, clusters: Clusters | None, unseen: tuple[float, float] | None = None
-) -> Measured:
-    """A mean over samples (N,) with its interval, see `mean_interval`."""
-    return Measured(float(values.mean()), *mean_interval(values, LEVEL, clusters, unseen))
-
-
-def share_where(right: Tensor, clusters: Clusters | None, level: float = LEVEL) -> Measured:
-    """The share of ones in ones and zeros (N,) with its interval, see `share_interval`."""
-    return Measured(float(right.double().mean()), *share_interval(right, level, clusters))
 
 
 def plain(found: Findings) -> dict[str, object]:

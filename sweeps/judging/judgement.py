@@ -13,20 +13,17 @@ from torch import Tensor
 from sweeps.errors import UserError
 from sweeps.judging.events import MOST_CLASSES, event_found, event_of, share_of
 from sweeps.judging.facts import (
-    LEVEL,
     ClassFound,
     Compared,
     Findings,
     GroupFound,
     Judged,
-    Measured,
-    Metrics,
     ScalingFound,
     SetsKind,
-    mean_of,
 )
 from sweeps.judging.gaps import clusters_of_rows, gap_of
 from sweeps.judging.inputs import Predicted, log_losses_alike
+from sweeps.judging.measured import LEVEL, Measured, Metrics, mean_of
 from sweeps.judging.sets import judged_sets
 from sweeps.judging.soft_labels import judged_by_soft_labels
 from trainables import metrics as M

@@ -11,18 +11,9 @@ import torch
 
 from sweeps.errors import UserError
 from sweeps.judging.applied import NamedScaling, frequencies_of
-from sweeps.judging.facts import (
-    LEVEL,
-    ClassFound,
-    EventFound,
-    GroupFound,
-    Judged,
-    Measured,
-    Metrics,
-    mean_of,
-    share_where,
-)
+from sweeps.judging.facts import ClassFound, EventFound, GroupFound, Judged
 from sweeps.judging.inputs import Predicted, aligned
+from sweeps.judging.measured import LEVEL, Measured, Metrics, mean_of, share_where
 from sweeps.messages.formatting import metric_heading
 from sweeps.messages.shares import Share, class_words, percent, share_line
 from trainables.metrics.inference.clusters import clusters_of

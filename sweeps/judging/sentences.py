@@ -12,10 +12,10 @@ from sweeps.judging.facts import (
     Findings,
     Gap,
     Judged,
-    Measured,
     ScalingFound,
     SetsFound,
 )
+from sweeps.judging.measured import Measured
 from sweeps.messages.formatting import format_fraction, metric_heading
 from trainables.contract.metric_names import FEWEST_CLUSTERS
 

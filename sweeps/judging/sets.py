@@ -8,9 +8,10 @@ import torch
 from torch import Tensor
 
 from sweeps.judging.events import MOST_CLASSES
-from sweeps.judging.facts import LEVEL, Measured, Sets, SetsFound, SetsKind, share_where
+from sweeps.judging.facts import Sets, SetsFound, SetsKind
 from sweeps.judging.gaps import clusters_of_rows
 from sweeps.judging.inputs import Predicted
+from sweeps.judging.measured import LEVEL, Measured, share_where
 from trainables.metrics._inputs import probabilities
 from trainables.metrics.inference.clusters import Clusters
 from trainables.posthoc.chosen import Candidate, cross_fitted_scaling

@@ -11,8 +11,9 @@ import math
 import torch
 from torch import Tensor
 
-from sweeps.judging.facts import Judged, Measured, mean_of
+from sweeps.judging.facts import Judged
 from sweeps.judging.inputs import Predicted
+from sweeps.judging.measured import Measured, mean_of
 from trainables.metrics import Direction, ReliabilityBins
 from trainables.metrics.inference.clusters import clusters_of
 from trainables.metrics.inference.unseen import (

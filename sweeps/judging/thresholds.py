@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sweeps.judging.facts import LEVEL, Measured, mean_of, share_where
+from sweeps.judging.measured import LEVEL, Measured, mean_of, share_where
 from sweeps.messages.shares import class_words
 from trainables.metrics.inference.clusters import Clusters
 from trainables.metrics.inference.influence import proportion_interval
