@@ -5,7 +5,7 @@ prediction. Beyond 1,024 different confidences, neighbours share a cell, which k
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -55,21 +55,25 @@ def most_likely_bandwidth(confidence: Tensor) -> float:
     points = pairs(confidence[chosen])
     candidates = BANDWIDTHS
     if count > MAX_CELLS // 2:
-        candidates = sorted(BANDWIDTHS, key=log_likelihood(points[::2]))[-6:]
-    return max(candidates, key=log_likelihood(points))
+        best = log_likelihoods(points[::2], BANDWIDTHS).argsort()[-6:]
+        candidates = [BANDWIDTHS[place] for place in best.tolist()]
+    return candidates[int(log_likelihoods(points, candidates).argmax())]
 
 
-def log_likelihood(points: Tensor) -> Callable[[float], float]:
-    """Returns the leave-one-out log-likelihood of points (M, K) as a function of the bandwidth."""
+def log_likelihoods(points: Tensor, bandwidths: Sequence[float]) -> Tensor:
+    """Leave-one-out log-likelihoods of points (M, K), one for each bandwidth.
+
+    They are one tensor, because reading each value would synchronise with the GPU.
+    """
     products = log_of(points) @ points.T
     products.fill_diagonal_(-math.inf)
 
-    def of_bandwidth(bandwidth: float) -> float:
+    def of_bandwidth(bandwidth: float) -> Tensor:
         norms = log_beta(points / bandwidth)
         blocks = torch.split(products, _ROWS_PER_BLOCK)
-        return float(sum((rows / bandwidth - norms).logsumexp(dim=1).sum() for rows in blocks))
+        return torch.stack([(s / bandwidth - norms).logsumexp(dim=1).sum() for s in blocks]).sum()
 
-    return of_bandwidth
+    return torch.stack([of_bandwidth(each) for each in bandwidths])
 
 
 def equal_mass_cells(

@@ -9,7 +9,7 @@ from torch import Tensor
 from trainables.metrics._beta_kernel import (
     BANDWIDTHS,
     log_kernel,
-    log_likelihood,
+    log_likelihoods,
     log_of,
     top_label_kernel_error,
 )
@@ -100,7 +100,7 @@ def most_likely_bandwidth(probs: Tensor) -> float:
     If N > 2,048, evenly spaced samples are used.
     """
     points = probs[_spread_evenly(probs)].double()
-    return max(BANDWIDTHS, key=log_likelihood(points))
+    return BANDWIDTHS[int(log_likelihoods(points, BANDWIDTHS).argmax())]
 
 
 def _spread_evenly(probs: Tensor) -> Tensor:
