@@ -88,18 +88,20 @@ class Recorded:
     test_labels: Tensor
 
 
-def dataset_of(table: Path, split: int) -> Dataset:
-    """A table, split at random so that equal rows stay together."""
+def dataset_of(
+    table: Path, split: int, trained: int = MOST_TRAINED, validated: int = MOST_VALIDATED
+) -> Dataset:
+    """A table with at most so many samples, split at random so that equal rows stay together."""
     frame = pd.read_parquet(table)
     random = np.random.default_rng(split)
     kinds = frame.groupby(list(frame.columns), dropna=False, observed=True).ngroup().to_numpy()
     frame = frame.iloc[random.permutation(kinds.max() + 1)[kinds].argsort(kind="stable")]
     tested = round(0.3 * len(frame))
-    validated = min(MOST_VALIDATED, round(0.2 * len(frame)))
+    validated = min(validated, round(0.2 * len(frame)))
     parts = {
         "test": frame[:tested],
         "validation": frame[tested : tested + validated],
-        "train": frame[tested + validated :][:MOST_TRAINED],
+        "train": frame[tested + validated :][:trained],
     }
     options: dict[str, object] = {"label": "label", "on_bad_sample": "skip"}
     columns = [name for name in frame.columns if name != "label"]
@@ -112,10 +114,15 @@ def dataset_of(table: Path, split: int) -> Dataset:
         return load_dataset("parquet", seed=split, **options)
 
 
-def train(run: Run, dataset: Dataset) -> Recorded:
-    """Train as a trial does, and predict after each epoch."""
+def train_usual(run: Run, dataset: Dataset) -> Recorded:
+    """Train a perceptron, for texts the default network."""
     is_text = len(dataset.samples.shape) != 1 or "Words" in type(dataset.samples).__name__
     name, options = ("text_mlp", {}) if is_text else ("mlp", {"width": 128})
+    return train(run, dataset, name, options)
+
+
+def train(run: Run, dataset: Dataset, name: str, options: Mapping[str, object]) -> Recorded:
+    """Train a network as a trial does, and predict after each epoch."""
     recipe = {k: v for k, v in usual_recipe(name, {}).items() if k not in OF_PILOT}
     config = TrainingConfig(**{**recipe, "epochs": run.epochs})
     config = replace(config, batch_size=batch_size_for(config.batch_size, len(dataset.train)))
@@ -137,19 +144,15 @@ def recorded(folder: Path, run: Run, dataset: Callable[[], Dataset]) -> Recorded
     """A training from its file, or trained and written."""
     path = folder / f"{run}.pt"
     if not path.exists():
-        torch.save(vars(train(run, dataset())), path.with_suffix(".part"))
+        torch.save(vars(train_usual(run, dataset())), path.with_suffix(".part"))
         path.with_suffix(".part").rename(path)
     return Recorded(**torch.load(path))
 
 
-def epochs_of_pilot(pilot: Recorded) -> int:
-    """The number of epochs that the pilot finds."""
+def epochs_of_pilot(pilot: Recorded, patience: int = 10) -> int:
+    """The number of epochs that the pilot finds, of its validation NLL after each epoch."""
     losses = torch.nn.functional.cross_entropy
-    return epochs_of([float(losses(logits, pilot.labels)) for logits in pilot.validation])
-
-
-def epochs_of(nll: Sequence[float], patience: int = 10) -> int:
-    """The number of epochs that a pilot with this validation NLL after each epoch finds."""
+    nll = [float(losses(logits, pilot.labels)) for logits in pilot.validation]
     means = [fmean(nll[end - patience : end]) for end in range(patience, len(nll) + 1)]
     for end in range(len(means)):
         best = means.index(min(means[: end + 1]))

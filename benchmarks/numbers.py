@@ -24,15 +24,9 @@ import numpy.typing as npt
 import pandas as pd
 import torch
 
-from benchmarks import handed_out
-from benchmarks.handed_out import CPU, MOST_EPOCHS, TEMPERATURE, dataset_of, epochs_of, scaled
-from trainables.contract.config import OF_PILOT, TrainingConfig
+from benchmarks.handed_out import TEMPERATURE, Run, dataset_of, epochs_of_pilot, scaled, train
 from trainables.data.core.base import Dataset
 from trainables.data.kinds.table import normal_scores
-from trainables.engine.training import Trainer
-from trainables.losses import make_loss
-from trainables.models import model_for
-from trainables.models.recipes import batch_size_for, usual_recipe
 from trainables.trials.reference_models import reference_models
 
 Numbers = npt.NDArray[np.float64]
@@ -92,37 +86,15 @@ def presented(dataset: Dataset, way: Way) -> Dataset:
     return replace(dataset, **found)
 
 
-def train(
-    dataset: Dataset, options: Mapping[str, object], epochs: int
-) -> tuple[Trainer, list[float]]:
-    """A trained network, and the validation NLL after each epoch."""
-    recipe = {k: v for k, v in usual_recipe("table_mlp", {}).items() if k not in OF_PILOT}
-    config = TrainingConfig(**{**recipe, "epochs": epochs})
-    config = replace(config, batch_size=batch_size_for(config.batch_size, len(dataset.train)))
-    torch.manual_seed(0)
-    model = model_for(dataset, "table_mlp", options)
-    loss = make_loss("cross_entropy", num_classes=dataset.num_classes)
-    trainer = Trainer(model, loss, dataset, config, seed=0, device=CPU)
-    labels, losses = torch.tensor(dataset.validation.labels), []
-    for _ in range(epochs):
-        trainer.train_epoch()
-        logits = trainer.predict(dataset.validation)[0]
-        losses.append(float(torch.nn.functional.cross_entropy(logits, labels)))
-    return trainer, losses
-
-
-def of_network(dataset: Dataset, way: Way | None) -> tuple[float, int]:
+def of_network(run: Run, dataset: Dataset, way: Way | None) -> tuple[float, int]:
     """The test NLL, and the number of epochs."""
     options = {} if way is None else {"numbers": "z_scores"}
     dataset = dataset if way is None else presented(dataset, way)
-    trainer, losses = train(dataset, options, MOST_EPOCHS)
-    epochs = epochs_of(losses)
-    if epochs < MOST_EPOCHS:
-        trainer, _ = train(dataset, options, epochs)
-    validation, test = (
-        (trainer.predict(split)[0], torch.tensor(split.labels))
-        for split in (dataset.validation, dataset.test)
-    )
+    found = train(run, dataset, "table_mlp", options)
+    epochs = epochs_of_pilot(found)
+    if epochs < run.epochs:
+        found = train(replace(run, epochs=epochs), dataset, "table_mlp", options)
+    validation, test = (found.validation[-1], found.labels), (found.test[-1], found.test_labels)
     return scaled(validation, test, TEMPERATURE), epochs
 
 
@@ -139,16 +111,17 @@ def recorded(file: Path) -> list[dict[str, Any]]:
 
 def record(file: Path, tables: Sequence[Path], splits: int, ways: Sequence[str]) -> None:
     """Append a line for each training."""
-    handed_out.MOST_TRAINED, handed_out.MOST_VALIDATED = 3000, 1000
     for split, table in product(range(splits), tables):
         place = {"table": table.stem, "split": split}
         known = {row["way"] for row in recorded(file) if row.items() >= place.items()}
         if not (left := [way for way in ways if way not in known]):
             continue
-        dataset = dataset_of(table, split)
+        dataset = dataset_of(table, split, trained=3000, validated=1000)
         for way in left:
             nll, epochs = (
-                of_boosting(dataset) if way == BOOSTING else of_network(dataset, WAYS[way])
+                of_boosting(dataset)
+                if way == BOOSTING
+                else of_network(Run(table.stem, split), dataset, WAYS[way])
             )
             row = {**place, "way": way, "nll": nll, "epochs": epochs}
             with file.open("a") as lines:

@@ -60,9 +60,7 @@ from trainables.posthoc.ensembles import fit_mean
 from trainables.trials.outcome import Extent, summarise
 
 SEEDS = (0, 1, 2, 3)  # of the search, then of the finalists
-FRESH = (
-    8  # most trainings with fresh seeds: a seed of 3 finalists, 2 of the best, 3 of the baseline
-)
+FRESH = 8  # at most: a fresh seed of each of 3 finalists, 2 of the best, 3 of the baseline
 OF_BEST = (3, 4)
 METRICS = ("nll", "error", "ece")
 RESULTS = "equal_trainings.jsonl"
