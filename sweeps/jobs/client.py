@@ -35,7 +35,7 @@ def dashboard_url(address: str | None) -> str:
     url = given if "://" in given else f"http://{given}"
     if not _is_allowed(url):
         allowed = (
-            "is not allowed; allowed: the URL of the cluster's dashboard, such as "
+            "not allowed; allowed: the URL of the cluster's dashboard, such as "
             f"{_DEFAULT_URL} or https://ray.example.org (by default {API_SERVER})"
         )
         if variable:

@@ -69,7 +69,7 @@ def _backend(options: RunOptions, workers: int) -> Backend:
         return RayTune(address, options.get("keep_ray", False))
     if address is not None:
         raise UserError(
-            "is not allowed with debug, which trains in this process; leave one of them out",
+            "not allowed with debug, which trains in this process; leave one of them out",
             "address",
             address,
         )

@@ -209,7 +209,7 @@ def check_budgets(overrides: Sequence[str]) -> None:
         key, _, value = override.partition("=")
         if key not in [f"search.{name}" for name in CHANGEABLE] or not _NUMBER.fullmatch(value):
             raise UserError(
-                "is not allowed: of a sweep that was started, only budgets can be changed; "
+                "not allowed: of a sweep that was started, only budgets can be changed; "
                 "allowed: " + ", ".join(f"search.{name}=NUMBER" for name in CHANGEABLE),
                 "set",
                 f"{shortened(key)}=...",

@@ -196,7 +196,7 @@ def old_sweeps(storage: str, age: str, *, keep_best: bool) -> list[str]:
     `keep_best` leaves out those that have the best setting of a dataset, model and objective.
     """
     if (found := re.fullmatch(r"(?P<number>\d{1,6})(?P<unit>[hdw])", age)) is None:
-        raise UserError("is not allowed; allowed: such as 12h, 30d or 8w", "older_than", age)
+        raise UserError("not allowed; allowed: such as 12h, 30d or 8w", "older_than", age)
     latest = time.time() - int(found["number"]) * _SECONDS[found["unit"]]
     best = {entry.sweep for entry in best_settings(stored_sweeps(storage))} if keep_best else ()
     return [

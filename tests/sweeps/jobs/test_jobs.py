@@ -252,7 +252,7 @@ def test_a_job_that_is_not_there(cluster: RayCluster, workplace: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--address", "ftp://x"], "--address ftp://x: is not allowed; allowed: the URL"),
+        (["--address", "ftp://x"], "--address ftp://x: not allowed; allowed: the URL"),
         (["--set", "training.epoch=1"], "set training.epoch=1: unknown key 'epoch'"),
         (["--set", "losses=[own.helt:Held]"], "own.helt:Held"),
         (["--storage", "relative"], "storage = 'relative' is a folder of this machine"),
@@ -296,7 +296,7 @@ def test_the_address(
     "address", ["x", "http://x", "http://x:y", "http://:1", "http://[::1", "ray://head:10001", "/a"]
 )
 def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
-    allowed = "is not allowed; allowed: the URL of the cluster's dashboard, such as http://127"
+    allowed = "not allowed; allowed: the URL of the cluster's dashboard, such as http://127"
     with pytest.raises(UserError) as refused:
         dashboard_url(address)
     assert f"address = {address}: {allowed}" in str(refused.value)

@@ -164,7 +164,7 @@ def test_a_breakpoint_in_a_loss_stops_there_and_can_end_the_sweep(tmp_path: Path
 @pytest.mark.parametrize(
     ("scaling", "address", "message"),
     [
-        ({}, "auto", r"address = auto: is not allowed with debug"),
+        ({}, "auto", r"address = auto: not allowed with debug"),
         ({"num_workers": 2}, None, r"scaling.num_workers = 2 is not allowed with debug"),
     ],
 )
