@@ -39,7 +39,7 @@ def dashboard_url(address: str | None) -> str:
             f"{_DEFAULT_URL} or https://ray.example.org (by default {API_SERVER})"
         )
         if variable:
-            raise UserError(f"{variable} = {given!r} {allowed}")
+            raise UserError(f"{variable} = {given!r} is {allowed}")
         raise UserError(allowed, "address", given)
     return url.rstrip("/")
 

@@ -303,7 +303,7 @@ def test_an_address_that_is_none(monkeypatch: pytest.MonkeyPatch, address: str) 
     monkeypatch.setenv("RAY_API_SERVER_ADDRESS", address)
     with pytest.raises(UserError) as refused:
         dashboard_url(None)
-    assert f"RAY_API_SERVER_ADDRESS = {address!r} {allowed}" in str(refused.value)
+    assert f"RAY_API_SERVER_ADDRESS = {address!r} is {allowed}" in str(refused.value)
 
 
 def test_a_job_server_that_does_not_answer() -> None:
