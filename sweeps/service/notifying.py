@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Final
 from urllib.parse import urljoin, urlsplit
 
@@ -22,7 +23,7 @@ from sweeps.store.state import ended_state, failure_of
 from sweeps.store.storage import storage_faults
 from sweeps.store.sweep_store import ANNOUNCED, SweepStore
 from sweeps.sweep_file.sections.resources import TrackingSection
-from sweeps.tracking.http import patient_session
+from sweeps.tracking.http import patiently
 
 _SECONDS: Final = 10.0  # for all tries of one message
 _REDIRECTIONS: Final = 5
@@ -138,27 +139,29 @@ class Webhook:
 
     def _post(self, message: Message) -> str | None:
         """Post it, also after redirections; returns why it was not taken."""
+        import requests
+
         url, headers = self._url, _own_headers()
-        with patient_session() as session:
-            for _ in range(_REDIRECTIONS):
-                try:
-                    reply = session.post(
-                        url,
-                        json=asdict(message),
-                        headers=headers,
-                        timeout=_SECONDS,
-                        allow_redirects=False,  # it would repeat the request as a GET
-                        stream=True,  # its content is not read
-                    )
-                except (OSError, ValueError) as error:  # among them all errors of `requests`
-                    return type(error).__name__
-                place = reply.headers.get("Location")
-                if reply.status_code not in _SAME_REQUEST or place is None:
-                    is_fine = 200 <= reply.status_code < 300
-                    return None if is_fine else f"status {reply.status_code}"
-                before, url = urlsplit(url), urljoin(url, place)
-                if urlsplit(url)[:2] != before[:2]:
-                    headers = {}  # they are for the first server
+        for _ in range(_REDIRECTIONS):
+            ask = partial(
+                requests.post,
+                url,
+                json=asdict(message),
+                headers=headers,
+                timeout=_SECONDS,
+                allow_redirects=False,  # it would repeat the request as a GET
+                stream=True,  # its content is not read
+            )
+            try:
+                with patiently(ask) as reply:
+                    status, place = reply.status_code, reply.headers.get("Location")
+            except (OSError, ValueError) as error:  # among them all errors of `requests`
+                return type(error).__name__
+            if status not in _SAME_REQUEST or place is None:
+                return None if 200 <= status < 300 else f"status {status}"
+            before, url = urlsplit(url), urljoin(url, place)
+            if urlsplit(url)[:2] != before[:2]:
+                headers = {}  # they are for the first server
         return "too many redirections"
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import SplitResult, quote, unquote, urlsplit
 
 from sweeps.errors import UserError
 from sweeps.messages.redaction import without_credentials
-from sweeps.tracking.http import patient_session
+from sweeps.tracking.http import patiently
 from sweeps.tracking.retrying import PatientClient
 from sweeps.tracking.sqlite import sqlite_path, sqlite_uri, with_absolute_path
 from trainables.files.storage import Folder, absolute
 from trainables.plugins.arguments import first_line
 
 _SCHEMES = ("http", "https", "sqlite", "postgresql", "mysql", "mssql")
-_TIMEOUT_SECONDS = 3.0, 15.0  # of each try, to connect and to answer
+_TIMEOUT_SECONDS = 5.0, 30.0  # seconds to connect and to answer; the first call opens the database
 _ANY_CALL = "/api/2.0/mlflow/experiments/search"
 _ENVIRONMENT = {
     # The writer retries itself. MLflow would retry for minutes, and would create a run twice if the
@@ -113,14 +114,15 @@ def check_answers(uri: str) -> None:
 
     shown = without_credentials(uri)
     try:
-        with patient_session() as session:
-            reply = session.get(
-                shown.rstrip("/") + _ANY_CALL,
-                params={"max_results": "1"},
-                auth=_credentials(urlsplit(uri)),
-                verify=_verify(),
-                timeout=_TIMEOUT_SECONDS,
-            )
+        ask = partial(
+            requests.get,
+            shown.rstrip("/") + _ANY_CALL,
+            params={"max_results": "1"},
+            auth=_credentials(urlsplit(uri)),
+            verify=_verify(),
+            timeout=_TIMEOUT_SECONDS,
+        )
+        reply = patiently(ask)
     except (requests.RequestException, ValueError) as error:  # or it is no address at all
         remedy = (
             "name the file with its certificate, or with that of who signed it, in "

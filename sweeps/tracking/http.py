@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from requests import Session
+    from requests import Response
 
-_PAUSE: Final = 0.5  # seconds before the last try
-_MORE_TRIES: Final = 2
+_PAUSES: Final = 0.5, 1.0  # seconds between tries
 _NOT_NOW: Final = (408, 429, *range(500, 600))  # statuses
 
 
-def patient_session() -> Session:
-    """A session whose requests have three tries within seconds, whatever their method."""
-    from requests import Session  # its import takes longer than a short command
-    from requests.adapters import HTTPAdapter
-    from urllib3.util import Retry
+def patiently(ask: Callable[[], Response]) -> Response:
+    """The reply to a request, which has two more tries.
 
-    retries = Retry(
-        _MORE_TRIES,
-        allowed_methods=None,
-        backoff_factor=_PAUSE / 2,
-        status_forcelist=_NOT_NOW,
-        raise_on_status=False,
-        respect_retry_after_header=False,
-    )
-    session = Session()
-    for scheme in ("http://", "https://"):
-        session.mount(scheme, HTTPAdapter(max_retries=retries))
-    return session
+    The retries of urllib3 would log the path of a webhook, which is its password.
+    """
+    from requests import ConnectionError  # its import takes longer than a short command
+    from requests.exceptions import SSLError, Timeout
+
+    for pause in _PAUSES:
+        try:
+            if (reply := ask()).status_code not in _NOT_NOW:
+                return reply
+        except (SSLError, Timeout):  # another try would take as long, or fail as well
+            raise
+        except ConnectionError:
+            pass
+        time.sleep(pause)
+    return ask()

@@ -24,6 +24,7 @@ from sweeps.store.state import failure_noted
 from sweeps.store.sweep_store import SweepStore
 from sweeps.tracking import http
 from tests.builders import Noted, baseline, make_sweep, new_store, trial
+from tests.harness.ray_cluster import free_port
 from tests.harness.webhook import Webhook
 
 
@@ -126,7 +127,7 @@ def test_a_run_sends_it_at_its_end(
 def test_a_message_survives_redirections_and_overload(
     webhook: Webhook, monkeypatch: pytest.MonkeyPatch, statuses: list[int]
 ) -> None:
-    monkeypatch.setattr(http, "_PAUSE", 0.0)
+    monkeypatch.setattr(http, "_PAUSES", (0.0, 0.0))
     monkeypatch.setenv(notifying.HEADERS, "Authorization: Bearer HUSH\nX-A: b")
     webhook.statuses = statuses
     message = Message("birds", "running", "/store", None, None, "text")
@@ -169,6 +170,19 @@ def test_a_server_that_does_not_answer_is_not_waited_for(
         over.set()
         server.shutdown()
     assert len(said) == 1 and reason in said[0] and "secret" not in said[0]
+
+
+def test_the_path_of_a_webhook_is_in_no_log(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Also not in those of other packages, which a script may print."""
+    monkeypatch.setattr(http, "_PAUSES", (0.0, 0.0))
+    said: list[str] = []
+    message = Message("birds", "running", "/store", None, None, "text")
+    address = f"http://127.0.0.1:{free_port()}/secret"
+    assert not notifying.Webhook(address, Noted(said)).send(message)
+    assert said == ["tracking.notify: 127.0.0.1 did not take the message: ConnectionError"]
+    assert "secret" not in caplog.text
 
 
 def test_failures_and_a_standstill_are_announced(tmp_path: Path, webhook: Webhook) -> None:

@@ -63,7 +63,7 @@ def without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sweeps.tracking.writer._PAUSE_SECONDS", 0.01)
     monkeypatch.setattr("sweeps.tracking.writer._LONGEST_PAUSE_SECONDS", 0.02)
     monkeypatch.setattr(retrying, "_PAUSES", (0.0,) * 2)
-    monkeypatch.setattr(http, "_PAUSE", 0.0)
+    monkeypatch.setattr(http, "_PAUSES", (0.0, 0.0))
 
 
 def test_lost_replies_drop_nothing(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> None:
