@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, replace
 
 from sweeps.errors import NameTakenError, UserError
 from sweeps.messages.reporter import LOG, Reporter, logger
+from sweeps.search.record import known_fields
 from trainables.files.storage import Folder
 
 NAME = "driver.lease"
@@ -159,7 +160,7 @@ def read_lease(folder: Folder) -> Holder | None:
     if (data := folder.read_if_exists(NAME)) is None:
         return None
     try:
-        return Holder(**json.loads(data))
+        return Holder(**known_fields(Holder, json.loads(data)))
     except (ValueError, TypeError):  # damaged
         return Holder()
 

@@ -17,7 +17,7 @@ import pytest
 from sweeps.errors import UserError
 from sweeps.service.interrupts import terminated_as_interrupted
 from sweeps.store import lease as module
-from sweeps.store.lease import NAME, lease
+from sweeps.store.lease import NAME, Holder, lease, read_lease
 from tests.builders import Noted, baseline, make_sweep, new_store, trial
 from trainables.files.storage import Folder
 
@@ -52,6 +52,12 @@ def holder(folder: Folder) -> Iterator[subprocess.Popen[str]]:
     yield process
     process.kill()
     process.communicate()
+
+
+def test_the_lease_of_a_newer_version_names_its_holder(folder: Folder) -> None:
+    found = {"holder": "a1", "host": "far", "pid": 7, "renewals": 3, "mood": "good"}
+    folder.write(NAME, json.dumps(found).encode())
+    assert read_lease(folder) == Holder("far", 7, "a1", 3)
 
 
 @pytest.mark.slow
