@@ -201,8 +201,10 @@ def _files(package: str) -> Iterator[tuple[Path, str]]:
         return
     for place in map(Path, spec.submodule_search_locations or [str(spec.origin)]):
         root = place.resolve()
+        if _is_installed(root):
+            continue
         for file in sorted(root.rglob("*.py")) if root.is_dir() else [root]:
-            if file.suffix == ".py" and not _is_installed(file):
+            if file.suffix == ".py":
                 yield file, file.relative_to(root.parent).as_posix()
 
 
