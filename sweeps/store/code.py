@@ -9,7 +9,7 @@ import itertools
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from sweeps.errors import UserError
 from sweeps.messages.formatting import number_ranges
@@ -85,5 +85,9 @@ def _at_start(folder: Folder) -> Code | None:
 def _read(folder: Folder, digest: str, start: Code | None) -> Code | None:
     if start is not None and digest == start.digest:
         return start
+
+    def code(kept: Any) -> Code:
+        return Code(kept["modules"], kept["packages"])
+
     without = "it is unknown what changed in the code"
-    return read_json(folder / _FOLDER, f"{digest}.json", lambda kept: Code(**kept), None, without)
+    return read_json(folder / _FOLDER, f"{digest}.json", code, None, without)

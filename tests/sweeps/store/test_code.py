@@ -37,13 +37,18 @@ def test_each_change_names_the_trials_before_and_after(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("damage", ["identity.json", "code"])
-def test_a_damaged_file_hides_only_what_changed(tmp_path: Path, damage: str) -> None:
+@pytest.mark.parametrize(
+    ("damage", "content"),
+    [("identity.json", b"{"), ("code", b"{"), ("code", b'{"modules": {}}')],
+)
+def test_a_damaged_file_hides_only_what_changed(
+    tmp_path: Path, damage: str, content: bytes
+) -> None:
     folder = Folder(str(tmp_path))
     for name, data in identity_files(IDENTITY).items():
         folder.write(name, data)
     a, b = (keep_code(folder, Code({"own.py": name})) for name in ("c1", "c2"))
     name = f"{b}.json" if damage == "code" else damage
-    (folder / "code" if damage == "code" else folder).write(name, b"{")
+    (folder / "code" if damage == "code" else folder).write(name, content)
     (found,) = code_warnings(folder, [record(0, a), record(1, b)])
     assert ("it is unknown what changed" in found) == (damage == "code")
