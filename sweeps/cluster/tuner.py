@@ -53,12 +53,13 @@ def tune(
     Raises:
         SweepFailedError: Tune failed repeatedly while the sweep made no progress.
     """
+    log_if_not_forked()
     try:
         priority = queue.plan.sweep.scaling.priority
         with announced(Announcement(store.name, priority)):
             _tune(queue, setup, dataset, store, reporter)
     finally:
-        log_if_not_forked()
+        log_if_not_forked()  # its imports take seconds
         if queue.plan.sweep.scaling.num_workers > 1:
             _release_placement_groups()
 

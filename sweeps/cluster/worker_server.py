@@ -26,7 +26,7 @@ serve(socket.socket(fileno={}))
 
 _servers: list[tuple[subprocess.Popen[bytes], Path]] = []
 """At most one, and the file of what it prints to stderr."""
-_faults: list[str] = []  # why there is none
+_faults: list[str] = []  # why there is none; each is logged once
 
 
 @cache
@@ -67,8 +67,8 @@ def log_if_not_forked() -> None:
         if (server.poll() or 0) > 0:
             last = errors.read_text(errors="replace").strip().rpartition("\n")[2]
             _faults.append(last or "without an error message")
-    for fault in _faults[-1:]:
-        logger.warning("workers are not forked, so they start more slowly: %s", fault)
+    while _faults:
+        logger.warning("workers are not forked, so they start more slowly: %s", _faults.pop())
 
 
 @contextmanager
