@@ -273,20 +273,20 @@ def killed_for_memory(on_shortage: Callable[[str], object]) -> AbstractContextMa
     from ray.air.execution._internal.actor_manager import RayActorManager
     from ray.exceptions import OutOfMemoryError, RayActorError
 
-    def told(failed: Callable[..., None]) -> Callable[..., None]:
-        def tell(self: Any, exception: Exception, **actor: Any) -> None:
+    def reporting(failed: Callable[..., None]) -> Callable[..., None]:
+        def report(self: Any, exception: Exception, **actor: Any) -> None:
             if isinstance(exception, OutOfMemoryError) or _SHORTAGE in str(exception):
                 on_shortage(str(exception))
             if isinstance(exception, OutOfMemoryError):
                 exception = RayActorError(error_msg=str(exception))
             failed(self, exception=exception, **actor)
 
-        return tell
+        return report
 
     return _replaced(
         RayActorManager,
-        _actor_task_failed=told(RayActorManager._actor_task_failed),
-        _actor_start_failed=told(RayActorManager._actor_start_failed),
+        _actor_task_failed=reporting(RayActorManager._actor_task_failed),
+        _actor_start_failed=reporting(RayActorManager._actor_start_failed),
     )
 
 

@@ -105,7 +105,7 @@ class QueueScheduler(SharedWithTune, FIFOScheduler):
 
 @dataclass(frozen=True)
 class Outside:
-    """What is heard of the cluster and of users while trials run.
+    """Sources of news from the cluster and its users while trials run.
 
     Attributes:
         check: Raises an error if another driver has the sweep.

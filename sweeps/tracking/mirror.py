@@ -250,8 +250,10 @@ class Mirror:
         if ending is None:
             self.tell_progress()
         with suppress(NotTakenError), self._attributed_to(None):
-            own = self.connect()
-            own.suspend() if ending is None else own.terminate(ending)
+            if ending is None:
+                self.connect().suspend()
+            else:
+                self.connect().terminate(ending)
         for number, run in self._runs.items():
             if run.id and run.status == "RUNNING" and not run.deleted:
                 with suppress(NotTakenError), self._attributed_to(number):
